@@ -32,13 +32,15 @@ mod norm;
 mod overlap;
 mod product;
 mod region;
+mod rms_norm;
 mod row_linear;
 mod tokens;
 mod transformer;
 
 pub use attention::{
-    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, MhaCache, MhaInput, MhaOutput, PageSizes,
-    PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, TensorCache,
+    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, MhaCache, MhaInput, MhaOutput,
+    PageSizes, PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, Rotary, RotaryConfig,
+    TensorCache,
 };
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
 pub use conversion::ConversionError;
@@ -47,6 +49,7 @@ pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmb
 pub use margin::vocab_parallel_margin;
 pub use norm::{LayerNorm, LayerNormConfig, apply_layer_norm};
 pub use overlap::OverlapSizes;
+pub use rms_norm::{RmsNorm, RmsNormConfig};
 pub use row_linear::{RowParallelLinear, RowParallelLinearConfig};
 pub use tokens::TokenContext;
 pub use transformer::{

@@ -1,5 +1,7 @@
 //! `TokenContext`: what the blocks of a model must know of the tokens of a forward pass.
 
+use std::sync::Arc;
+
 use cubecl_kernels::flash_attention::Documents;
 
 use crate::collectives::ProcessGroup;
@@ -17,6 +19,8 @@ pub struct TokenContext {
     /// The documents that the samples consist of, each of which attends to itself alone; `None` if each sample is
     /// one.
     pub documents: Option<Documents>,
+    /// The position of each token of the micro-batch; `None` if it is the token's place in its sample.
+    pub positions: Option<Arc<[i32]>>,
 }
 
 impl TokenContext {
@@ -39,6 +43,7 @@ impl TokenContext {
             all: step.clone(),
             local,
             documents: None,
+            positions: None,
         }
     }
 
@@ -46,5 +51,17 @@ impl TokenContext {
     /// them: attention is within each document. The same documents on every tensor-parallel rank.
     pub fn with_documents(self, documents: Option<Documents>) -> Self {
         Self { documents, ..self }
+    }
+    /// The same tokens at these positions, as Megatron-LM's `--reset-position-ids` takes them: rotary embeddings are of
+    /// these. The same positions on every tensor-parallel rank.
+    ///
+    /// # Panics
+    /// When there is not one for each token.
+    pub fn with_positions(self, positions: Option<Arc<[i32]>>) -> Self {
+        if let Some(positions) = &positions {
+            let tokens = self.all.tokens.places().len();
+            assert_eq!(positions.len(), tokens, "positions against tokens");
+        }
+        Self { positions, ..self }
     }
 }

@@ -1,5 +1,7 @@
 //! `LanguageModel`: what the trainer asks of a model, and `TokenBatch`, what it gives it.
 
+use std::sync::Arc;
+
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::flash_attention::Documents;
 
@@ -21,7 +23,7 @@ pub trait LanguageModel<B: Backend>: PipelineStage<B, 2, MicroBatch = TokenBatch
 pub struct TokenBatch {
     tokens: Vec<i32>,
     targets: Vec<i32>,
-    position_ids: Option<Vec<i32>>,
+    position_ids: Option<Arc<[i32]>>,
     /// Samples.
     pub micro_batch_size: usize,
     /// Tokens per sample.
@@ -38,7 +40,7 @@ impl TokenBatch {
         Self {
             tokens: micro_batch.tokens.clone(),
             targets: micro_batch.targets.clone(),
-            position_ids: micro_batch.position_ids.clone(),
+            position_ids: micro_batch.position_ids.as_deref().map(Arc::from),
             micro_batch_size: micro_batch.micro_batch_size,
             seq_length: micro_batch.seq_length,
             step: StepCoordinates {
@@ -70,6 +72,11 @@ impl TokenBatch {
         let positions = self.position_ids.as_deref()?;
         let data = TensorData::new(positions.to_vec(), [positions.len()]);
         Some(Tensor::from_data(data, (device, DType::I32)))
+    }
+
+    /// The same in host memory.
+    pub fn host_positions(&self) -> Option<Arc<[i32]>> {
+        self.position_ids.clone()
     }
 
     /// Returns [tokens](Self::tokens) and [targets](Self::targets), by one copy to the device.

@@ -1,28 +1,44 @@
 //! Multi-head causal self-attention with fused projections, each tensor-parallel rank computing its own heads.
 
+use super::rotary::{Rotary, RotaryPositions};
 use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::parameters::ParameterInit;
 use crate::random::{Dropout, DropoutConfig, DropoutSite};
 use crate::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig, TokenContext,
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig, TokenContext, checked,
 };
 use crate::topology::{TopologyError, check_divides};
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
 use cubecl_kernels::flash_attention::{
     AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed, reference, unpack,
 };
+use cubecl_kernels::{Kernels, rotary};
+use serde::{Deserialize, Serialize};
 
 /// Configuration of [`CausalSelfAttention`].
 #[derive(Config, Debug)]
 pub struct CausalSelfAttentionConfig {
     /// The size of each token.
     pub d_model: usize,
-    /// The number of heads, which divides `d_model`.
+    /// The number of heads, which divides `d_model` unless `d_head` is given.
     pub n_heads: usize,
+    /// The number of key heads, and of value heads, which divides `n_heads`; as many if not given. Each is shared by
+    /// the same number of query heads.
+    pub n_kv_heads: Option<usize>,
+    /// The size of a head; `d_model / n_heads` if not given.
+    pub d_head: Option<usize>,
+    /// The order of the heads in the fused projection.
+    #[config(default = "HeadOrder::Parts")]
+    pub order: HeadOrder,
+    /// Whether the fused projection has a bias.
+    #[config(default = true)]
+    pub qkv_bias: bool,
+    /// Whether the output projection has a bias.
+    #[config(default = true)]
+    pub output_bias: bool,
     /// The probability with which an attention weight becomes zero.
     #[config(default = 0.0)]
     pub dropout: f64,
@@ -30,6 +46,15 @@ pub struct CausalSelfAttentionConfig {
     pub qkv_init: ParameterInit,
     /// How the output projection starts.
     pub output_init: ParameterInit,
+}
+
+/// The order of the columns of a fused query-key-value projection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeadOrder {
+    /// All query heads, all key heads, all value heads, as GPT-2 has them; each key head has one query head.
+    Parts,
+    /// One group after the other: its query heads, its key head, its value head, as Megatron-LM has them.
+    Groups,
 }
 
 /// The names of an attention's projections in the attention's scope.
@@ -47,15 +72,20 @@ pub struct CausalSelfAttentionNames {
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.2.
 #[derive(Module, Debug)]
 pub struct CausalSelfAttention<B: Backend> {
-    /// `[Q | K | V]`, each shared out by heads.
+    /// Queries, keys and values in the [order](HeadOrder) of their heads, shared out by these.
     pub qkv: ColumnParallelLinear<B>,
     /// The projection back.
     pub output: RowParallelLinear<B>,
     dropout: Dropout,
     #[module(skip)]
     pub(super) kernels: Kernels,
+    #[module(skip)]
+    order: HeadOrder,
+    #[module(skip)]
+    rotary: Option<Rotary>,
     pub(super) is_deterministic: bool,
     pub(super) n_heads: usize,
+    pub(super) n_kv_heads: usize,
     first_head: usize,
     pub(super) d_head: usize,
 }
@@ -64,7 +94,8 @@ impl CausalSelfAttentionConfig {
     /// Returns the attention of a layer; its parameters are named by `names` in the context's scope.
     ///
     /// # Errors
-    /// When the number of heads does not divide `d_model`, or the tensor-parallel size does not divide the heads.
+    /// When the number of heads does not divide `d_model`, that of key heads not the heads, or the tensor-parallel size
+    /// does not divide the key heads. When key heads are shared in the order of [`HeadOrder::Parts`].
     pub fn init<B: Backend>(
         &self,
         dropout_site: DropoutSite,
@@ -73,15 +104,39 @@ impl CausalSelfAttentionConfig {
         scope: &ParameterScope,
     ) -> Result<CausalSelfAttention<B>, TopologyError> {
         let group = scope.context().tensor_group();
+        let n_kv_heads = self.n_kv_heads.unwrap_or(self.n_heads);
         scope.check_tensor_divides("the number of attention heads", self.n_heads)?;
-        check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
+        scope.check_tensor_divides("the number of key heads", n_kv_heads)?;
+        check_divides("n_heads", self.n_heads, "n_kv_heads", n_kv_heads)?;
+        let d_head = match self.d_head {
+            Some(d_head) => d_head,
+            None => {
+                check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
+                self.d_model / self.n_heads
+            }
+        };
+        let fused = match self.order {
+            HeadOrder::Groups => 1,
+            HeadOrder::Parts => {
+                check_divides(
+                    "n_kv_heads in the order of HeadOrder::Parts",
+                    n_kv_heads,
+                    "n_heads",
+                    self.n_heads,
+                )?;
+                3
+            }
+        };
         let n_heads = self.n_heads / group.size();
-        let qkv = ColumnParallelLinearConfig::new(self.d_model, 3 * self.d_model)
-            .with_fused(3)
+        let width = self.n_heads * d_head;
+        let qkv = ColumnParallelLinearConfig::new(self.d_model, width + 2 * n_kv_heads * d_head)
+            .with_fused(fused)
+            .with_bias(self.qkv_bias)
             .with_weight_init(Some(self.qkv_init))
             .with_bias_init(Some(ParameterInit::Zeros))
             .init(device, &scope.scope(names.qkv))?;
-        let output = RowParallelLinearConfig::new(self.d_model, self.d_model)
+        let output = RowParallelLinearConfig::new(width, self.d_model)
+            .with_bias(self.output_bias)
             .with_weight_init(Some(self.output_init))
             .with_bias_init(Some(ParameterInit::Zeros))
             .init(device, &scope.scope(names.output))?;
@@ -90,11 +145,32 @@ impl CausalSelfAttentionConfig {
             output,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
             kernels: scope.context().kernels(),
+            order: self.order,
+            rotary: None,
             is_deterministic: scope.context().is_deterministic(),
             n_heads,
+            n_kv_heads: n_kv_heads / group.size(),
             first_head: group.rank() * n_heads,
-            d_head: self.d_model / self.n_heads,
+            d_head,
         })
+    }
+}
+
+impl<B: Backend> CausalSelfAttention<B> {
+    /// Returns the same attention whose queries and keys are turned by their positions.
+    ///
+    /// # Panics
+    /// When the heads are in the order of [`HeadOrder::Parts`]: the operation takes groups.
+    pub fn with_rotary(self, rotary: Rotary) -> Self {
+        assert_eq!(
+            self.order,
+            HeadOrder::Groups,
+            "the order of heads that rotary embedding takes"
+        );
+        Self {
+            rotary: Some(rotary),
+            ..self
+        }
     }
 }
 
@@ -140,24 +216,56 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let qkv = self.qkv.forward(input);
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
-        let qkv = qkv.reshape([batch, seq, 3 * heads, d_head]);
+        let positions = match &tokens.positions {
+            Some(positions) => RotaryPositions::Given(positions),
+            None => RotaryPositions::Samples {
+                count: batch,
+                seq_length: seq,
+            },
+        };
+        let parts = self.parts();
+        let packed = self.pack(qkv, positions);
+        let packed = packed.reshape([batch, seq, parts.queries + 2 * parts.keys, d_head]);
         let options = AttentionOptions {
             mask: AttentionMask::Causal,
             scale: 1.0 / (d_head as f64).sqrt(),
             dropout: self
                 .dropout
-                .of_attention::<B>(&tokens.all, self.first_head, &qkv.device()),
+                .of_attention::<B>(&tokens.all, self.first_head, &packed.device()),
             documents: tokens.documents.clone(),
             is_deterministic: self.is_deterministic,
         };
-        let parts = PackedHeads {
-            queries: heads,
-            keys: heads,
-        };
         let output = match self.kernels {
-            Kernels::Fused => flash_attention_packed(qkv, parts, options).unwrap_or_else(|error| panic!("{error}")),
-            Kernels::Plain => reference::forward(unpack(qkv, parts), &options).output,
+            Kernels::Fused => checked(flash_attention_packed(packed, parts, options)),
+            Kernels::Plain => reference::forward(unpack(packed, parts), &options).output,
         };
         output.reshape([batch * seq, heads * d_head])
+    }
+
+    /// How many heads of each kind are here.
+    pub(super) fn parts(&self) -> PackedHeads {
+        PackedHeads {
+            queries: self.n_heads,
+            keys: self.n_kv_heads,
+        }
+    }
+
+    /// What the fused projection gives to `[tokens, heads + 2 * kv_heads, d_head]`: queries, keys, values, turned by
+    /// their positions.
+    pub(super) fn pack(&self, qkv: Tensor<B, 2>, positions: RotaryPositions<'_, B>) -> Tensor<B, 3> {
+        let ([tokens, _], d_head) = (qkv.dims(), self.d_head);
+        let PackedHeads { queries, keys } = self.parts();
+        match self.order {
+            HeadOrder::Parts => qkv.reshape([tokens, queries + 2 * keys, d_head]),
+            HeadOrder::Groups => {
+                let rotary = self.rotary.as_ref();
+                let angles = rotary.map(|rotary| rotary.angles(positions, qkv.dtype(), &qkv.device()));
+                let grouped = qkv.reshape([tokens, keys, queries / keys + 2, d_head]);
+                match self.kernels {
+                    Kernels::Fused => checked(rotary::rotary(grouped, angles)),
+                    Kernels::Plain => rotary::reference::forward(grouped, angles),
+                }
+            }
+        }
     }
 }

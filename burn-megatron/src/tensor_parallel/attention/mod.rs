@@ -8,11 +8,13 @@ mod causal;
 mod heads;
 mod multi_head;
 mod paged;
+mod rotary;
 
 pub use cache::{MhaCache, TensorCache};
-pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames};
+pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder};
 pub use multi_head::{MhaInput, MhaOutput, ParallelMultiHeadAttention};
 pub use paged::{PageSizes, PagedKeyValues, PagedSequence, PagedTokens};
+pub use rotary::{Rotary, RotaryConfig};
 
 pub(super) use heads::AttentionMasks;
 pub(super) use multi_head::AttentionSources;

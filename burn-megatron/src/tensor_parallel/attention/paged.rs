@@ -12,6 +12,7 @@ use cubecl_kernels::paged_attention::{PagedCache, paged_attention, reference as 
 use cubecl_kernels::ranges::{RangeTarget, scatter_ranges};
 
 use super::CausalSelfAttention;
+use super::rotary::RotaryPositions;
 use crate::collectives::CollectiveBackend;
 use crate::tensor_parallel::checked;
 
@@ -54,6 +55,8 @@ pub struct PagedTokens<B: Backend> {
     runs: Vec<(usize, Range<usize>)>,
     batches: Vec<QueryBatch<B>>,
     count: usize,
+    /// The place of each token in its sequence.
+    positions: Tensor<B, 1, Int>,
 }
 
 /// Sequences that one call of attention computes.
@@ -76,10 +79,16 @@ impl<B: Backend> PagedTokens<B> {
     /// # Panics
     /// When a sequence has no new token, or more tokens than its pages hold.
     pub fn new(sequences: &[PagedSequence], page_tokens: usize, device: &B::Device) -> Self {
+        let places = sequences
+            .iter()
+            .flat_map(|sequence| sequence.cached..sequence.cached + sequence.new);
+        let places: Vec<i32> = places.map(|place| place as i32).collect();
+        let count = places.len();
         let mut tokens = Self {
             runs: Vec::new(),
             batches: Vec::new(),
             count: 0,
+            positions: Tensor::from_data(TensorData::new(places, [count]), (device, DType::I32)),
         };
         for together in sequences.chunk_by(|left, right| left.new == 1 && right.new == 1) {
             let begin = tokens.count;
@@ -200,7 +209,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// Returns an empty pool for this rank's heads of this layer.
     pub fn paged_key_values(&self, pages: PageSizes, device: &B::Device) -> PagedKeyValues<B> {
         let dtype = self.qkv.weight.val().dtype();
-        PagedKeyValues::new(pages, self.n_heads, self.d_head, dtype, device)
+        PagedKeyValues::new(pages, self.n_kv_heads, self.d_head, dtype, device)
     }
 
     /// Applies attention of new tokens to all tokens of their sequences so far, and stores their keys and values in
@@ -226,9 +235,12 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
         let qkv = self.qkv.forward(input);
         assert_eq!(qkv.dims()[0], tokens.len(), "rows against new tokens");
-        let width = self.n_heads * self.d_head;
-        let part = |number: usize| qkv.clone().narrow(1, number * width, width);
-        cache.write([part(1), part(2)], tokens);
+        let qkv = self.pack(qkv, RotaryPositions::OnDevice(tokens.positions.clone()));
+        let (PackedHeads { queries, keys }, d_head) = (self.parts(), self.d_head);
+        // [tokens, (heads + 2 * kv_heads) * d_head]
+        let qkv = qkv.reshape([tokens.len(), (queries + 2 * keys) * d_head]);
+        let part = |first: usize, heads: usize| qkv.clone().narrow(1, first * d_head, heads * d_head);
+        cache.write([part(queries, keys), part(queries + keys, keys)], tokens);
         let outputs = tokens.batches.iter().map(|batch| match batch {
             QueryBatch::Whole(rows) => self.attend_whole(rows_of(&qkv, rows)),
             QueryBatch::Cached {
@@ -236,7 +248,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
                 block_table,
                 lengths,
             } => {
-                let query = rows_of(&part(0), rows);
+                let query = rows_of(&part(0, queries), rows);
                 self.attend_paged(query, cache.view(block_table.clone(), lengths.clone()))
             }
         });
@@ -244,14 +256,11 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         self.output.forward_without_bias(output)
     }
 
-    /// `[tokens, 3 * heads * d_head]` of a whole prompt to `[tokens, heads * d_head]`.
+    /// `[tokens, (heads + 2 * kv_heads) * d_head]` of a whole prompt to `[tokens, heads * d_head]`.
     fn attend_whole(&self, qkv: Tensor<B, 2>) -> Tensor<B, 2> {
         let (heads, d_head, [tokens, _]) = (self.n_heads, self.d_head, qkv.dims());
-        let qkv = qkv.reshape([1, tokens, 3 * heads, d_head]);
-        let parts = PackedHeads {
-            queries: heads,
-            keys: heads,
-        };
+        let parts = self.parts();
+        let qkv = qkv.reshape([1, tokens, parts.queries + 2 * parts.keys, d_head]);
         let options = AttentionOptions {
             mask: AttentionMask::Causal,
             scale: self.scale(),

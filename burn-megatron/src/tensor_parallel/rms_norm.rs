@@ -1,0 +1,130 @@
+//! `RmsNorm`, whose weight is declared, alone or fused with the sum before it. As [`LayerNorm`](super::LayerNorm), it is
+//! between tensor-parallel regions.
+
+use burn::config::Config;
+use burn::module::{Module, Param};
+use burn::nn;
+use burn::tensor::{Tensor, backend::Backend};
+use cubecl_kernels::norm::{self, Addends, NormKind, NormParameters};
+use cubecl_kernels::{KernelBackend, Kernels};
+
+use super::checked;
+use crate::context::ParameterScope;
+use crate::parameters::initialize;
+use crate::precision::{assert_dtype, is_half, narrow, widen};
+
+/// Configuration of [`RmsNorm`].
+#[derive(Config, Debug)]
+pub struct RmsNormConfig {
+    /// The size of each token.
+    pub d_model: usize,
+    /// The number that is added to the mean of the squares.
+    #[config(default = 1e-5)]
+    pub epsilon: f64,
+}
+
+/// `x / √(mean(x²) + ε) · γ` over the last dimension.
+///
+/// # Reference
+/// Zhang and Sennrich 2019, arXiv:1910.07467.
+#[derive(Module, Debug)]
+pub struct RmsNorm<B: Backend> {
+    /// burn's norm, which holds the weight: `[d_model]`.
+    pub norm: nn::RmsNorm<B>,
+    #[module(skip)]
+    kernels: Kernels,
+}
+
+impl RmsNormConfig {
+    /// Returns a new norm, its weight one, declared under the context's scope.
+    pub fn init<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> RmsNorm<B> {
+        let config = nn::RmsNormConfig::new(self.d_model).with_epsilon(self.epsilon);
+        RmsNorm::declared(config.init(device), scope)
+    }
+}
+
+impl<B: Backend> RmsNorm<B> {
+    /// Returns an existing norm, which every rank holds in full, declared under the context's scope.
+    ///
+    /// A norm without values gets them here: burn's are ones, so it does not matter when.
+    pub fn from_rms_norm(norm: nn::RmsNorm<B>, scope: &ParameterScope) -> Self {
+        scope.context().registry().mark_converted(norm.gamma.id);
+        Self::declared(norm, scope)
+    }
+
+    fn declared(norm: nn::RmsNorm<B>, scope: &ParameterScope) -> Self {
+        let norm = initialize::<B, _>(norm);
+        scope.declare_token_wise("weight", &norm.gamma);
+        Self {
+            norm,
+            kernels: scope.context().kernels(),
+        }
+    }
+}
+
+impl<B: KernelBackend> RmsNorm<B> {
+    /// Applies the norm.
+    ///
+    /// # Shapes
+    /// - `input`: `[..., d_model]`
+    /// - output: as `input`
+    ///
+    /// # Panics
+    /// When the input is not of the weight's shape and type.
+    pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        match self.kernels {
+            Kernels::Plain => apply_rms_norm(&self.norm, input),
+            Kernels::Fused => checked(norm::rms_norm(input, self.norm.gamma.val(), self.norm.epsilon)),
+        }
+    }
+
+    /// Applies the norm to a residual stream that is used again after it; returns the stream and its norm: see
+    /// [`LayerNorm::forward_of_stream`](super::LayerNorm::forward_of_stream).
+    ///
+    /// # Shapes
+    /// - `stream` and outputs: `[tokens, d_model]`
+    ///
+    /// # Panics
+    /// When the stream is not of the weight's shape and type.
+    pub fn forward_of_stream(&self, stream: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
+        match self.kernels {
+            Kernels::Plain => [stream.clone(), self.forward(stream)],
+            Kernels::Fused => checked(norm::norm_of_stream(stream, self.parameters())),
+        }
+    }
+
+    /// Adds to a residual stream and applies the norm to the sum, in one operation; returns the sum and its norm.
+    ///
+    /// # Shapes
+    /// - addends and outputs: `[tokens, d_model]`
+    ///
+    /// # Panics
+    /// When the addends are not of the weight's shape and type.
+    pub fn forward_of_sum(&self, addends: Addends<B>) -> [Tensor<B, 2>; 2] {
+        checked(norm::add_norm(addends, self.parameters()))
+    }
+
+    fn parameters(&self) -> NormParameters<B> {
+        NormParameters {
+            kind: NormKind::Rms,
+            weight: self.norm.gamma.val(),
+            bias: None,
+            epsilon: self.norm.epsilon,
+        }
+    }
+}
+
+/// burn's RMS norm: its own way where input and weight are f32 or f64; in 16 bits both are widened to f32 first, and
+/// the output narrowed.
+fn apply_rms_norm<B: Backend, const D: usize>(norm: &nn::RmsNorm<B>, input: Tensor<B, D>) -> Tensor<B, D> {
+    let dtype = norm.gamma.val().dtype();
+    assert_dtype("RMS norm", "the input", input.dtype(), dtype);
+    if !is_half(dtype) {
+        return norm.forward(input);
+    }
+    let widened = nn::RmsNorm {
+        gamma: Param::initialized(norm.gamma.id, widen(norm.gamma.val())),
+        epsilon: norm.epsilon,
+    };
+    narrow(widened.forward(widen(input)), dtype)
+}

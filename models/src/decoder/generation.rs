@@ -1,0 +1,48 @@
+//! `Decoder` as a [`GenerationStage`]: new tokens through the blocks that are here, with their keys and values kept.
+
+use burn::tensor::Tensor;
+use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::tensor_parallel::{PageSizes, PagedKeyValues};
+
+use super::Decoder;
+use crate::generation::{GenerationStage, NewTokens};
+use crate::layers::Block;
+
+impl<B: CollectiveBackend> GenerationStage<B> for Decoder<B> {
+    fn with_whole_tokens(self) -> Self {
+        self.without_sequence_parallelism()
+    }
+
+    fn paged_key_values(&self, pages: PageSizes, device: &B::Device) -> Vec<PagedKeyValues<B>> {
+        let pool = |block: &Block<B>| block.attention.paged_key_values(pages, device);
+        self.blocks.iter().map(pool).collect()
+    }
+
+    fn forward_new(
+        &self,
+        input: Option<Tensor<B, 2>>,
+        tokens: &NewTokens<B>,
+        caches: &mut [PagedKeyValues<B>],
+    ) -> Tensor<B, 2> {
+        assert_eq!(caches.len(), self.blocks.len(), "a cache for each block");
+        let hidden = match (input, &self.token_embedding) {
+            (Some(input), _) => input,
+            (None, Some(embedding)) => {
+                let embedded = embedding.forward(tokens.ids.clone());
+                match &self.position_embedding {
+                    Some(embedding) => embedding.forward_at(embedded, tokens.positions.clone()),
+                    None => embedded,
+                }
+            }
+            (None, None) => panic!("what is not the first stage of the model has an input"),
+        };
+        let blocks = self.blocks.iter().zip(caches);
+        blocks.fold(hidden, |hidden, (block, cache)| {
+            block.forward_paged(hidden, &tokens.paged, cache)
+        })
+    }
+
+    fn score(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        self.output_head().logits(self.normalized(hidden))
+    }
+}
