@@ -198,9 +198,9 @@ fn import(files: &Path, world: &World, context: &ParallelContext) -> anyhow::Res
 }
 
 fn write(files: &Path, output: &Path) -> anyhow::Result<()> {
-    let known: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
+    let known = models::registry::model_types();
     let model_type = read_model_type(files, &known)?;
-    let family = FAMILIES.iter().find(|family| family.model_type == model_type);
+    let family = FAMILIES.iter().find(|family| family.model_types.contains(&model_type));
     let family = family.context("a family has each of the model types")?;
     run_with_family(family.name, Import { files, output })?
 }

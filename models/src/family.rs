@@ -30,6 +30,9 @@ pub trait ModelFamily:
     /// Returns the names of the well-known sizes, from the smallest to the largest; no other family has the same.
     fn presets() -> Vec<&'static str>;
 
+    /// The settings that this family has no choice of, by flag: asking for one is an error.
+    fn without_choice() -> &'static [&'static str];
+
     /// Returns the configuration that was asked for; what was not asked for is the preset's, or small.
     fn from_settings(settings: &ModelSettings) -> Self;
 
@@ -71,8 +74,20 @@ pub struct ModelSettings {
     pub max_seq_length: Option<usize>,
     /// The size of the vocabulary with padding.
     pub padded_vocab_size: Option<usize>,
-    /// Whether the output head is the token embedding.
-    pub tied_embeddings: bool,
+    /// The number of key heads, where queries share them.
+    pub n_kv_heads: Option<usize>,
+    /// The size of a head.
+    pub d_head: Option<usize>,
+    /// The size of the MLP's hidden layer.
+    pub d_hidden: Option<usize>,
+    /// What the wavelengths of a rotary embedding are powers of.
+    pub rotary_base: Option<f64>,
+    /// Whether queries, keys and values have a bias where the family leaves it open.
+    pub qkv_bias: bool,
+    /// The number that norms add to the variance.
+    pub norm_epsilon: Option<f64>,
+    /// Whether the output head is the token embedding; as the family has it if not given.
+    pub tied_embeddings: Option<bool>,
     /// The standard deviation of weights and embeddings at the start.
     pub init_deviation: f64,
     /// The probability with which an element of a hidden state becomes zero.

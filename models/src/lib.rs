@@ -1,9 +1,11 @@
 //! Models built from burn-megatron's parallel layers.
 //!
 //! A family is a folder: its configuration, its stages, its names in Hugging Face's files. [`gpt`] is the bundled
-//! GPT-2/3. Programs know families by [`ModelFamily`] and find them in the [`registry`]; [`layers`] has what
-//! transformers share. There is one model for every layout: at tensor size 1 it is the serial one.
+//! GPT-2/3. Programs know families by [`ModelFamily`] and find them in the
+//! [`registry`]; [`decoder`] is the one model of them, [`layers`] has what transformers share. There is one model for
+//! every layout: at tensor size 1 it is the serial one.
 
+pub mod decoder;
 pub mod family;
 pub mod generation;
 pub mod gpt;

@@ -30,10 +30,12 @@ families![crate::gpt::GptConfig];
 pub struct Family {
     /// Its name on the command line and in checkpoints.
     pub name: &'static str,
-    /// Its `model_type` in Hugging Face's `config.json`.
-    pub model_type: &'static str,
+    /// Its values of `model_type` in Hugging Face's `config.json`.
+    pub model_types: &'static [&'static str],
     /// Returns the names of its well-known sizes.
     pub presets: fn() -> Vec<&'static str>,
+    /// Returns the flags of settings that it has no choice of.
+    pub without_choice: fn() -> &'static [&'static str],
     /// Returns its configuration.
     pub config: fn(&ModelSettings) -> Box<dyn ModelConfig>,
 }
@@ -42,8 +44,9 @@ impl Family {
     const fn of<C: ModelFamily>() -> Self {
         Self {
             name: C::NAME,
-            model_type: <C as HuggingFaceFormat>::MODEL_TYPE,
+            model_types: <C as HuggingFaceFormat>::MODEL_TYPES,
             presets: C::presets,
+            without_choice: C::without_choice,
             config: |settings| Box::new(C::from_settings(settings)),
         }
     }
@@ -89,6 +92,11 @@ impl UnknownFamily {
     }
 }
 
+/// Returns the values of `model_type` of all families.
+pub fn model_types() -> Vec<&'static str> {
+    FAMILIES.iter().flat_map(|family| family.model_types).copied().collect()
+}
+
 /// Returns the names of all families' well-known sizes.
 pub fn presets() -> Vec<&'static str> {
     FAMILIES.iter().flat_map(|family| (family.presets)()).collect()
@@ -104,7 +112,7 @@ mod tests {
     fn names_presets_and_model_types_belong_to_one_family() {
         let unique = |names: Vec<&str>| names.len() == names.iter().collect::<HashSet<_>>().len();
         assert!(unique(FAMILIES.iter().map(|family| family.name).collect()));
-        assert!(unique(FAMILIES.iter().map(|family| family.model_type).collect()));
+        assert!(unique(model_types()));
         assert!(unique(presets()));
         for preset in presets() {
             assert!(Family::with_preset(preset).is_some(), "{preset}");

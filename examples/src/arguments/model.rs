@@ -33,6 +33,25 @@ pub struct ModelArguments {
     /// Attention heads [default: 4]
     #[arg(long, value_name = "N")]
     pub num_attention_heads: Option<usize>,
+    /// Key heads, and value heads, each shared by as many attention heads as the others [default: the preset's; in a
+    /// family that shares them half of --num-attention-heads]
+    #[arg(long, value_name = "N")]
+    pub num_query_groups: Option<usize>,
+    /// Size of a head [default: --hidden-size / --num-attention-heads]
+    #[arg(long, value_name = "N")]
+    pub kv_channels: Option<usize>,
+    /// Size of the MLP's hidden layer [default: the preset's; 4 * --hidden-size, or 8/3 of it where the MLP is gated]
+    #[arg(long, value_name = "N")]
+    pub ffn_hidden_size: Option<usize>,
+    /// What the wavelengths of rotary positions are powers of [default: the preset's, or 10000]
+    #[arg(long, value_name = "X")]
+    pub rotary_base: Option<f64>,
+    /// Give queries, keys and values a bias, in a family that has none by itself
+    #[arg(long)]
+    pub add_qkv_bias: bool,
+    /// What norms add to the variance [default: the preset's, or 1e-5]
+    #[arg(long, value_name = "X")]
+    pub norm_epsilon: Option<f64>,
     /// Tokens per sample [default: 128, or the preset's]
     #[arg(long, value_name = "N")]
     pub seq_length: Option<usize>,
@@ -78,7 +97,7 @@ impl ModelArguments {
     pub fn family(&self) -> anyhow::Result<&'static Family> {
         let of_size = self.model_size.as_deref().and_then(Family::with_preset);
         let Some(name) = &self.model_family else {
-            return Ok(of_size.unwrap_or(&FAMILIES[0]));
+            return self.with_choices(of_size.unwrap_or(&FAMILIES[0]));
         };
         let family = Family::named(name)?;
         let sizes = (family.presets)();
@@ -88,6 +107,25 @@ impl ModelArguments {
             sizes.join(", "),
             self.model_size.as_deref().unwrap_or_default()
         );
+        self.with_choices(family)
+    }
+
+    /// The family, if it has all the settings that the flags name.
+    fn with_choices(&self, family: &'static Family) -> anyhow::Result<&'static Family> {
+        let given = [
+            ("--num-query-groups", self.num_query_groups.is_some()),
+            ("--kv-channels", self.kv_channels.is_some()),
+            ("--rotary-base", self.rotary_base.is_some()),
+            ("--add-qkv-bias", self.add_qkv_bias),
+        ];
+        let without = (family.without_choice)();
+        for (flag, _) in given.iter().filter(|(_, is_given)| *is_given) {
+            let name = family.name;
+            anyhow::ensure!(
+                !without.contains(flag),
+                "--model-family {name} has no {flag}: leave it out"
+            );
+        }
         Ok(family)
     }
 
@@ -101,7 +139,13 @@ impl ModelArguments {
             n_heads: self.num_attention_heads,
             max_seq_length: self.max_position_embeddings.or(self.seq_length),
             padded_vocab_size: self.padded_vocab_size,
-            tied_embeddings: !self.untie_embeddings_and_output_weights,
+            n_kv_heads: self.num_query_groups,
+            d_head: self.kv_channels,
+            d_hidden: self.ffn_hidden_size,
+            rotary_base: self.rotary_base,
+            qkv_bias: self.add_qkv_bias,
+            norm_epsilon: self.norm_epsilon,
+            tied_embeddings: self.untie_embeddings_and_output_weights.then_some(false),
             init_deviation: self.init_method_std,
             hidden_dropout: self.hidden_dropout,
             attention_dropout: self.attention_dropout,
@@ -148,6 +192,17 @@ impl ModelArguments {
             anyhow::ensure!(
                 positions >= length,
                 "--max-position-embeddings must be at least --seq-length {length}, got {positions}"
+            );
+        }
+        for (flag, value) in [
+            ("--rotary-base", self.rotary_base),
+            ("--norm-epsilon", self.norm_epsilon),
+        ] {
+            let is_valid = value.is_none_or(|value| value.is_finite() && value > 0.0);
+            anyhow::ensure!(
+                is_valid,
+                "{flag} must be finite and above 0, got {}",
+                value.unwrap_or_default()
             );
         }
         let deviation = self.init_method_std;

@@ -143,6 +143,10 @@ impl ModelFamily for GptConfig {
         GptPreset::ALL.iter().map(|preset| preset.name).collect()
     }
 
+    fn without_choice() -> &'static [&'static str] {
+        &["--num-query-groups", "--kv-channels", "--rotary-base", "--add-qkv-bias"]
+    }
+
     fn from_settings(settings: &ModelSettings) -> Self {
         let base = match settings.preset.as_deref().and_then(GptPreset::named) {
             Some(preset) => preset.config(),
@@ -155,7 +159,9 @@ impl ModelFamily for GptConfig {
             max_seq_length: settings.max_seq_length.unwrap_or(base.max_seq_length),
             vocab_size: settings.vocab_size,
             padded_vocab_size: settings.padded_vocab_size,
-            tied_embeddings: settings.tied_embeddings,
+            d_hidden: settings.d_hidden.or(base.d_hidden),
+            norm_epsilon: settings.norm_epsilon.unwrap_or(base.norm_epsilon),
+            tied_embeddings: settings.tied_embeddings.unwrap_or(base.tied_embeddings),
             hidden_dropout: settings.hidden_dropout,
             attention_dropout: settings.attention_dropout,
             init_deviation: settings.init_deviation,

@@ -23,10 +23,10 @@ const OF_OTHER_HEADS: [&str; 5] = [
 ];
 
 impl HuggingFaceFormat for GptConfig {
-    const MODEL_TYPE: &'static str = "gpt2";
+    const MODEL_TYPES: &'static [&'static str] = &["gpt2"];
 
     /// Embeddings are tied if the file says so or says nothing of it.
-    fn read_fields(fields: &mut Fields) -> Result<Self, HuggingFaceError> {
+    fn read_fields(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
         fields.ignore(&OF_OTHER_HEADS);
         fields.expect(
             "activation_function",
@@ -311,7 +311,7 @@ mod tests {
         let config = GptConfig::new(1, 20, 4, 15, 61);
         let shape = |name: &str| {
             let parameter = config.parameters().find(|parameter| parameter.name == name).unwrap();
-            (parameter.logical_shape.clone(), parameter.file_shape())
+            (parameter.logical_shape.clone(), parameter.tensors[0].shape.clone())
         };
         assert_eq!(shape("h.0.attn.c_attn.weight"), (vec![20, 3, 20], vec![20, 60]));
         assert_eq!(shape("h.0.attn.c_attn.bias"), (vec![3, 20], vec![60]));
@@ -321,11 +321,12 @@ mod tests {
     #[test]
     fn names_are_found_back_with_and_without_prefix() {
         let config = GptConfig::new(2, 20, 4, 15, 61).with_tied_embeddings(false);
-        for Parameter { name, file_name, .. } in config.parameters() {
+        for Parameter { name, tensors, .. } in config.parameters() {
             assert_eq!(GptConfig::imported_name(&name), Some(name.as_str()));
-            assert_eq!(GptConfig::imported_name(&file_name), Some(name.as_str()));
+            let imported = GptConfig::imported_name(&tensors[0].file_name);
+            assert_eq!(imported, Some(name.as_str()));
         }
-        let file_name = |name: &str| parameter(name, &[]).file_name;
+        let file_name = |name: &str| parameter(name, &[]).tensors[0].file_name.clone();
         assert_eq!(file_name("h.1.ln_1.bias"), "transformer.h.1.ln_1.bias");
         assert_eq!(file_name("lm_head.weight"), "lm_head.weight");
     }

@@ -4,10 +4,8 @@
 
 mod config;
 mod family;
-mod generation;
 mod huggingface;
 mod model;
-mod scoring;
 
 pub use config::{GptConfig, GptPreset};
 pub use model::Gpt;

@@ -1,84 +1,41 @@
-//! `Gpt`: embeddings, blocks, norm, head and loss; a whole model, or one of the stages that it was cut into.
+//! GPT as a [`DecoderConfig`].
 
-use std::ops::Range;
-
-use burn::module::Module;
-use burn::tensor::{Int, Tensor, backend::Backend};
-use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
+use burn::tensor::backend::Backend;
 use burn_megatron::context::{ParallelContext, ParameterScope};
-use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::ParameterInit;
-use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput};
-use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates};
-use burn_megatron::tensor_parallel::{
-    LayerNorm, LayerNormConfig, PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding,
-    VocabParallelEmbeddingConfig, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
-    vocab_parallel_margin,
-};
-use burn_megatron::training::{LanguageModel, TokenBatch};
-use cubecl_kernels::Kernels;
-use cubecl_kernels::bias_dropout_add::bias_dropout_add;
-use cubecl_kernels::norm::Addends;
+use burn_megatron::pipeline_parallel::LayerLayout;
 
 use super::GptConfig;
+use crate::decoder::{Decoder, DecoderConfig, DecoderNames, Positions};
 use crate::layers::{
-    Block, BlockConfig, BlockNames, CausalSelfAttentionConfig, CausalSelfAttentionNames, LayerRecompute, MlpConfig,
-    MlpNames, ModelError, ModelPart, Segment, TokenContext, validate_head_size,
+    BlockConfig, BlockNames, CausalSelfAttentionConfig, CausalSelfAttentionNames, MlpConfig, MlpNames, ModelError,
 };
 use crate::model_config::ModelConfig;
 
-/// The most bytes of logits in one buffer, about. On a GPU of 80 GiB, CubeCL's pools share a page of 5 GiB among
-/// requests of up to 2.5 GiB; what is larger takes a page of 20 GiB.
-const LOGIT_BYTES: usize = 1 << 30;
-/// The number of the embedding's dropout site; its layer is the one after the last.
-const EMBEDDING_SITE: u32 = 0;
-
-/// A GPT, one model for every layout: all of it, or the part that a chunk of a pipeline stage holds.
-///
-/// The first virtual stage has the embeddings, the last one the final norm and the head; a tied head is a copy of the
-/// token embedding there. Blocks are named by their global numbers.
-///
-/// Shape legend: `batch` samples of `seq` tokens; activations are `[batch * seq, d_model]`, tokens leading.
-#[derive(Module, Debug)]
-pub struct Gpt<B: Backend> {
-    /// Token embedding on the first virtual stage; where it is tied, the output head on the last one, too.
-    pub wte: Option<VocabParallelEmbedding<B>>,
-    /// Position embedding, on the first virtual stage.
-    pub wpe: Option<PositionEmbedding<B>>,
-    /// The blocks that are here.
-    pub h: Vec<Block<B>>,
-    /// The final norm, on the last virtual stage.
-    pub ln_f: Option<LayerNorm<B>>,
-    /// The output head where it is not tied, on the last virtual stage: as the embedding, a row per token of the
-    /// vocabulary.
-    pub lm_head: Option<VocabParallelEmbedding<B>>,
-    embedding_dropout: Dropout,
-    #[module(skip)]
-    recompute: LayerRecompute,
-    #[module(skip)]
-    kernels: Kernels,
-    #[module(skip)]
-    logit_chunk_tokens: Option<usize>,
-    vocab_size: usize,
-    d_model: usize,
-    sequence_parallel: bool,
-    tensor_group: ProcessGroup,
-}
+/// A GPT, or a stage of one.
+pub type Gpt<B> = Decoder<B>;
 
 /// Names of Hugging Face's GPT-2.
-const BLOCK: BlockNames = BlockNames {
-    attention_norm: "ln_1",
-    attention: "attn",
-    attention_layers: CausalSelfAttentionNames {
-        qkv: "c_attn",
-        output: "c_proj",
+const NAMES: DecoderNames = DecoderNames {
+    token_embedding: "wte",
+    position_embedding: "wpe",
+    blocks: "h",
+    block: BlockNames {
+        attention_norm: "ln_1",
+        attention: "attn",
+        attention_layers: CausalSelfAttentionNames {
+            qkv: "c_attn",
+            output: "c_proj",
+        },
+        mlp_norm: "ln_2",
+        mlp: "mlp",
+        mlp_layers: MlpNames {
+            input: "c_fc",
+            output: "c_proj",
+        },
     },
-    mlp_norm: "ln_2",
-    mlp: "mlp",
-    mlp_layers: MlpNames {
-        input: "c_fc",
-        output: "c_proj",
-    },
+    norm: "ln_f",
+    head: "lm_head",
 };
 
 impl GptConfig {
@@ -99,9 +56,7 @@ impl GptConfig {
     /// # Errors
     /// As [`init`](Self::init).
     pub fn init_in<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> Result<Gpt<B>, ModelError> {
-        let part = ModelPart::whole(self.n_layers, scope.context())?;
-        self.validate_for(scope.context())?;
-        self.init_part(&part, device, scope)
+        self.decoder(scope.context())?.init_in(device, scope)
     }
 
     /// Returns the chunks of this rank's pipeline stage, initialised as [`init`](Self::init) does.
@@ -114,372 +69,35 @@ impl GptConfig {
         device: &B::Device,
         context: &ParallelContext,
     ) -> Result<Vec<Gpt<B>>, ModelError> {
-        self.validate_for(context)?;
-        let parts = ModelPart::of_stage(self.n_layers, layers, context)?;
-        let scope = context.root();
-        parts.iter().map(|part| self.init_part(part, device, &scope)).collect()
+        self.decoder(context)?.init_stage(layers, device, context)
     }
 
-    fn validate_for(&self, context: &ParallelContext) -> Result<(), ModelError> {
+    fn decoder(&self, context: &ParallelContext) -> Result<DecoderConfig, ModelError> {
         self.validate(context.config())?;
-        validate_head_size(self.d_model / self.n_heads, context.kernels())
-    }
-
-    fn init_part<B: Backend>(
-        &self,
-        part: &ModelPart,
-        device: &B::Device,
-        scope: &ParameterScope,
-    ) -> Result<Gpt<B>, ModelError> {
         let init = ParameterInit::Normal {
             deviation: self.init_deviation,
         };
         let output_init = ParameterInit::Normal {
             deviation: self.init_deviation / (2.0 * self.n_layers as f64).sqrt(),
         };
-        let padded = self.padded_vocab(scope.context().config().tensor_parallel_size);
         let block = BlockConfig::new(
             CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
                 .with_dropout(self.attention_dropout),
             MlpConfig::new(self.d_model, self.hidden_size(), init, output_init),
-        )
-        .with_norm_epsilon(self.norm_epsilon)
-        .with_hidden_dropout(self.hidden_dropout);
-        let embedding = VocabParallelEmbeddingConfig::new(self.vocab_size, self.d_model)
-            .with_padded_size(Some(padded))
-            .with_init(Some(init));
-        let has_wte = part.is_first || (part.is_last && self.tied_embeddings);
-        let wte = has_wte.then(|| embedding.init(device, &scope.scope("wte")));
-        let wte = wte.transpose()?;
-        if let (Some(wte), true) = (&wte, self.tied_embeddings) {
-            scope.context().declare_tied(&wte.weight);
-        }
-        let wpe = part.is_first.then(|| {
-            PositionEmbeddingConfig::new(self.max_seq_length, self.d_model)
-                .with_init(init)
-                .init(device, &scope.scope("wpe"))
-        });
-        let h = part
-            .layers
-            .clone()
-            .map(|layer| block.init(layer, &BLOCK, device, &scope.scope(format!("h.{layer}"))))
-            .collect::<Result<_, _>>()?;
-        let norm = LayerNormConfig::new(self.d_model).with_epsilon(self.norm_epsilon);
-        let ln_f = part.is_last.then(|| norm.init(device, &scope.scope("ln_f")));
-        let lm_head = (part.is_last && !self.tied_embeddings)
-            .then(|| embedding.init(device, &scope.scope("lm_head")))
-            .transpose()?;
-        let embedding_site = DropoutSite {
-            layer: self.n_layers as u32,
-            number: EMBEDDING_SITE,
-        };
-        Ok(Gpt {
-            wte,
-            wpe,
-            h,
-            ln_f,
-            lm_head,
-            embedding_dropout: DropoutConfig::new(self.hidden_dropout).init(embedding_site),
-            recompute: self.layer_recompute,
-            kernels: scope.context().kernels(),
-            logit_chunk_tokens: self.logit_chunk_tokens,
+        );
+        Ok(DecoderConfig {
+            n_layers: self.n_layers,
             vocab_size: self.vocab_size,
-            d_model: self.d_model,
-            sequence_parallel: scope.context().is_sequence_parallel(),
-            tensor_group: scope.context().tensor_group().clone(),
+            padded_vocab_size: self.padded_vocab(context.config().tensor_parallel_size),
+            positions: Positions::Learned(self.max_seq_length),
+            block: block
+                .with_norm_epsilon(self.norm_epsilon)
+                .with_hidden_dropout(self.hidden_dropout),
+            tied_embeddings: self.tied_embeddings,
+            init,
+            layer_recompute: self.layer_recompute,
+            logit_chunk_tokens: self.logit_chunk_tokens,
+            names: NAMES,
         })
-    }
-}
-
-impl<B: CollectiveBackend> Gpt<B> {
-    /// The same model, or stage, for whole activations on every tensor-parallel rank. For inference.
-    pub(super) fn without_sequence_parallelism(self) -> Self {
-        Self {
-            wte: self.wte.map(VocabParallelEmbedding::with_whole_tokens),
-            h: self.h.into_iter().map(Block::with_whole_tokens).collect(),
-            lm_head: self.lm_head.map(VocabParallelEmbedding::with_whole_tokens),
-            sequence_parallel: false,
-            ..self
-        }
-    }
-
-    /// Scores the vocabulary after each token.
-    ///
-    /// # Shapes
-    /// - `tokens`: `[batch, seq]`, the same on every tensor-parallel rank
-    /// - output: `[batch * seq, padded_vocab_size / tp]`, this rank's part of the vocabulary
-    ///
-    /// # Communication
-    /// Forward: one all-reduce of `batch * seq * d_model` elements over the tensor group for the embedding, and that of
-    /// [`Block::forward`] per block. Backward: one more for the head, and that of [`Block::forward`] per block.
-    ///
-    /// # Panics
-    /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, a collective fails, or this
-    /// is a stage and not the whole model.
-    pub fn logits(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
-        let hidden = self.hidden_states(tokens, step);
-        self.head().logits(self.normalized(hidden))
-    }
-
-    /// Computes the cross-entropy of each token's successor.
-    ///
-    /// # Shapes
-    /// - `tokens`: `[batch, seq]`, the same on every tensor-parallel rank
-    /// - `targets`: `[batch, seq]`, likewise
-    /// - output: `[batch * seq]`, in nats, the same on every tensor-parallel rank; f32 where the parameters have 16
-    ///   bits
-    ///
-    /// # Communication
-    /// As [`logits`](Self::logits) and [`vocab_parallel_cross_entropy`].
-    ///
-    /// # Panics
-    /// As [`logits`](Self::logits).
-    pub fn token_losses(
-        &self,
-        tokens: Tensor<B, 2, Int>,
-        targets: Tensor<B, 2, Int>,
-        step: &StepCoordinates,
-    ) -> Tensor<B, 1> {
-        self.losses(self.hidden_states(tokens, step), targets)
-    }
-
-    fn hidden_states(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
-        let context = self.token_context(step, tokens.dims()[1]);
-        let hidden = self.embed(tokens, None, &context);
-        self.run_blocks(0..self.h.len(), hidden, &context)
-    }
-
-    fn token_context(&self, step: &StepCoordinates, seq: usize) -> TokenContext {
-        TokenContext::new(step, seq, self.sequence_group())
-    }
-
-    fn sequence_group(&self) -> Option<&ProcessGroup> {
-        self.sequence_parallel.then_some(&self.tensor_group)
-    }
-
-    /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism. Positions are
-    /// `[batch * seq]`, or the tokens' places in their samples.
-    fn embed(
-        &self,
-        tokens: Tensor<B, 2, Int>,
-        positions: Option<Tensor<B, 1, Int>>,
-        context: &TokenContext,
-    ) -> Tensor<B, 2> {
-        let (Some(wte), Some(wpe)) = (&self.wte, &self.wpe) else {
-            panic!("tokens are embedded by the first virtual stage, and this is another");
-        };
-        let [batch, seq] = tokens.dims();
-        let embedded = wte.forward(tokens.reshape([batch * seq]));
-        let embedded = match positions {
-            Some(positions) => wpe.forward_at(embedded, positions),
-            None => wpe.forward(embedded, seq),
-        };
-        let hidden = match self.sequence_group() {
-            Some(group) => scatter_to_tensor_region(embedded, 0, group),
-            None => embedded,
-        };
-        self.drop_embedded(hidden, context)
-    }
-
-    /// Drops elements of the embeddings; the fused sum draws the mask on the device, which the plain form uploads.
-    fn drop_embedded(&self, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
-        let dropout = match self.kernels {
-            Kernels::Fused => self.embedding_dropout.of_rows::<B>(&context.local, &hidden.device()),
-            Kernels::Plain => return self.embedding_dropout.forward(hidden, &context.local),
-        };
-        let Some(dropout) = dropout else {
-            return hidden;
-        };
-        let dropped = bias_dropout_add(Addends {
-            residual: hidden.zeros_like(),
-            input: hidden,
-            bias: None,
-            dropout: Some(dropout),
-        });
-        dropped.unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    fn run_blocks(&self, blocks: Range<usize>, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
-        self.h[blocks]
-            .iter()
-            .fold(hidden, |hidden, block| block.forward(hidden, context))
-    }
-
-    /// `[batch * seq, d_model]`, of this rank's tokens under sequence parallelism, as the head reads it.
-    pub(super) fn normalized(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
-        let Some(ln_f) = &self.ln_f else {
-            panic!("the vocabulary is scored by the last virtual stage, and this is another");
-        };
-        ln_f.forward(hidden)
-    }
-
-    /// The cross-entropy of each token's successor: `[batch * seq, d_model]` to `[batch * seq]`.
-    fn losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
-        self.head_in_chunks(hidden, targets, |logits, targets| self.cross_entropy(logits, targets))
-    }
-
-    /// The cross-entropy of each token's successor, and its margin: `[batch * seq, d_model]` to `[batch * seq * 2]`.
-    pub(super) fn losses_and_margins(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
-        let shard = self.head().vocab_shard();
-        self.head_in_chunks(hidden, targets, |logits, targets| {
-            let losses = self.cross_entropy(logits.clone(), targets.clone());
-            let margins = vocab_parallel_margin(logits, targets, shard, &self.tensor_group);
-            let [tokens] = losses.dims();
-            // [tokens, 2]
-            let both = Tensor::stack::<2>(vec![losses, margins], 1);
-            both.reshape([2 * tokens])
-        })
-    }
-
-    fn cross_entropy(&self, logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
-        let of_logits = match self.kernels {
-            Kernels::Fused => vocab_parallel_cross_entropy,
-            Kernels::Plain => plain_vocab_parallel_cross_entropy,
-        };
-        of_logits(logits, targets, self.head().vocab_shard(), &self.tensor_group)
-    }
-
-    /// What comes of the logits and targets of all tokens, token after token, with few enough logits in one buffer.
-    fn head_in_chunks(
-        &self,
-        hidden: Tensor<B, 2>,
-        targets: Tensor<B, 2, Int>,
-        of_logits: impl Fn(Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
-    ) -> Tensor<B, 1> {
-        let (hidden, head) = (self.normalized(hidden), self.head());
-        let tokens = targets.shape().num_elements();
-        let targets = targets.reshape([tokens]);
-        let row_bytes = head.vocab_shard().rows() * hidden.dtype().size();
-        let chunk = self
-            .logit_chunk_tokens
-            .unwrap_or_else(|| logit_chunk(tokens, row_bytes));
-        if chunk >= tokens {
-            of_logits(head.logits(hidden), targets)
-        } else {
-            head.losses_in_chunks(hidden, targets, chunk, of_logits)
-        }
-    }
-
-    pub(super) fn head(&self) -> &VocabParallelEmbedding<B> {
-        let head = self.lm_head.as_ref().or(self.wte.as_ref());
-        head.expect("the last virtual stage has a head")
-    }
-
-    fn segments(&self) -> Vec<Segment> {
-        self.recompute
-            .segments(self.h.len(), self.wpe.is_some(), self.ln_f.is_some())
-    }
-
-    /// The hidden states after a segment; with the targets after the last one of the model, which the head comes after.
-    pub(super) fn run_segment(
-        &self,
-        segment: &Segment,
-        input: Option<Tensor<B, 2>>,
-        batch: &TokenBatch,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 2, Int>>) {
-        // Asked of one parameter, which need not be here yet.
-        let device = match (&input, &self.wte) {
-            (Some(input), _) => input.device(),
-            (None, Some(wte)) => wte.weight.lazy_device(),
-            (None, None) => panic!("what is not the first segment of the model has an input"),
-        };
-        let context = self.token_context(&batch.step, batch.seq_length);
-        let context = context.with_documents(batch.documents.clone());
-        let (tokens, targets) = match (segment.has_embedding, segment.has_head) {
-            (true, true) => {
-                let [tokens, targets] = batch.tokens_and_targets(&device);
-                (Some(tokens), Some(targets))
-            }
-            (is_first, is_last) => (
-                is_first.then(|| batch.tokens(&device)),
-                is_last.then(|| batch.targets(&device)),
-            ),
-        };
-        let hidden = match tokens {
-            Some(tokens) => self.embed(tokens, batch.positions(&device), &context),
-            None => input.expect("what is not the first segment of the model has an input"),
-        };
-        (self.run_blocks(segment.blocks.clone(), hidden, &context), targets)
-    }
-}
-
-/// Returns how many tokens have their logits in one buffer: all, or the fewest equal chunks of at most [`LOGIT_BYTES`],
-/// in multiples of 128 tokens, as products like them.
-fn logit_chunk(tokens: usize, row_bytes: usize) -> usize {
-    let chunks = (tokens * row_bytes).div_ceil(LOGIT_BYTES).max(1);
-    match chunks {
-        1 => tokens,
-        _ => tokens.div_ceil(chunks).next_multiple_of(128),
-    }
-}
-
-impl<B: CollectiveBackend> PipelineStage<B, 2> for Gpt<B> {
-    type MicroBatch = TokenBatch;
-
-    fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
-        let tokens = match self.sequence_group() {
-            Some(group) => batch.num_tokens() / group.size(),
-            None => batch.num_tokens(),
-        };
-        [tokens, self.d_model]
-    }
-
-    fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
-        let mut input = input;
-        let count = self.num_segments();
-        for segment in 0..count {
-            match self.forward_segment(segment, input.take(), batch) {
-                StageOutput::Activation(output) => input = Some(output),
-                losses => return losses,
-            }
-        }
-        StageOutput::Activation(input.expect("a stage has a segment at least"))
-    }
-
-    fn num_segments(&self) -> usize {
-        self.segments().len()
-    }
-
-    fn is_recomputed(&self, segment: usize) -> bool {
-        self.segments()[segment].is_recomputed
-    }
-
-    fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
-        let (hidden, targets) = self.run_segment(&self.segments()[segment], input, batch);
-        match targets {
-            Some(targets) => StageOutput::Losses(self.losses(hidden, targets)),
-            None => StageOutput::Activation(hidden),
-        }
-    }
-}
-
-impl<B: CollectiveBackend> LanguageModel<B> for Gpt<B> {
-    fn vocab_size(&self) -> usize {
-        self.vocab_size
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn logits_above_a_gibibyte_are_cut_into_the_fewest_equal_chunks() {
-        let row_bytes = 2 * 50304;
-        // Micro-batches of 4, 8 and 16 samples of 2048 tokens: 0.8, 1.5 and 3.1 GiB.
-        assert_eq!(logit_chunk(8192, row_bytes), 8192);
-        assert_eq!(logit_chunk(16384, row_bytes), 8192);
-        assert_eq!(logit_chunk(32768, row_bytes), 8192);
-        // 10672 tokens have 1 GiB.
-        assert_eq!(logit_chunk(10672, row_bytes), 10672);
-        assert_eq!(logit_chunk(10673, row_bytes), 5376);
-        assert_eq!(logit_chunk(0, row_bytes), 0);
-        for tokens in [10_673, 12_345, 99_999] {
-            let chunk = logit_chunk(tokens, row_bytes);
-            assert!(
-                (chunk - 127) * row_bytes <= LOGIT_BYTES,
-                "{tokens} tokens in chunks of {chunk}"
-            );
-        }
     }
 }

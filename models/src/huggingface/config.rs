@@ -30,10 +30,15 @@ pub fn read_model_type<'a>(folder: &Path, known: &[&'a str]) -> Result<&'a str, 
         path,
     };
     let model_type = fields.take("model_type").unwrap_or_default();
-    let found = known.iter().copied().find(|name| model_type == *name);
+    one_of(&fields, &model_type, known)
+}
+
+/// Returns which of `known` a model's type is.
+fn one_of<'a>(fields: &Fields, model_type: &Value, known: &[&'a str]) -> Result<&'a str, HuggingFaceError> {
+    let found = known.iter().copied().find(|name| *model_type == **name);
     found.ok_or_else(|| {
         let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
-        fields.refuse("model_type", &model_type, &known.join(" or "))
+        fields.refuse("model_type", model_type, &known.join(" or "))
     })
 }
 
@@ -53,10 +58,8 @@ pub(crate) fn parse_config<C: HuggingFaceFormat>(
         left: fields,
     };
     let model_type = fields.take("model_type").unwrap_or_default();
-    if model_type != C::MODEL_TYPE {
-        return Err(fields.refuse("model_type", &model_type, &format!("{:?}", C::MODEL_TYPE)));
-    }
-    let config = C::read_fields(&mut fields)?;
+    let model_type = one_of(&fields, &model_type, C::MODEL_TYPES)?;
+    let config = C::read_fields(model_type, &mut fields)?;
     fields.finish()?;
     let is_valid = config.validate(&ParallelConfig::default());
     is_valid.map_err(|error| HuggingFaceError::broken(path, error.to_string()))?;

@@ -43,7 +43,8 @@ impl Default for ExportConfig {
 /// Writes the parameters of a checkpoint, which are those of a model of `config`, as a folder that
 /// `from_pretrained` of transformers takes.
 ///
-/// The folder is there whole, on the disk, or not at all. One parameter at a time is in memory.
+/// The folder is there whole, on the disk, or not at all. One parameter at a time is in memory, twice where files have
+/// parts of it.
 ///
 /// # Errors
 /// `output` is there and not empty, or cannot be written; the checkpoint is of another model, altered, or cannot be
@@ -108,7 +109,13 @@ fn write_shard(checkpoint: &Checkpoint, shard: &Shard, path: &Path, dtype: Expor
         file.write_all(&header).map_err(refused)?;
         for parameter in &shard.parameters {
             let data = read_as(checkpoint, parameter, dtype)?;
-            file.write_all(data.as_bytes()).map_err(refused)?;
+            for tensor in &parameter.tensors {
+                match &tensor.part {
+                    None => file.write_all(data.as_bytes()),
+                    Some(part) => file.write_all(&part.take(data.as_bytes(), dtype.burn().size())),
+                }
+                .map_err(refused)?;
+            }
         }
         Ok(())
     })
@@ -151,7 +158,7 @@ fn check<C: HuggingFaceFormat>(checkpoint: &Checkpoint, config: &C) -> Result<Ve
             name: name.clone(),
             hint: format!(
                 "its configuration is of a {} of {} layers",
-                C::MODEL_TYPE,
+                config.family_name(),
                 config.n_layers()
             ),
         }),

@@ -156,6 +156,23 @@ impl Fields {
         }
     }
 
+    /// Takes an object, if it is there.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn object(&mut self, field: &str) -> Result<Option<Map<String, Value>>, HuggingFaceError> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(value) => Err(self.refuse(field, &value, "an object")),
+        }
+    }
+
+    /// Puts a setting where the others are, which was found inside an object.
+    pub fn put(&mut self, field: &str, value: Value) {
+        self.left.insert(field.to_owned(), value);
+    }
+
     /// Takes a flag, `default` if it is not there.
     ///
     /// # Errors

@@ -1,20 +1,23 @@
 //! [`HuggingFaceFormat`]: how a family is stored in Hugging Face's files.
 
+use std::ops::Range;
+
 use serde_json::Value;
 
+use super::linear_part::LinearPart;
 use super::{Fields, HuggingFaceError};
 use crate::model_config::ModelConfig;
 
 /// A model that Hugging Face's files can hold; implemented by its configuration.
 pub trait HuggingFaceFormat: ModelConfig + Sized {
-    /// The `model_type` of `config.json`.
-    const MODEL_TYPE: &'static str;
+    /// The values of `model_type` in `config.json`.
+    const MODEL_TYPES: &'static [&'static str];
 
-    /// Takes the settings of a `config.json` of this type.
+    /// Takes the settings of a `config.json` of one of these types.
     ///
     /// # Errors
     /// One asks for what the family does not have: names the setting, its value, and what it may be.
-    fn read_fields(fields: &mut Fields) -> Result<Self, HuggingFaceError>;
+    fn read_fields(model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError>;
 
     /// Returns `config.json` of a model whose tensors are stored as `dtype`, in PyTorch's words.
     fn written_fields(&self, dtype: &str) -> Value;
@@ -22,8 +25,9 @@ pub trait HuggingFaceFormat: ModelConfig + Sized {
     /// Returns the model's parameters, in Hugging Face's order.
     fn parameters(&self) -> impl Iterator<Item = Parameter>;
 
-    /// Returns the name of the parameter that a tensor of a file holds; `None` if it is none, as the masks that older
-    /// versions of transformers stored.
+    /// Returns the [key](StoredTensor::key) of a tensor of a file: the parameter's name, if it is one whole, and its own
+    /// name without prefix, if it is a part of one. `None` if it is none, as the masks that older versions of
+    /// transformers stored.
     fn imported_name(tensor: &str) -> Option<&str>;
 
     /// Returns the head, if it is tied.
@@ -47,36 +51,110 @@ pub struct TiedHead {
 pub struct Parameter {
     /// Its name in the model.
     pub name: String,
-    /// Its name in files.
-    pub file_name: String,
     /// Its logical shape in a checkpoint. If matrices are stored side by side, the dimension before the last counts
     /// them, even if it is one: `[d_model, 3, d_model]`, `[d_model, 1, d_hidden]`.
     pub logical_shape: Vec<usize>,
-    is_fused: bool,
+    /// The tensors that it is in files.
+    pub tensors: Vec<StoredTensor>,
+}
+
+/// A tensor of a file, which is a parameter or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTensor {
+    /// Its name in files.
+    pub file_name: String,
+    /// What [`HuggingFaceFormat::imported_name`] returns for it.
+    pub key: String,
+    /// Its shape in files.
+    pub shape: Vec<usize>,
+    /// Which elements of the parameter it has; `None` if it has all in the same order.
+    pub(super) part: Option<LinearPart>,
+}
+
+impl StoredTensor {
+    /// The number of elements.
+    pub fn num_elements(&self) -> usize {
+        self.shape.iter().product()
+    }
 }
 
 impl Parameter {
     /// Returns a parameter that has its logical shape in files too.
     pub fn new(name: impl Into<String>, file_name: impl Into<String>, logical_shape: impl Into<Vec<usize>>) -> Self {
-        Self {
-            name: name.into(),
+        let (name, logical_shape) = (name.into(), logical_shape.into());
+        let tensor = StoredTensor {
             file_name: file_name.into(),
-            logical_shape: logical_shape.into(),
-            is_fused: false,
+            key: name.clone(),
+            shape: logical_shape.clone(),
+            part: None,
+        };
+        Self {
+            name,
+            logical_shape,
+            tensors: vec![tensor],
         }
     }
 
     /// Returns this parameter as one whose fused matrices are the columns of one matrix in files.
-    pub fn fused(self) -> Self {
-        Self { is_fused: true, ..self }
+    pub fn fused(mut self) -> Self {
+        if let ([tensor], [rows @ .., fused, width]) = (self.tensors.as_mut_slice(), self.logical_shape.as_slice()) {
+            tensor.shape = rows.iter().copied().chain([fused * width]).collect();
+        }
+        self
     }
 
-    /// Its shape in files. The elements are in the same order.
-    pub fn file_shape(&self) -> Vec<usize> {
-        match (self.is_fused, self.logical_shape.as_slice()) {
-            (true, [rows @ .., fused, width]) => rows.iter().copied().chain([fused * width]).collect(),
-            _ => self.logical_shape.clone(),
+    /// Returns the weight of a linear layer, `logical_shape` of `[d_input, ...]` here, of which files have parts as
+    /// PyTorch stores them, `[features, d_input]`. The columns, in their order here, count through `features`; of each
+    /// part are given its name, and the range that it has of one of these dimensions.
+    pub fn linear_weight(
+        name: impl Into<String>,
+        logical_shape: impl Into<Vec<usize>>,
+        features: &[usize],
+        parts: impl IntoIterator<Item = (String, usize, Range<usize>)>,
+    ) -> Self {
+        let logical_shape = logical_shape.into();
+        let d_input = logical_shape[0];
+        Self::of_parts(name.into(), logical_shape, (Some(d_input), features), parts)
+    }
+
+    /// Returns the bias of such a layer, `[features]` in files.
+    pub fn linear_bias(
+        name: impl Into<String>,
+        logical_shape: impl Into<Vec<usize>>,
+        features: &[usize],
+        parts: impl IntoIterator<Item = (String, usize, Range<usize>)>,
+    ) -> Self {
+        Self::of_parts(name.into(), logical_shape.into(), (None, features), parts)
+    }
+
+    fn of_parts(
+        name: String,
+        logical_shape: Vec<usize>,
+        (d_input, features): (Option<usize>, &[usize]),
+        parts: impl IntoIterator<Item = (String, usize, Range<usize>)>,
+    ) -> Self {
+        let tensors = parts.into_iter().map(|(file_name, dimension, range)| {
+            let part = LinearPart::new(d_input, features, dimension, range);
+            StoredTensor {
+                key: file_name.clone(),
+                file_name,
+                shape: part.file_shape(),
+                part: Some(part),
+            }
+        });
+        Self {
+            tensors: tensors.collect(),
+            name,
+            logical_shape,
         }
+    }
+
+    /// Returns this parameter with a prefix before its tensors' names in files, which their keys do not have.
+    pub fn with_file_prefix(mut self, prefix: &str) -> Self {
+        for tensor in &mut self.tensors {
+            tensor.file_name = format!("{prefix}{}", tensor.file_name);
+        }
+        self
     }
 
     /// The number of elements.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::config::read_config;
 use super::files::{FileTensor, TensorFiles};
-use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parameter, TiedHead};
+use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parameter, StoredTensor, TiedHead};
 
 /// The bytes of two tensors that are compared at a time.
 const COMPARED_BYTES: usize = 1 << 20;
@@ -22,8 +22,8 @@ pub struct HuggingFaceModel<C> {
     folder: PathBuf,
     config: C,
     files: TensorFiles,
-    /// The model's parameters, each with its tensor.
-    parameters: Vec<(Parameter, DType, FileTensor)>,
+    /// The model's parameters, each with its tensors.
+    parameters: Vec<(Parameter, DType, Vec<FileTensor>)>,
 }
 
 impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
@@ -45,44 +45,39 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
             if has_other_head(&tied, &files, &named)? {
                 config.untie();
             } else {
-                named.remove(tied.head.name.as_str());
+                named.remove(tied.head.tensors[0].key.as_str());
             }
         }
         let mut found = Vec::new();
         // A list of the names alone could be longer than memory, were the configuration wrong: this ends at the first
         // that is missing.
         for parameter in config.parameters() {
-            let Some((name, tensor)) = named.remove(parameter.name.as_str()) else {
-                return Err(HuggingFaceError::Missing {
-                    path: files.path().to_owned(),
-                    name: parameter.name.clone(),
-                    expected: parameter.file_shape(),
-                });
-            };
-            let path = || files.path_of(tensor).to_owned();
-            if tensor.shape != parameter.file_shape() {
-                return Err(HuggingFaceError::Shape {
-                    path: path(),
-                    name: name.to_owned(),
-                    found: tensor.shape.clone(),
-                    expected: parameter.file_shape(),
-                });
-            }
-            let dtype = burn_dtype(tensor.dtype).ok_or_else(|| {
+            let tensors = parameter.tensors.iter().map(|stored| find(stored, &files, &mut named));
+            let tensors: Vec<(FileTensor, DType)> = tensors.collect::<Result<_, _>>()?;
+            let dtype = tensors[0].1;
+            if let Some(other) = tensors.iter().position(|(_, other)| *other != dtype) {
+                let name = |index: usize| &parameter.tensors[index].file_name;
                 let what = format!(
-                    "tensor {name:?} has type {:?}: expected F64, F32, F16 or BF16",
-                    tensor.dtype
+                    "tensor {:?} has type {dtype:?} and {:?} {:?}: expected one type, for they are one parameter here",
+                    name(0),
+                    name(other),
+                    tensors[other].1
                 );
-                HuggingFaceError::broken(files.path_of(tensor), what)
-            })?;
-            found.push((parameter, dtype, tensor.clone()));
+                return Err(HuggingFaceError::broken(files.path_of(&tensors[other].0), what));
+            }
+            let tensors = tensors.into_iter().map(|(tensor, _)| tensor).collect();
+            found.push((parameter, dtype, tensors));
         }
         let unknown = named.values().min_by_key(|(name, _)| *name);
         if let Some((name, tensor)) = unknown {
             return Err(HuggingFaceError::Unknown {
                 path: files.path_of(tensor).to_owned(),
                 name: (*name).to_owned(),
-                hint: format!("{CONFIG_NAME} says a {} of {} layers", C::MODEL_TYPE, config.n_layers()),
+                hint: format!(
+                    "{CONFIG_NAME} says a {} of {} layers",
+                    config.family_name(),
+                    config.n_layers()
+                ),
             });
         }
         Ok(Self {
@@ -106,8 +101,8 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
     /// Writes the model into a folder of checkpoints, as one of iteration 0 that has parameters and no state of an
     /// optimizer. Returns its folder.
     ///
-    /// Elements keep type and bits. `state` is stored with them for the program that loads them. One tensor at a time
-    /// is in memory.
+    /// Elements keep type and bits. `state` is stored with them for the program that loads them. One parameter at a
+    /// time is in memory, with one of its tensors where files have parts of it.
     ///
     /// # Errors
     /// There are checkpoints in the folder already; it is held by a run or cannot be written to; the files cannot be
@@ -134,8 +129,8 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
             });
         }
         let array_name = |parameter: &Parameter| format!("{MODEL_ARRAYS}{}", parameter.name);
-        let tensors: HashMap<String, &FileTensor> = (self.parameters.iter())
-            .map(|(parameter, _, tensor)| (array_name(parameter), tensor))
+        let parameters: HashMap<String, (&Parameter, &[FileTensor])> = (self.parameters.iter())
+            .map(|(parameter, _, tensors)| (array_name(parameter), (parameter, tensors.as_slice())))
             .collect();
         let arrays = self.parameters.iter().map(|(parameter, dtype, _)| WholeArray {
             name: array_name(parameter),
@@ -154,28 +149,75 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
             arrays: arrays.chain(of_bytes).collect(),
         };
         let written = checkpoint.write(directory, |array| {
-            let Some(tensor) = tensors.get(&array.name) else {
+            let Some((parameter, tensors)) = parameters.get(&array.name) else {
                 let bytes = arrays_of_bytes.iter().find(|bytes| bytes.name == array.name);
                 let content = &bytes.expect("an array is a parameter, or bytes").content;
                 return Ok(Bytes::from_bytes_vec(content.clone()));
             };
-            let mut bytes = vec![0; tensor.num_bytes];
-            let read = self.files.read(tensor, 0, &mut bytes);
-            read.map_err(|source| CheckpointError::File {
-                action: "read",
-                path: self.files.path_of(tensor).to_owned(),
-                source,
-            })?;
-            Ok(Bytes::from_bytes_vec(bytes))
+            let size = array.dtype.size();
+            let mut whole = Vec::new();
+            for (stored, tensor) in parameter.tensors.iter().zip(*tensors) {
+                let bytes = self.read(tensor)?;
+                match &stored.part {
+                    None => whole = bytes,
+                    Some(part) => {
+                        whole.resize(parameter.num_elements() * size, 0);
+                        part.put(&bytes, &mut whole, size);
+                    }
+                }
+            }
+            Ok(Bytes::from_bytes_vec(whole))
         })?;
         Ok(written)
     }
+
+    fn read(&self, tensor: &FileTensor) -> Result<Vec<u8>, CheckpointError> {
+        let mut bytes = vec![0; tensor.num_bytes];
+        let read = self.files.read(tensor, 0, &mut bytes);
+        read.map_err(|source| CheckpointError::File {
+            action: "read",
+            path: self.files.path_of(tensor).to_owned(),
+            source,
+        })?;
+        Ok(bytes)
+    }
+}
+
+/// Returns a tensor of a parameter, and its type, and takes it out of those that are left.
+fn find(
+    stored: &StoredTensor,
+    files: &TensorFiles,
+    named: &mut HashMap<&str, Named<'_>>,
+) -> Result<(FileTensor, DType), HuggingFaceError> {
+    let Some((name, tensor)) = named.remove(stored.key.as_str()) else {
+        return Err(HuggingFaceError::Missing {
+            path: files.path().to_owned(),
+            name: stored.key.clone(),
+            expected: stored.shape.clone(),
+        });
+    };
+    if tensor.shape != stored.shape {
+        return Err(HuggingFaceError::Shape {
+            path: files.path_of(tensor).to_owned(),
+            name: name.to_owned(),
+            found: tensor.shape.clone(),
+            expected: stored.shape.clone(),
+        });
+    }
+    let dtype = burn_dtype(tensor.dtype).ok_or_else(|| {
+        let what = format!(
+            "tensor {name:?} has type {:?}: expected F64, F32, F16 or BF16",
+            tensor.dtype
+        );
+        HuggingFaceError::broken(files.path_of(tensor), what)
+    })?;
+    Ok((tensor.clone(), dtype))
 }
 
 /// The name that a tensor has in its file, and the tensor.
 type Named<'a> = (&'a str, &'a FileTensor);
 
-/// Returns the tensors by the names of parameters; masks are left out.
+/// Returns the tensors by their keys; masks are left out.
 fn name_tensors<C: HuggingFaceFormat>(files: &TensorFiles) -> Result<HashMap<&str, Named<'_>>, HuggingFaceError> {
     let mut named: HashMap<&str, Named> = HashMap::new();
     for (name, tensor) in files.tensors() {
@@ -196,7 +238,8 @@ fn has_other_head(
     files: &TensorFiles,
     named: &HashMap<&str, Named>,
 ) -> Result<bool, HuggingFaceError> {
-    let (Some((_, head)), Some((_, embedding))) = (named.get(tied.head.name.as_str()), named.get(tied.embedding))
+    let (Some((_, head)), Some((_, embedding))) =
+        (named.get(tied.head.tensors[0].key.as_str()), named.get(tied.embedding))
     else {
         return Ok(false);
     };

@@ -12,6 +12,7 @@ mod fields;
 mod files;
 mod format;
 mod import;
+mod linear_part;
 mod named_bytes;
 mod place;
 mod shards;
@@ -23,7 +24,7 @@ pub use error::HuggingFaceError;
 pub use export::{ExportConfig, export, export_with};
 pub use export_type::ExportType;
 pub use fields::Fields;
-pub use format::{HuggingFaceFormat, Parameter, TiedHead};
+pub use format::{HuggingFaceFormat, Parameter, StoredTensor, TiedHead};
 pub use import::HuggingFaceModel;
 pub use named_bytes::NamedBytes;
 

@@ -12,12 +12,12 @@ use super::{INDEX_NAME, MODEL_NAME, Parameter};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shard {
     pub name: String,
-    /// Its tensors, in the model's order.
+    /// Its parameters, in the model's order.
     pub parameters: Vec<Parameter>,
 }
 
 /// Returns the files of an export, none of which has more bytes of tensors than `max_bytes`, but for those of a single
-/// tensor that has more. One file has the name without a number.
+/// parameter that has more; all tensors of a parameter are in one. One file has the name without a number.
 pub(super) fn plan_shards(parameters: Vec<Parameter>, dtype: ExportType, max_bytes: u64) -> Vec<Shard> {
     let mut files: Vec<Vec<Parameter>> = Vec::new();
     let mut filled = 0;
@@ -57,7 +57,9 @@ pub(super) fn index(shards: &[Shard], dtype: ExportType) -> Option<(&'static str
     for shard in shards {
         for parameter in &shard.parameters {
             total_size += num_bytes(parameter, dtype);
-            weight_map.insert(parameter.file_name.clone(), shard.name.as_str().into());
+            for tensor in &parameter.tensors {
+                weight_map.insert(tensor.file_name.clone(), shard.name.as_str().into());
+            }
         }
     }
     let index = json!({ "metadata": { "total_size": total_size }, "weight_map": weight_map });
@@ -68,15 +70,16 @@ impl Shard {
     /// Returns the bytes before the file's tensors: length and JSON.
     pub fn header(&self, dtype: ExportType) -> Result<Vec<u8>, String> {
         let mut begin = 0;
-        let infos = self.parameters.iter().map(|parameter| {
-            let end = begin + parameter.num_elements() * dtype.burn().size();
+        let tensors = self.parameters.iter().flat_map(|parameter| &parameter.tensors);
+        let infos = tensors.map(|tensor| {
+            let end = begin + tensor.num_elements() * dtype.burn().size();
             let info = TensorInfo {
                 dtype: dtype.safetensors(),
-                shape: parameter.file_shape(),
+                shape: tensor.shape.clone(),
                 data_offsets: (begin, end),
             };
             begin = end;
-            (parameter.file_name.clone(), info)
+            (tensor.file_name.clone(), info)
         });
         // transformers refuses files that do not say so.
         let notes = HashMap::from([("format".to_owned(), "pt".to_owned())]);

@@ -6,14 +6,15 @@ use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParameterScope;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, RowDropout};
-use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig, PagedKeyValues, PagedTokens};
+use burn_megatron::tensor_parallel::{PagedKeyValues, PagedTokens};
 use burn_megatron::topology::TopologyError;
 use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
 
 use super::{
-    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, Mlp, MlpConfig, MlpNames, TokenContext,
+    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, Mlp, MlpConfig, MlpNames, Norm, NormType,
+    Rotary, TokenContext,
 };
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
@@ -28,6 +29,9 @@ pub struct BlockConfig {
     pub attention: CausalSelfAttentionConfig,
     /// The MLP.
     pub mlp: MlpConfig,
+    /// The norms.
+    #[config(default = "NormType::LayerNorm")]
+    pub norm: NormType,
     /// The number that norms add to the variance.
     #[config(default = 1e-5)]
     pub norm_epsilon: f64,
@@ -60,11 +64,11 @@ pub struct BlockNames {
 #[derive(Module, Debug)]
 pub struct Block<B: Backend> {
     /// The norm before the attention.
-    pub attention_norm: LayerNorm<B>,
+    pub attention_norm: Norm<B>,
     /// The attention.
     pub attention: CausalSelfAttention<B>,
     /// The norm before the MLP.
-    pub mlp_norm: LayerNorm<B>,
+    pub mlp_norm: Norm<B>,
     /// The MLP.
     pub mlp: Mlp<B>,
     attention_dropout: Dropout,
@@ -85,26 +89,43 @@ impl BlockConfig {
         device: &B::Device,
         scope: &ParameterScope,
     ) -> Result<Block<B>, TopologyError> {
-        let norm = LayerNormConfig::new(self.attention.d_model).with_epsilon(self.norm_epsilon);
+        let norm = |name| {
+            let scope = scope.scope(name);
+            self.norm
+                .init(self.attention.d_model, self.norm_epsilon, device, &scope)
+        };
         let site = |number| DropoutSite {
             layer: layer as u32,
             number,
         };
         let dropout = DropoutConfig::new(self.hidden_dropout);
         Ok(Block {
-            attention_norm: norm.init(device, &scope.scope(names.attention_norm)),
+            attention_norm: norm(names.attention_norm),
             attention: self.attention.init(
                 site(ATTENTION_WEIGHTS_SITE),
                 &names.attention_layers,
                 device,
                 &scope.scope(names.attention),
             )?,
-            mlp_norm: norm.init(device, &scope.scope(names.mlp_norm)),
+            mlp_norm: norm(names.mlp_norm),
             mlp: self.mlp.init(&names.mlp_layers, device, &scope.scope(names.mlp))?,
             attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
             mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),
             kernels: scope.context().kernels(),
         })
+    }
+}
+
+impl<B: Backend> Block<B> {
+    /// Returns the same block whose queries and keys are turned by their positions.
+    ///
+    /// # Panics
+    /// As [`CausalSelfAttention::with_rotary`].
+    pub fn with_rotary(self, rotary: Rotary) -> Self {
+        Self {
+            attention: self.attention.with_rotary(rotary),
+            ..self
+        }
     }
 }
 

@@ -10,8 +10,9 @@ use burn_megatron::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
 };
 use burn_megatron::topology::TopologyError;
-use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_gelu::bias_gelu;
+use cubecl_kernels::{Kernels, swiglu};
+use serde::{Deserialize, Serialize};
 
 use super::gelu_tanh;
 
@@ -26,6 +27,31 @@ pub struct MlpConfig {
     pub input_init: ParameterInit,
     /// How the second layer starts.
     pub output_init: ParameterInit,
+    /// What is between the layers.
+    #[config(default = "MlpActivation::Gelu")]
+    pub activation: MlpActivation,
+    /// Whether the layers have biases.
+    #[config(default = true)]
+    pub bias: bool,
+}
+
+/// What is between an MLP's layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MlpActivation {
+    /// GELU by tanh.
+    Gelu,
+    /// `silu(gate) ∘ up`: the first layer is two, `[gate | up]`.
+    SwiGlu,
+}
+
+impl MlpActivation {
+    /// How many matrices the first layer is.
+    pub fn num_inputs(self) -> usize {
+        match self {
+            Self::Gelu => 1,
+            Self::SwiGlu => 2,
+        }
+    }
 }
 
 /// The names of an MLP's layers in the MLP's scope.
@@ -37,13 +63,19 @@ pub struct MlpNames {
     pub output: &'static str,
 }
 
-/// `GELU(X W_1 + b_1) W_2 + b_2`, the hidden features shared out over the tensor-parallel group.
+/// `GELU(X W_1 + b_1) W_2 + b_2`, or `(silu(X W_g) ∘ (X W_u)) W_2`, the hidden features shared out over the
+/// tensor-parallel group.
+///
+/// # Reference
+/// Shazeer 2020, arXiv:2002.05202, section 2.
 #[derive(Module, Debug)]
 pub struct Mlp<B: Backend> {
-    /// `d_model` to `d_hidden`.
+    /// `d_model` to `d_hidden`, or to twice that.
     pub input: ColumnParallelLinear<B>,
     /// `d_hidden` to `d_model`.
     pub output: RowParallelLinear<B>,
+    #[module(skip)]
+    activation: MlpActivation,
     #[module(skip)]
     kernels: Kernels,
 }
@@ -59,15 +91,20 @@ impl MlpConfig {
         device: &B::Device,
         scope: &ParameterScope,
     ) -> Result<Mlp<B>, TopologyError> {
+        let num_inputs = self.activation.num_inputs();
         Ok(Mlp {
-            input: ColumnParallelLinearConfig::new(self.d_model, self.d_hidden)
+            input: ColumnParallelLinearConfig::new(self.d_model, num_inputs * self.d_hidden)
+                .with_fused(num_inputs)
+                .with_bias(self.bias)
                 .with_weight_init(Some(self.input_init))
                 .with_bias_init(Some(ParameterInit::Zeros))
                 .init(device, &scope.scope(names.input))?,
             output: RowParallelLinearConfig::new(self.d_hidden, self.d_model)
+                .with_bias(self.bias)
                 .with_weight_init(Some(self.output_init))
                 .with_bias_init(Some(ParameterInit::Zeros))
                 .init(device, &scope.scope(names.output))?,
+            activation: self.activation,
             kernels: scope.context().kernels(),
         })
     }
@@ -107,9 +144,18 @@ impl<B: CollectiveBackend> Mlp<B> {
 
     /// `[tokens, d_hidden / tp]`: this rank's hidden features.
     fn hidden(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
-        if self.kernels == Kernels::Plain {
-            return gelu_tanh(self.input.forward(input));
+        match (self.activation, self.kernels) {
+            (MlpActivation::SwiGlu, Kernels::Plain) => swiglu::reference::forward(self.input.forward(input)),
+            (MlpActivation::SwiGlu, Kernels::Fused) => {
+                swiglu::swiglu(self.input.forward(input)).unwrap_or_else(|error| panic!("{error}"))
+            }
+            (MlpActivation::Gelu, Kernels::Plain) => gelu_tanh(self.input.forward(input)),
+            (MlpActivation::Gelu, Kernels::Fused) => self.gelu_of_sum(input),
         }
+    }
+
+    /// GELU of the first layer, with its bias added in the same operation.
+    fn gelu_of_sum(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
         match self.input.forward_without_bias(input) {
             (hidden, Some(bias)) => bias_gelu(hidden, bias).unwrap_or_else(|error| panic!("{error}")),
             (hidden, None) => gelu_tanh(hidden),

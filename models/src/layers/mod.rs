@@ -5,14 +5,17 @@
 mod activation;
 mod block;
 mod mlp;
+mod norm;
 mod part;
 mod recompute;
 
 pub use activation::gelu_tanh;
 pub use block::{Block, BlockConfig, BlockNames};
 pub use burn_megatron::tensor_parallel::{
-    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, TokenContext,
+    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, Rotary, RotaryConfig,
+    TokenContext,
 };
-pub use mlp::{Mlp, MlpConfig, MlpNames};
+pub use mlp::{Mlp, MlpActivation, MlpConfig, MlpNames};
+pub use norm::{Norm, NormType};
 pub use part::{ModelError, ModelPart, validate_head_size};
 pub use recompute::{LayerRecompute, Segment};

@@ -42,7 +42,7 @@ fn tensors_that_do_not_fit_are_named() {
             let extra = tensors["transformer.ln_f.bias"].clone();
             tensors.insert("transformer.h.2.ln_1.bias".into(), extra);
         },
-        &["\"transformer.h.2.ln_1.bias\", which is none", "gpt2 of 2 layers"],
+        &["\"transformer.h.2.ln_1.bias\", which is none", "gpt of 2 layers"],
     );
     // As a PyTorch linear layer has it: [out, in].
     expect_refusal(

@@ -222,7 +222,7 @@ fn a_checkpoint_of_another_model_is_refused_by_name_and_shape() {
         ),
         (
             GptConfig::new(1, 6, 3, 5, 13).with_d_hidden(Some(10)),
-            "which is none of this model's: its configuration is of a gpt2 of 1 layers",
+            "which is none of this model's: its configuration is of a gpt of 1 layers",
         ),
         (GptConfig::new(2, 6, 4, 5, 13).with_d_hidden(Some(10)), "n_heads"),
     ] {

@@ -145,7 +145,7 @@ fn tensors(config: &GptConfig, prefix: &str) -> Tensors {
             "lm_head.weight" => parameter.name.clone(),
             name => format!("{prefix}{name}"),
         };
-        (name, made(&parameter.file_shape(), &values(&parameter)))
+        (name, made(&parameter.tensors[0].shape, &values(&parameter)))
     };
     config.parameters().map(tensor).collect()
 }

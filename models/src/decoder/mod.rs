@@ -1,0 +1,12 @@
+//! Decoder-only transformers: what GPT, Llama and their like share.
+//!
+//! A family says by a [`DecoderConfig`] what its blocks are made of and what its parameters are called; this is the one
+//! model of all of them, in training, scoring and generation.
+
+mod config;
+mod generation;
+mod model;
+mod scoring;
+
+pub use config::{DecoderConfig, DecoderNames, Positions};
+pub use model::Decoder;
