@@ -1,7 +1,7 @@
 //! Models built from burn-megatron's parallel layers.
 //!
 //! A family is a folder: its configuration, its stages, its names in Hugging Face's files. [`gpt`] is the bundled
-//! GPT-2/3. Programs know families by [`ModelFamily`] and find them in the
+//! GPT-2/3, [`llama`] is Llama, Mistral and Qwen2. Programs know families by [`ModelFamily`] and find them in the
 //! [`registry`]; [`decoder`] is the one model of them, [`layers`] has what transformers share. There is one model for
 //! every layout: at tensor size 1 it is the serial one.
 
@@ -11,6 +11,7 @@ pub mod generation;
 pub mod gpt;
 pub mod huggingface;
 pub mod layers;
+pub mod llama;
 pub mod memory;
 pub mod model_config;
 pub mod registry;

@@ -1,0 +1,213 @@
+//! Llama as a [`ModelFamily`]: what training programs ask of its configuration.
+
+use burn_megatron::autodiff::TrainingBackend;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::pipeline_parallel::LayerLayout;
+use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
+
+use super::{LlamaConfig, LlamaPreset};
+use crate::decoder::Decoder;
+use crate::family::{ModelFamily, ModelSettings};
+use crate::layers::{LayerRecompute, ModelError};
+use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
+
+impl ModelConfig for LlamaConfig {
+    fn family_name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    fn max_seq_length(&self) -> usize {
+        self.max_seq_length
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    fn d_model(&self) -> usize {
+        self.d_model
+    }
+
+    fn n_heads(&self) -> usize {
+        self.n_heads
+    }
+
+    fn layer_recompute(&self) -> LayerRecompute {
+        self.layer_recompute
+    }
+
+    fn validate(&self, parallel: &ParallelConfig) -> Result<(), TopologyError> {
+        for (name, size) in [
+            ("n_layers", self.n_layers),
+            ("d_model", self.d_model),
+            ("n_heads", self.n_heads),
+            ("n_kv_heads", self.n_kv_heads),
+            ("d_hidden", self.d_hidden),
+            ("max_seq_length", self.max_seq_length),
+            ("vocab_size", self.vocab_size),
+            ("d_head", self.d_head.unwrap_or(1)),
+            ("logit_chunk_tokens", self.logit_chunk_tokens.unwrap_or(1)),
+        ] {
+            if size == 0 {
+                return Err(TopologyError::Zero { name });
+            }
+        }
+        if self.d_head.is_none() {
+            check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
+        }
+        check_divides(
+            "the size of a head, for rotary embedding,",
+            self.head_size(),
+            "a pair's size",
+            2,
+        )?;
+        check_divides("n_heads", self.n_heads, "n_kv_heads", self.n_kv_heads)?;
+        parallel.check_tensor_divides("the number of key heads", self.n_kv_heads)?;
+        parallel.check_tensor_divides("the MLP's hidden size", self.d_hidden)?;
+        let padded = self.padded_vocab(parallel.tensor_parallel_size);
+        if padded < self.vocab_size {
+            return Err(TopologyError::TooSmall {
+                name: "the padded vocabulary",
+                minimum: self.vocab_size,
+                value: padded,
+            });
+        }
+        parallel.check_tensor_divides("the padded vocabulary", padded)
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("--num-layers", self.n_layers.to_string()),
+            ("--hidden-size", self.d_model.to_string()),
+            ("--num-attention-heads", self.n_heads.to_string()),
+            ("--num-query-groups", self.n_kv_heads.to_string()),
+            ("--kv-channels", self.head_size().to_string()),
+            ("--ffn-hidden-size", self.d_hidden.to_string()),
+            ("--seq-length", self.max_seq_length.to_string()),
+            ("--rotary-base", self.rotary_base.to_string()),
+            (
+                "the scaling of rotary frequencies",
+                format!("{:?}", self.rotary_scaling),
+            ),
+            ("a bias of queries, keys and values", self.qkv_bias.to_string()),
+            ("tied embeddings", self.tied_embeddings.to_string()),
+            ("the epsilon of norms", self.norm_epsilon.to_string()),
+        ]
+    }
+
+    fn parameter_counts(&self) -> ParameterCounts {
+        let (d, head) = (self.d_model, self.head_size());
+        let qkv = (self.n_heads + 2 * self.n_kv_heads) * head;
+        let bias = if self.qkv_bias { qkv } else { 0 };
+        let attention = d * qkv + bias + self.n_heads * head * d;
+        let mlp = 3 * d * self.d_hidden;
+        ParameterCounts {
+            layer: attention + mlp + 2 * d,
+            first: self.vocab_size * d,
+            last: d,
+            head: self.vocab_size * d,
+            is_tied: self.tied_embeddings,
+        }
+    }
+
+    /// In numbers per element of the layer's input, with the tensors that are held: the input of both norms and of both
+    /// projections behind them, 4; over the tensor group the packed queries, keys and values twice, before and after
+    /// their rotation, the attention's output, and three times the MLP's hidden size.
+    fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
+        let tensor = parallel.tensor_parallel_size as f64;
+        let [d, heads, kv_heads, head, hidden] = [
+            self.d_model,
+            self.n_heads,
+            self.n_kv_heads,
+            self.head_size(),
+            self.d_hidden,
+        ]
+        .map(|size| size as f64);
+        let inside = (2.0 * (heads + 2.0 * kv_heads) * head + heads * head + 3.0 * hidden) / d;
+        let outside = if parallel.sequence_parallel { 4.0 / tensor } else { 4.0 };
+        outside + inside / tensor
+    }
+
+    /// Two per weight and token, and 4sh of all heads in `QKᵀ` and its matmul with V; the head has 2hV.
+    fn forward_flops(&self, seq_length: usize) -> ForwardFlops {
+        let counts = self.parameter_counts();
+        let biases = if self.qkv_bias {
+            (self.n_heads + 2 * self.n_kv_heads) * self.head_size()
+        } else {
+            0
+        };
+        let weights = (counts.layer - 2 * self.d_model - biases) as f64;
+        let (s, width) = (seq_length as f64, (self.n_heads * self.head_size()) as f64);
+        ForwardFlops {
+            layers: s * self.n_layers as f64 * (2.0 * weights + 4.0 * s * width),
+            head: s * 2.0 * counts.head as f64,
+        }
+    }
+}
+
+impl ModelFamily for LlamaConfig {
+    const NAME: &'static str = "llama";
+
+    type Stage<B: TrainingBackend> = Decoder<B>;
+
+    fn presets() -> Vec<&'static str> {
+        LlamaPreset::ALL.iter().map(|preset| preset.name).collect()
+    }
+
+    fn without_choice() -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Without a preset a small model with half as many key heads as heads, and an MLP of 8/3 the size of a token, up to
+    /// a multiple of 64.
+    fn from_settings(settings: &ModelSettings) -> Self {
+        let base = match settings.preset.as_deref().and_then(LlamaPreset::named) {
+            Some(preset) => preset.config(),
+            None => {
+                let d_model = settings.d_model.unwrap_or(256);
+                let n_heads = settings.n_heads.unwrap_or(4);
+                let n_kv_heads = if n_heads % 2 == 0 { n_heads / 2 } else { n_heads };
+                let d_hidden = (8 * d_model).div_ceil(3).next_multiple_of(64);
+                LlamaConfig::new(4, d_model, n_heads, n_kv_heads, d_hidden, 128, settings.vocab_size)
+            }
+        };
+        LlamaConfig {
+            n_layers: settings.n_layers.unwrap_or(base.n_layers),
+            d_model: settings.d_model.unwrap_or(base.d_model),
+            n_heads: settings.n_heads.unwrap_or(base.n_heads),
+            n_kv_heads: settings.n_kv_heads.unwrap_or(base.n_kv_heads),
+            d_hidden: settings.d_hidden.unwrap_or(base.d_hidden),
+            d_head: settings.d_head.or(base.d_head),
+            rotary_base: settings.rotary_base.unwrap_or(base.rotary_base),
+            norm_epsilon: settings.norm_epsilon.unwrap_or(base.norm_epsilon),
+            qkv_bias: settings.qkv_bias || base.qkv_bias,
+            max_seq_length: settings.max_seq_length.unwrap_or(base.max_seq_length),
+            vocab_size: settings.vocab_size,
+            padded_vocab_size: settings.padded_vocab_size,
+            tied_embeddings: settings.tied_embeddings.unwrap_or(base.tied_embeddings),
+            hidden_dropout: settings.hidden_dropout,
+            attention_dropout: settings.attention_dropout,
+            init_deviation: settings.init_deviation,
+            layer_recompute: settings.layer_recompute,
+            logit_chunk_tokens: settings.logit_chunk_tokens,
+            ..base
+        }
+    }
+
+    fn with_usual_padding(self) -> Self {
+        self.with_padded_vocab_size(None)
+    }
+
+    fn init_stage<B: TrainingBackend>(
+        &self,
+        layers: &LayerLayout,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<Vec<Decoder<B>>, ModelError> {
+        LlamaConfig::init_stage(self, layers, device, context)
+    }
+}
