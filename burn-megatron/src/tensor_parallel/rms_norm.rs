@@ -1,5 +1,5 @@
-//! `RmsNorm`, whose weight is declared, alone or fused with the sum before it. As [`LayerNorm`](super::LayerNorm), it is
-//! between tensor-parallel regions.
+//! `RmsNorm`, whose weight is declared, alone or fused with the sum before it. As [`LayerNorm`](super::LayerNorm), it
+//! is between tensor-parallel regions.
 
 use burn::config::Config;
 use burn::module::{Module, Param};

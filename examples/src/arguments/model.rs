@@ -33,8 +33,8 @@ pub struct ModelArguments {
     /// Attention heads [default: 4]
     #[arg(long, value_name = "N")]
     pub num_attention_heads: Option<usize>,
-    /// Key heads, and value heads, each shared by as many attention heads as the others [default: the preset's; in a
-    /// family that shares them half of --num-attention-heads]
+    /// Key heads, and value heads, which attention heads share [default: the preset's, or half of
+    /// --num-attention-heads]
     #[arg(long, value_name = "N")]
     pub num_query_groups: Option<usize>,
     /// Size of a head [default: --hidden-size / --num-attention-heads]

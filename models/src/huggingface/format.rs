@@ -25,8 +25,8 @@ pub trait HuggingFaceFormat: ModelConfig + Sized {
     /// Returns the model's parameters, in Hugging Face's order.
     fn parameters(&self) -> impl Iterator<Item = Parameter>;
 
-    /// Returns the [key](StoredTensor::key) of a tensor of a file: the parameter's name, if it is one whole, and its own
-    /// name without prefix, if it is a part of one. `None` if it is none, as the masks that older versions of
+    /// Returns the [key](StoredTensor::key) of a tensor of a file: the parameter's name, if it is a whole one, and its
+    /// own name without prefix, if it is a part of one. `None` if it is none, as the masks that older versions of
     /// transformers stored.
     fn imported_name(tensor: &str) -> Option<&str>;
 

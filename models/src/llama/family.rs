@@ -114,9 +114,9 @@ impl ModelConfig for LlamaConfig {
         }
     }
 
-    /// In numbers per element of the layer's input, with the tensors that are held: the input of both norms and of both
-    /// projections behind them, 4; over the tensor group the packed queries, keys and values twice, before and after
-    /// their rotation, the attention's output, and three times the MLP's hidden size.
+    /// In numbers per element of the layer's input, by the tensors that are held: the inputs of both norms and of the
+    /// projections after them, 4; cut over the tensor group queries, keys and values, as they are turned, the
+    /// attention's output, and three times the MLP's hidden size.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
         let tensor = parallel.tensor_parallel_size as f64;
         let [d, heads, kv_heads, head, hidden] = [
@@ -127,7 +127,7 @@ impl ModelConfig for LlamaConfig {
             self.d_hidden,
         ]
         .map(|size| size as f64);
-        let inside = (2.0 * (heads + 2.0 * kv_heads) * head + heads * head + 3.0 * hidden) / d;
+        let inside = ((heads + 2.0 * kv_heads) * head + heads * head + 3.0 * hidden) / d;
         let outside = if parallel.sequence_parallel { 4.0 / tensor } else { 4.0 };
         outside + inside / tensor
     }
@@ -162,8 +162,8 @@ impl ModelFamily for LlamaConfig {
         &[]
     }
 
-    /// Without a preset a small model with half as many key heads as heads, and an MLP of 8/3 the size of a token, up to
-    /// a multiple of 64.
+    /// Without a preset a small model, with a key head for each two heads and an MLP of 8/3 the size of a token,
+    /// rounded up to a multiple of 64.
     fn from_settings(settings: &ModelSettings) -> Self {
         let base = match settings.preset.as_deref().and_then(LlamaPreset::named) {
             Some(preset) => preset.config(),

@@ -1,4 +1,5 @@
-//! Llama, Mistral and Qwen2 in Hugging Face's files: the settings of `config.json`, and which tensors a model has. Pure.
+//! Llama, Mistral and Qwen2 in Hugging Face's files: the settings of `config.json`, and which tensors a model has.
+//! Pure.
 //!
 //! Files have weights as `[d_output, d_input]`, and the projections of queries, keys and values, and of gate and up, by
 //! themselves.

@@ -302,7 +302,7 @@ fn compare_logits(model: &Gpt<B>, batches: &Fixture, truth: &Fixture, scene: &Sc
     let micro_batch = &micro_batches(batches, 0, &scene.context)?[0];
     let batch = TokenBatch::new(micro_batch, SEED, 0);
     let local = model.logits(batch.tokens(&FlexDevice), &batch.step);
-    let shard = model.wte.as_ref().context("the whole model")?.vocab_shard();
+    let shard = model.token_embedding.as_ref().context("the whole model")?.vocab_shard();
     let [tokens, columns] = local.dims();
     let local = local.narrow(1, 0, shard.valid());
     let expected = truth.values("logits")?;

@@ -25,8 +25,8 @@ pub struct CausalSelfAttentionConfig {
     pub d_model: usize,
     /// The number of heads, which divides `d_model` unless `d_head` is given.
     pub n_heads: usize,
-    /// The number of key heads, and of value heads, which divides `n_heads`; as many if not given. Each is shared by
-    /// the same number of query heads.
+    /// The number of key heads, and of value heads, which divides `n_heads`; `n_heads` if not given. Each is shared
+    /// by the same number of query heads.
     pub n_kv_heads: Option<usize>,
     /// The size of a head; `d_model / n_heads` if not given.
     pub d_head: Option<usize>,

@@ -22,6 +22,7 @@ use burn_megatron::tensor_parallel::{
 };
 use libtest_mimic::Trial;
 use models::gpt::{Gpt, GptConfig};
+use models::layers::Norm;
 
 use self::model::{PlainAttention, PlainGpt, Sizes};
 use super::B;
@@ -212,26 +213,26 @@ fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> anyhow
     .with_tied_embeddings(tied);
     // Its own parameters are all replaced; their names must not take those of the new ones.
     let mut gpt = config.init_in(&FlexDevice, &context.scope("replaced"))?;
-    gpt.wte = Some(vocabulary(plain.wte, &context.scope("wte"))?);
-    gpt.wpe = Some(PositionEmbedding::from_embedding(plain.wpe, &context.scope("wpe"))?);
-    for (number, (block, plain)) in gpt.h.iter_mut().zip(plain.h).enumerate() {
+    gpt.token_embedding = Some(vocabulary(plain.wte, &context.scope("wte"))?);
+    gpt.position_embedding = Some(PositionEmbedding::from_embedding(plain.wpe, &context.scope("wpe"))?);
+    for (number, (block, plain)) in gpt.blocks.iter_mut().zip(plain.h).enumerate() {
         let scope = |name: &str| context.scope(format!("h.{number}.{name}"));
-        block.attention_norm = ParallelLayerNorm::from_layer_norm(plain.ln_1, &scope("ln_1"))?;
+        block.attention_norm = Norm::Layer(ParallelLayerNorm::from_layer_norm(plain.ln_1, &scope("ln_1"))?);
         let qkv = joined_qkv(&plain.attn);
         block.attention.qkv = ColumnParallelLinearConfig::of(&qkv)
             .with_fused(3)
             .from_linear(qkv, &scope("attn.c_attn"))?;
         block.attention.output = RowParallelLinear::from_linear(plain.attn.output, &scope("attn.c_proj"))?;
-        block.mlp_norm = ParallelLayerNorm::from_layer_norm(plain.ln_2, &scope("ln_2"))?;
+        block.mlp_norm = Norm::Layer(ParallelLayerNorm::from_layer_norm(plain.ln_2, &scope("ln_2"))?);
         block.mlp.input = ColumnParallelLinear::from_linear(plain.mlp_input, &scope("mlp.c_fc"))?;
         block.mlp.output = RowParallelLinear::from_linear(plain.mlp_output, &scope("mlp.c_proj"))?;
     }
-    if let Some(ln_f) = &mut gpt.ln_f {
-        *ln_f = ParallelLayerNorm::from_layer_norm(plain.ln_f, &context.scope("ln_f"))?;
+    if let Some(norm) = &mut gpt.norm {
+        *norm = Norm::Layer(ParallelLayerNorm::from_layer_norm(plain.ln_f, &context.scope("ln_f"))?);
     }
     if let Some(head) = plain.lm_head {
         let weight = Param::from_tensor(Tensor::from_inner(head.weight.val().inner().transpose()));
-        gpt.lm_head = Some(vocabulary(Embedding { weight }, &context.scope("lm_head"))?);
+        gpt.head = Some(vocabulary(Embedding { weight }, &context.scope("lm_head"))?);
     }
     Ok(gpt)
 }
