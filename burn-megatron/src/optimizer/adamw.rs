@@ -12,7 +12,7 @@ use burn::tensor::{
     backend::{AutodiffBackend, Backend},
     ops::Device,
 };
-use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
+use cubecl_kernels::adamw::{AdamWStep, adamw_elements};
 use cubecl_kernels::{KernelBackend, Kernels};
 
 use super::ElementWise;
@@ -112,27 +112,19 @@ impl AdamW {
         gradient: Tensor<B, D>,
         state: Option<AdamWState<B, D>>,
     ) -> (Tensor<B, D>, AdamWState<B, D>) {
-        let shape = tensor.dims();
-        let flat = |tensor: Tensor<B, D>| tensor.reshape([-1]);
-        let (time, moments) = match state {
+        let (time, [moment_1, moment_2]) = match state {
             None => (1, [tensor.zeros_like(), tensor.zeros_like()]),
             Some(state) => (state.time + 1, [state.moment_1, state.moment_2]),
         };
-        let [moment_1, moment_2] = moments.map(flat);
-        let buffers = AdamWBuffers {
-            parameter: flat(tensor),
+        let step = self.numbers(learning_rate, time as u64);
+        let updated = adamw_elements([tensor, moment_1, moment_2], gradient, &step);
+        let [parameter, moment_1, moment_2] = updated.unwrap_or_else(|error| panic!("{error}"));
+        let state = AdamWState {
+            time,
             moment_1,
             moment_2,
         };
-        let step = self.numbers(learning_rate, time as u64);
-        let updated = adamw(buffers, flat(gradient), &step, None);
-        let (buffers, _) = updated.unwrap_or_else(|error| panic!("{error}"));
-        let state = AdamWState {
-            time,
-            moment_1: buffers.moment_1.reshape(shape),
-            moment_2: buffers.moment_2.reshape(shape),
-        };
-        (buffers.parameter.reshape(shape), state)
+        (parameter, state)
     }
 }
 

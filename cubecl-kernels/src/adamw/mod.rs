@@ -121,9 +121,37 @@ pub fn adamw<B: KernelBackend>(
     copy: Option<DType>,
 ) -> Result<(AdamWBuffers<B>, Option<Tensor<B, 1>>), KernelError> {
     let check = Check("adamw");
-    check_tensors(check, &buffers, &gradient, copy)?;
+    check_buffers(check, &buffers, &gradient, copy)?;
     step.check(check)?;
     Ok(B::adamw(buffers, gradient, step, copy))
+}
+
+/// Updates a parameter of any shape and its moments, in this order, and returns them: see [`adamw()`].
+///
+/// # Errors
+/// As [`adamw()`].
+pub fn adamw_elements<B: KernelBackend, const D: usize>(
+    tensors: [Tensor<B, D>; 3],
+    gradient: Tensor<B, D>,
+    step: &AdamWStep,
+) -> Result<[Tensor<B, D>; 3], KernelError> {
+    let check = Check("adamw_elements");
+    check_tensors(check, &tensors, &gradient, None)?;
+    step.check(check)?;
+    Ok(B::adamw_elements(tensors, gradient, step))
+}
+
+/// Computes [`KernelBackend::adamw_elements`] on flat buffers.
+pub(crate) fn as_buffers<B: KernelBackend, const D: usize>(
+    tensors: [Tensor<B, D>; 3],
+    gradient: Tensor<B, D>,
+    step: &AdamWStep,
+) -> [Tensor<B, D>; 3] {
+    let shape = gradient.dims();
+    let length: usize = shape.iter().product();
+    let buffers = AdamWBuffers::from_array(tensors.map(|tensor| tensor.reshape([length])));
+    let (buffers, _) = B::adamw(buffers, gradient.reshape([length]), step, None);
+    buffers.into_array().map(|buffer| buffer.reshape(shape))
 }
 
 /// Updates ranges of flat buffers that many parameters share, each range by the numbers of its step: see [`adamw()`].
@@ -140,7 +168,7 @@ pub fn adamw_ranges<B: KernelBackend>(
     copy: DType,
 ) -> Result<(AdamWBuffers<B>, Tensor<B, 1>), KernelError> {
     let check = Check("adamw_ranges");
-    check_tensors(check, &buffers, &gradient, Some(copy))?;
+    check_buffers(check, &buffers, &gradient, Some(copy))?;
     let [elements] = gradient.dims();
     for AdamWRanges { step, ranges } in steps {
         step.check(check)?;
@@ -154,14 +182,23 @@ pub fn adamw_ranges<B: KernelBackend>(
     Ok(B::adamw_ranges(buffers, gradient, steps, copy))
 }
 
-fn check_tensors<B: KernelBackend>(
+fn check_buffers<B: KernelBackend>(
     check: Check,
     buffers: &AdamWBuffers<B>,
     gradient: &Tensor<B, 1>,
     copy: Option<DType>,
 ) -> Result<(), KernelError> {
+    check_tensors(check, &buffers.clone().into_array(), gradient, copy)
+}
+
+fn check_tensors<B: KernelBackend, const D: usize>(
+    check: Check,
+    [parameter, moment_1, moment_2]: &[Tensor<B, D>; 3],
+    gradient: &Tensor<B, D>,
+    copy: Option<DType>,
+) -> Result<(), KernelError> {
     const MAIN: &[DType] = &[DType::F32, DType::F64];
-    let (shape, dtype) = (buffers.parameter.dims(), buffers.parameter.dtype());
+    let (shape, dtype) = (parameter.dims(), parameter.dtype());
     if !MAIN.contains(&dtype) {
         return Err(KernelError::Type {
             operation: check.0,
@@ -170,10 +207,7 @@ fn check_tensors<B: KernelBackend>(
             valid: MAIN,
         });
     }
-    for (what, moment) in [
-        ("the first moment", &buffers.moment_1),
-        ("the second moment", &buffers.moment_2),
-    ] {
+    for (what, moment) in [("the first moment", moment_1), ("the second moment", moment_2)] {
         check.shape(what, &moment.dims(), &shape)?;
         check.same_type(what, moment.dtype(), dtype)?;
     }

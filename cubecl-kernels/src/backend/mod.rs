@@ -370,6 +370,15 @@ pub trait KernelBackend: Backend {
         adamw::reference::step(buffers, gradient, step, copy)
     }
 
+    /// See [`adamw_elements`](adamw::adamw_elements).
+    fn adamw_elements<const D: usize>(
+        tensors: [Tensor<Self, D>; 3],
+        gradient: Tensor<Self, D>,
+        step: &AdamWStep,
+    ) -> [Tensor<Self, D>; 3] {
+        adamw::as_buffers(tensors, gradient, step)
+    }
+
     /// See [`adamw_ranges`](adamw::adamw_ranges).
     fn adamw_ranges(
         buffers: AdamWBuffers<Self>,

@@ -108,26 +108,49 @@ pub struct Linear;
 
 impl Rule for Linear {
     fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        let mut shape = operands[0].shape.clone();
-        let last = shape.len() - 1;
-        shape[last] = operands[1].shape[1];
-        vec![shape]
+        linear_shapes(operands, 1)
     }
 
     fn plan(&self, view: &AxisView) -> AxisPlan {
-        let last = view.shape(0).len() - 1;
-        let [input, weight, result] = product(view, last, 1);
-        let mut needs = vec![input, weight];
-        if view.operands.len() > 2 {
-            needs.push(match result {
-                Shard(cut) if cut == last => Shard(0),
-                // One rank's term has the bias.
-                PARTIAL_SUM => PARTIAL_SUM,
-                _ => Replicated,
-            });
-        }
-        AxisPlan::new(needs, [result])
+        linear_plan(view, 1)
     }
+}
+
+/// As [`Linear`], of a weight of `[d_output, d_input]`.
+#[derive(Clone, Copy, Debug)]
+pub struct LinearTransposed;
+
+impl Rule for LinearTransposed {
+    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
+        linear_shapes(operands, 0)
+    }
+
+    fn plan(&self, view: &AxisView) -> AxisPlan {
+        linear_plan(view, 0)
+    }
+}
+
+/// `free` is the weight's dimension that becomes the last of the output.
+fn linear_shapes(operands: &[Operand], free: usize) -> Vec<Vec<usize>> {
+    let mut shape = operands[0].shape.clone();
+    let last = shape.len() - 1;
+    shape[last] = operands[1].shape[free];
+    vec![shape]
+}
+
+fn linear_plan(view: &AxisView, free: usize) -> AxisPlan {
+    let last = view.shape(0).len() - 1;
+    let [input, weight, result] = product(view, last, free);
+    let mut needs = vec![input, weight];
+    if view.operands.len() > 2 {
+        needs.push(match result {
+            Shard(cut) if cut == last => Shard(0),
+            // One rank's term has the bias.
+            PARTIAL_SUM => PARTIAL_SUM,
+            _ => Replicated,
+        });
+    }
+    AxisPlan::new(needs, [result])
 }
 
 /// The gradient of the input: a weight of `[d_input, d_output]`, an output's gradient of `[..., d_output]`.

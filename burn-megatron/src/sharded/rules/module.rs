@@ -27,6 +27,10 @@ pub struct Named {
     linear: &'static [usize],
     /// Names that must be whole, such as channels in groups.
     fixed: &'static [u8],
+    /// Names over which the operation puts its results together by itself.
+    joined: &'static [u8],
+    /// Whether ranks may have terms of a result although it is linear in no operand alone.
+    is_summed: bool,
 }
 
 impl Named {
@@ -36,14 +40,23 @@ impl Named {
     /// When the description has no `->`.
     pub fn new(description: &'static str) -> Self {
         let (operands, results) = description.split_once("->").expect("operands -> results");
-        let split = |names: &'static str| names.split(',').map(str::as_bytes).collect::<Vec<_>>();
+        Self::of(operands.split(','), results.split(','))
+    }
+
+    /// Returns the rule for operands and results of these dimensions: some of them may be missing in some calls.
+    pub fn of(
+        operands: impl IntoIterator<Item = &'static str>,
+        results: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
         Self {
-            operands: split(operands),
-            results: split(results),
+            operands: operands.into_iter().map(str::as_bytes).collect(),
+            results: results.into_iter().map(str::as_bytes).collect(),
             parameters: &[],
             added: &[],
             linear: &[],
             fixed: &[],
+            joined: &[],
+            is_summed: false,
         }
     }
 
@@ -62,6 +75,20 @@ impl Named {
         Self { linear, ..self }
     }
 
+    /// With terms of the results that have no dimension of a name that is cut. Unlike with [`linear`](Self::linear), an
+    /// operand's sum is made first: several results would need it, each by itself.
+    pub fn summed(self) -> Self {
+        Self {
+            is_summed: true,
+            ..self
+        }
+    }
+
+    /// With names that may be cut although a result lacks them: the operation reduces that over the ranks itself.
+    pub fn joined(self, joined: &'static [u8]) -> Self {
+        Self { joined, ..self }
+    }
+
     /// With these names whole.
     pub fn fixed(self, fixed: &'static [u8]) -> Self {
         Self { fixed, ..self }
@@ -73,7 +100,8 @@ impl Named {
         let name = self.operands[operand][cut];
         let is_summed = !self.results.iter().all(|result| result.contains(&name));
         // A sum over ranks is the sum of what the operation gives only where that is linear in its operands.
-        let is_possible = !is_summed || !self.linear.is_empty();
+        let has_terms = self.is_summed || !self.linear.is_empty();
+        let is_possible = !is_summed || has_terms || self.joined.contains(&name);
         let is_free = name != UNNAMED && !self.fixed.contains(&name);
         (is_free && is_possible && length_of(name, &self.operands, view.operands).is_some()).then_some(name)
     }
@@ -113,7 +141,12 @@ impl Rule for Named {
         let Some(name) = names.next() else {
             return whole();
         };
-        let in_result = |names: &&[u8]| position(names, name).map_or(PARTIAL_SUM, Shard);
+        let without = if self.joined.contains(&name) {
+            Replicated
+        } else {
+            PARTIAL_SUM
+        };
+        let in_result = |names: &&[u8]| position(names, name).map_or(without, Shard);
         let results: Vec<_> = self.results.iter().map(in_result).collect();
         let needs = (0..count).map(|operand| match position(self.operands[operand], name) {
             Some(dimension) if view.shape(operand)[dimension] == 1 => Replicated,

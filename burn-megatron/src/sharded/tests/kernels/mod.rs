@@ -1,11 +1,17 @@
 //! Fused operations and their gradients, with operands placed in many ways, against the inner backend's.
 
+mod linear;
+mod loss;
+mod rows;
+
 use burn::backend::Autodiff;
 use burn::tensor::{DType, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_gelu::bias_gelu;
-use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, Documents, flash_attention};
+use cubecl_kernels::flash_attention::{
+    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention, flash_attention_packed,
+};
 use cubecl_kernels::norm::{layer_norm, rms_norm};
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use cubecl_kernels::swiglu::swiglu;
@@ -174,6 +180,35 @@ fn norms_and_activations_are_the_same_over_rows_and_columns() {
             let gated = swiglu(own.clone()).expect("it fits");
             let plain_gated = swiglu(other.clone()).expect("it fits");
             expect_same("swiglu", (gated, vec![own]), (plain_gated, vec![other]));
+        }
+    });
+}
+
+#[test]
+fn attention_of_one_packed_tensor_is_the_same() {
+    let heads = PackedHeads { queries: 4, keys: 2 };
+    const PACKED: [usize; 4] = [3, 4, 8, 5];
+    on_mesh(DATA_2_TENSOR_2, |_, mesh| {
+        for (data, tensor) in [
+            (None, None),
+            (Some(0), None),
+            (Some(0), Some(2)),
+            (None, Some(0)),
+            (None, Some(1)),
+        ] {
+            let options = AttentionOptions {
+                mask: AttentionMask::Causal,
+                scale: 0.4,
+                dropout: None,
+                documents: None,
+                is_deterministic: true,
+            };
+            let own = operand(0, PACKED, mesh, [(AxisRole::Data, data), (AxisRole::Tensor, tensor)]);
+            let other = plain(0, PACKED);
+            let output = flash_attention_packed(own.clone(), heads, options.clone()).expect("it fits");
+            let expected = flash_attention_packed(other.clone(), heads, options).expect("it fits");
+            let name = format!("packed, cut {data:?} and {tensor:?}");
+            expect_same(&name, (output, vec![own]), (expected, vec![other]));
         }
     });
 }
