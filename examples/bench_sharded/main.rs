@@ -4,20 +4,22 @@
 //! ```text
 //! cargo run --release --example bench_sharded
 //! cargo run --release --example bench_sharded -- --layouts tp2,tp2sp --rounds 20 --json
+//! cargo run --release --example bench_sharded -- --models fused,fused-placed,fused-wrapped
 //! ```
 //!
 //! On one rank: `PlainGpt` on `Flex`, on `Sharded<Flex>` without a mesh and with a mesh of one rank, and the
 //! bundled GPT. In each layout of two ranks: `PlainGpt` by plan, the same in `DistributedDataParallel`, and the bundled
-//! GPT, of burn's operations and of fused ones. All have the same sizes, tokens and AdamW. The ranks have one model of
-//! each kind and take a step of each in turn; machines drift, so a step is compared with that of the reference in the
-//! same round. Medians are printed, and that of the ratios of the first rank's processor time, which other work on the
-//! machine changes less.
+//! GPT, of burn's operations and of fused ones; and `FusedGpt`, a model of fused operations, by plan. All have the same
+//! sizes, tokens and AdamW. The ranks have one model of each kind and take a step of each in turn; machines drift, so a
+//! step is compared with that of the reference in the same round. Medians are printed, and that of the ratios of the
+//! first rank's processor time, which other work on the machine changes less.
 //!
 //! Memory is measured before that, with one model at a time: the most bytes that were allocated in its second step.
 //!
 //! [`job`] is what a rank does, [`subject`] the models.
 
 mod job;
+mod plain;
 mod subject;
 
 use std::ffi::OsString;
@@ -137,8 +139,22 @@ impl Layout {
     fn all_kinds(self) -> &'static [Kind] {
         match self {
             // The last tells what of a difference in the other layouts is the model's.
-            Layout::One => &[Kind::Plain, Kind::Unplaced, Kind::Placed, Kind::Explicit],
-            _ => &[Kind::Explicit, Kind::Placed, Kind::Wrapped, Kind::Fused],
+            Layout::One => &[
+                Kind::Plain,
+                Kind::Unplaced,
+                Kind::Placed,
+                Kind::Explicit,
+                Kind::Fused,
+                Kind::FusedPlaced,
+            ],
+            _ => &[
+                Kind::Explicit,
+                Kind::Placed,
+                Kind::Wrapped,
+                Kind::Fused,
+                Kind::FusedPlaced,
+                Kind::FusedWrapped,
+            ],
         }
     }
 }
@@ -186,7 +202,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         println!("medians of {} rounds on {cores} cores", arguments.rounds);
         println!(
-            "layout  model      step ms  tokens/s  ratio  processor  parameters  peak memory  sent     collectives"
+            "layout  model         step ms  tokens/s  ratio  processor  parameters  peak memory  sent     collectives"
         );
     }
     for &layout in &arguments.layouts {
@@ -258,7 +274,7 @@ fn print(row: &Row) {
     let largest = |figures: &[usize]| bytes(figures.iter().copied().max().unwrap_or(0) as u64);
     let collectives: Vec<String> = row.collectives.iter().map(ToString::to_string).collect();
     println!(
-        "{:<6}  {:<9}  {:>7.1}  {:>8.0}  {:>5.3}  {:>9.3}  {:>10}  {:>11}  {:>9}  {}",
+        "{:<6}  {:<12}  {:>7.1}  {:>8.0}  {:>5.3}  {:>9.3}  {:>10}  {:>11}  {:>9}  {}",
         format!("{:?}", row.layout).to_lowercase(),
         format!("{:?}", row.model).to_lowercase(),
         1e3 * row.step_seconds,

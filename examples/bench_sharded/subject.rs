@@ -2,9 +2,9 @@
 
 use anyhow::Context as _;
 use burn::backend::Autodiff;
-use burn::module::{AutodiffModule, Module as _, ModuleVisitor, Param};
+use burn::module::{AutodiffModule, ModuleVisitor, Param};
 use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{AdamW, AdamWConfig, GradientsParams, Optimizer};
+use burn::optim::{GradientsParams, Optimizer};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{ElementConversion, Int, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
@@ -13,7 +13,7 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::{DataParallelConfig, StepPart};
 use burn_megatron::initialize;
-use burn_megatron::optimizer::ShardedOptimizer;
+use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::{
@@ -23,16 +23,17 @@ use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, Traini
 use clap::ValueEnum;
 use cubecl_kernels::Kernels;
 use models::gpt::{Gpt, GptConfig};
+use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::{PlainGpt, PlainGptConfig};
 use serde::Serialize;
 
+use super::plain::Model;
 use super::{Layout, Problem};
 
 type PlainBackend = Autodiff<Flex>;
 type PlacedBackend = Autodiff<Sharded<Flex>>;
 
 const LEARNING_RATE: f64 = 6e-4;
-const WEIGHT_DECAY: f32 = 0.01;
 const SEED: u64 = 1;
 
 /// What is measured.
@@ -47,6 +48,10 @@ pub enum Kind {
     Placed,
     /// The same in `DistributedDataParallel`.
     Wrapped,
+    /// `FusedGpt`, the same model of fused operations, placed likewise.
+    FusedPlaced,
+    /// The same in `DistributedDataParallel`.
+    FusedWrapped,
     /// The bundled GPT of parallel layers and of burn's operations.
     Explicit,
     /// The same of fused operations.
@@ -78,15 +83,12 @@ pub trait Subject {
 pub fn make(kind: Kind, place: &Place<'_>) -> anyhow::Result<Box<dyn Subject>> {
     let device = FlexDevice;
     Ok(match kind {
-        Kind::Plain => Box::new(Burn::<PlainBackend>::new(place.problem, None)),
-        Kind::Unplaced => Box::new(Burn::<PlacedBackend>::new(place.problem, None)),
-        Kind::Placed => {
-            let mut placed = Burn::<PlacedBackend>::new(place.problem, Some(place.mesh.clone()));
-            let whole = placed.model.take().expect("it was made");
-            placed.model = Some(parallelize(whole, &plan(place.layout), place.mesh)?);
-            Box::new(placed)
-        }
-        Kind::Wrapped => Box::new(Wrapped::new(place)?),
+        Kind::Plain => Box::new(Burn::<PlainBackend, PlainGpt<_>>::new(place.problem, None)),
+        Kind::Unplaced => Box::new(Burn::<PlacedBackend, PlainGpt<_>>::new(place.problem, None)),
+        Kind::Placed => Box::new(Burn::<_, PlainGpt<_>>::placed(place)?),
+        Kind::Wrapped => Box::new(Wrapped::<PlainGpt<_>>::new(place)?),
+        Kind::FusedPlaced => Box::new(Burn::<_, FusedGpt<_>>::placed(place)?),
+        Kind::FusedWrapped => Box::new(Wrapped::<FusedGpt<_>>::new(place)?),
         Kind::Explicit => Box::new(Explicit::new(place, Kernels::Plain, &device)?),
         Kind::Fused => Box::new(Explicit::new(place, Kernels::Fused, &device)?),
     })
@@ -106,16 +108,25 @@ fn plan(layout: Layout) -> Plan {
     }
 }
 
-/// A [`PlainGpt`], as a burn program trains it.
-struct Burn<B: AutodiffBackend> {
+/// A model, as a burn program trains it.
+struct Burn<B: AutodiffBackend, M: Model<B>> {
     /// Missing only while the optimizer has it, which takes the model itself: then nothing else holds its tensors.
-    model: Option<PlainGpt<B>>,
-    optimizer: OptimizerAdaptor<AdamW, PlainGpt<B>, B>,
+    model: Option<M>,
+    optimizer: OptimizerAdaptor<M::Update, M, B>,
     problem: Problem,
     mesh: Option<Mesh>,
 }
 
-impl<B: AutodiffBackend<Device = FlexDevice>> Burn<B> {
+impl<M: Model<PlacedBackend>> Burn<PlacedBackend, M> {
+    fn placed(place: &Place<'_>) -> anyhow::Result<Self> {
+        let mut placed = Self::new(place.problem, Some(place.mesh.clone()));
+        let whole = placed.model.take().context("it was made")?;
+        placed.model = Some(parallelize(whole, &plan(place.layout), place.mesh)?);
+        Ok(placed)
+    }
+}
+
+impl<B: AutodiffBackend<Device = FlexDevice>, M: Model<B>> Burn<B, M> {
     fn new(problem: &Problem, mesh: Option<Mesh>) -> Self {
         B::seed(&FlexDevice, SEED);
         let config = PlainGptConfig::new(
@@ -127,8 +138,8 @@ impl<B: AutodiffBackend<Device = FlexDevice>> Burn<B> {
         );
         Self {
             // With the numbers of this seed, not of one that another model sets before the first step.
-            model: Some(initialize(config.init(&FlexDevice))),
-            optimizer: AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init(),
+            model: Some(initialize(M::make(&config))),
+            optimizer: OptimizerAdaptor::from(M::update()),
             problem: problem.clone(),
             mesh,
         }
@@ -205,7 +216,7 @@ impl Passes for PlacedBackend {
     }
 }
 
-impl<B: Passes<Device = FlexDevice>> Subject for Burn<B> {
+impl<B: Passes<Device = FlexDevice>, M: Model<B>> Subject for Burn<B, M> {
     fn step(&mut self, step: usize) -> anyhow::Result<f64> {
         let mut batch = self.batch(step);
         if let Some(mesh) = &self.mesh {
@@ -213,7 +224,7 @@ impl<B: Passes<Device = FlexDevice>> Subject for Burn<B> {
         }
         let [tokens, targets] = batch;
         let model = self.model.take().expect("every step puts it back");
-        let (loss, gradients) = B::gradients(model.loss(tokens, targets), &model, self.mesh.as_ref())?;
+        let (loss, gradients) = B::gradients(model.mean_loss(tokens, targets), &model, self.mesh.as_ref())?;
         self.model = Some(self.optimizer.step(LEARNING_RATE, model, gradients));
         Ok(loss)
     }
@@ -240,33 +251,31 @@ impl<B: Passes<Device = FlexDevice>> Subject for Burn<B> {
     }
 }
 
-/// A placed [`PlainGpt`] in `DistributedDataParallel`, its optimizer's state in the buckets' pieces.
-struct Wrapped {
-    model: PlacedDataParallel<PlacedBackend, PlainGpt<PlacedBackend>>,
-    optimizer: ShardedOptimizer<Flex, AdamW>,
-    batches: Burn<PlacedBackend>,
+/// A placed model in `DistributedDataParallel`, its optimizer's state in the buckets' pieces.
+struct Wrapped<M: Model<PlacedBackend, Update: ElementWise<Flex>>> {
+    model: PlacedDataParallel<PlacedBackend, M>,
+    optimizer: ShardedOptimizer<Flex, M::Update>,
+    batches: Burn<PlacedBackend, M>,
 }
 
-impl Wrapped {
+impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Wrapped<M> {
     fn new(place: &Place<'_>) -> anyhow::Result<Self> {
-        let mut batches = Burn::<PlacedBackend>::new(place.problem, Some(place.mesh.clone()));
-        let whole = batches.model.take().expect("it was made");
-        let placed = parallelize(whole, &plan(place.layout), place.mesh)?;
+        let mut batches = Burn::<PlacedBackend, M>::placed(place)?;
+        let placed = batches.model.take().context("it was made")?;
         let context = match place.layout {
             Layout::Fsdp2 => place.context.fully_sharded()?,
             _ => place.context.clone(),
         };
         let model = PlacedDataParallel::new(placed, place.mesh, &context, DataParallelConfig::new())?;
-        let adam = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY);
         Ok(Self {
-            optimizer: ShardedOptimizer::new(model.local(), adam.init())?,
+            optimizer: ShardedOptimizer::new(model.local(), OptimizerAdaptor::from(M::update()))?,
             model,
             batches,
         })
     }
 }
 
-impl Subject for Wrapped {
+impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Subject for Wrapped<M> {
     fn step(&mut self, step: usize) -> anyhow::Result<f64> {
         let mesh = self.batches.mesh.clone().context("it has one")?;
         let [tokens, targets] = self
@@ -275,7 +284,7 @@ impl Subject for Wrapped {
             .map(|tensor| PlacedBackend::place(tensor, &mesh));
         let loss = self
             .model
-            .backward(StepPart::Last, |model| model.loss(tokens, targets))?;
+            .backward(StepPart::Last, |model| model.mean_loss(tokens, targets))?;
         let gradients = self.model.gradients()?;
         self.model.step(LEARNING_RATE, &mut self.optimizer, gradients)?;
         Ok(loss.into_scalar().elem())

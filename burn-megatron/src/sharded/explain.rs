@@ -53,7 +53,7 @@ pub struct TrafficRow {
     pub kind: TrafficKind,
     /// How often.
     pub count: usize,
-    /// Bytes of the whole tensors together.
+    /// The bytes of all of them, as [`TrafficRecord`] counts them.
     pub bytes: usize,
     /// The parameters that the operations had, or that the last operation before them had.
     pub near: Vec<String>,
@@ -89,7 +89,7 @@ pub fn explain<B: ShardedBackend, M: Module<B>, T>(
 }
 
 impl Explanation {
-    /// The number of collectives of a step, and the bytes of the whole tensors that they put together.
+    /// The number of collectives of a step, and their bytes.
     pub fn total(&self) -> (usize, usize) {
         self.traffic
             .iter()
@@ -177,7 +177,7 @@ fn advice(mesh: &Mesh, record: &TrafficRecord) -> Option<&'static str> {
         ),
         TrafficKind::AllGather
             if record.phase == Phase::Forward
-                && (mesh.sequence_dimension().is_none() || record.operation != "linear") =>
+                && (mesh.sequence_dimension().is_none() || !["linear", "affine"].contains(&record.operation)) =>
         {
             Some(
                 "an activation that was cut is made whole: where column(…) is not followed by row(…), leave the first \

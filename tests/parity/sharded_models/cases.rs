@@ -13,6 +13,7 @@ use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
 use plain_models::classifier::Classifier;
 use plain_models::convolutional::ConvNet;
+use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::PlainGpt;
 use plain_models::recurrent::Recurrent;
 use tests::harness::{Case, Job};
@@ -28,7 +29,7 @@ use super::{SEED, checks, compared, learner, suggested};
 /// Of each model.
 const RANDOM_PLACEMENTS: u64 = 50;
 
-const MODELS: [&str; 4] = ["classifier", "convolutional", "recurrent", "gpt"];
+const MODELS: [&str; 5] = ["classifier", "convolutional", "recurrent", "gpt", "fused_gpt"];
 
 /// A case of a model, in one type and with a dropout.
 fn case(kind: &str, model: &str, dtype: &str, dropout: f64) -> Case {
@@ -41,7 +42,7 @@ fn case(kind: &str, model: &str, dtype: &str, dropout: f64) -> Case {
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for model in MODELS {
-        let has_tokens = ["classifier", "gpt"].contains(&model);
+        let has_tokens = ["classifier", "gpt", "fused_gpt"].contains(&model);
         let one = case("unplaced", model, "f64", 0.0);
         trials.push(Job::new(one, 1).succeeds(format!("{model}_on_one_rank_is_plain_burns_to_the_bit")));
         for layout in LAYOUTS {
@@ -76,8 +77,10 @@ pub fn trials() -> Vec<Trial> {
             let job = Job::new(case.with("layout", layout), wrapped.world_size());
             job.succeeds(format!("{model}_in_distributed_data_parallel_{name}_in_{layout}"))
         };
-        let dropping = case("wrapped", "gpt", "f64", 0.1);
-        trials.push(trial("gpt", dropping, "trains_as_on_one_rank"));
+        for model in ["gpt", "fused_gpt"] {
+            let dropping = case("wrapped", model, "f64", 0.1);
+            trials.push(trial(model, dropping, "trains_as_on_one_rank"));
+        }
         let accumulating = case("wrapped", "convolutional", "f32", 0.0)
             .with("accumulates", true)
             .with("clips", true);
@@ -164,13 +167,15 @@ pub fn trials() -> Vec<Trial> {
             "is a collective that every rank must call",
         ],
     ));
-    for (layout, ranks) in [("tp2", 2), ("tp2sp", 2)] {
-        let explained = case("explained", "classifier", "f32", 0.0).with("layout", layout);
-        trials.push(
-            Job::new(explained, ranks)
-                .succeeds(format!("a_step_of_{layout}_makes_the_collectives_of_megatrons_layers")),
-        );
+    for model in ["classifier", "fused_gpt"] {
+        for layout in ["tp2", "tp2sp"] {
+            let explained = case("explained", model, "f32", 0.0).with("layout", layout);
+            let trial = format!("a_step_of_{model}_in_{layout}_makes_the_collectives_of_megatrons_layers");
+            trials.push(Job::new(explained, 2).succeeds(trial));
+        }
     }
+    let near = case("near_plain", "fused_gpt", "f64", 0.0);
+    trials.push(Job::new(near, 1).succeeds("fused_gpt_is_plain_gpt_but_for_the_polynomial_of_its_gelu"));
     trials
 }
 
@@ -178,6 +183,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     match case.name.as_str() {
         "compared" => return compared::equal(case, world),
         "mistakes" => return compared::mistakes(world),
+        "near_plain" => return checks::near_plain(&FlexDevice),
         _ => {}
     }
     let model: String = case.setting("model")?;
@@ -186,6 +192,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "convolutional" => run_model::<ConvNet<Plain>, ConvNet<Placed>>(case, world),
         "recurrent" => run_model::<Recurrent<Plain>, Recurrent<Placed>>(case, world),
         "gpt" => run_model::<PlainGpt<Plain>, PlainGpt<Placed>>(case, world),
+        "fused_gpt" => run_model::<FusedGpt<Plain>, FusedGpt<Placed>>(case, world),
         other => anyhow::bail!("there is no model {other}"),
     }
 }

@@ -1,12 +1,12 @@
 //! What is checked of a placed model apart from its training: 16 bits, collectives, records, replicas.
 
 use anyhow::{Context as _, ensure};
-use burn::module::{ModuleMapper, Param};
+use burn::module::{Module as _, ModuleMapper, Param};
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{AdamW, AdamWConfig, Optimizer};
 use burn::record::{BinBytesRecorder, DoublePrecisionSettings, Recorder};
 use burn::tensor::backend::Backend;
-use burn::tensor::{FloatDType, Tensor};
+use burn::tensor::{DType, FloatDType, IntDType, Tensor, TensorData, set_default_dtypes};
 use burn_flex::FlexDevice;
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::initialize;
@@ -17,14 +17,16 @@ use burn_megatron::sharded::{
     Explanation, Mesh, Phase, Plan, ReplicaCheck, TrafficKind, TrafficRecord, backward, cast_parameters,
     check_replicas, clip_gradients, explain, parallelize, whole_record,
 };
+use plain_models::fused_gpt::FusedGpt;
+use plain_models::gpt::PlainGpt;
 use tests::harness::Case;
 
 use super::SEED;
 use super::layouts::{DATA, Layout, TENSOR};
-use super::passes::{OnMesh, Placed, Serial};
+use super::passes::{OnMesh, Placed, Plain, Serial};
 use super::records::{maker, record_of, with_record};
 use super::subjects::Subject;
-use super::training::{Options, Run, train};
+use super::training::{Array, Options, Run, read_parameters, train};
 
 /// In 16 bits a layout is as near to one rank as that is to 32 bits, and gathers half the bytes.
 pub fn half<M: Subject<Placed>>(
@@ -147,7 +149,7 @@ pub fn explained<M: Subject<Placed>>(
         .map(String::as_str)
         .collect();
     ensure!(
-        careless.total().0 > planned.total().0,
+        careless.total().1 > planned.total().1,
         "the careless plan costs no more:\n{careless}"
     );
     ensure!(!advised.is_empty(), "nothing is said of the careless plan:\n{careless}");
@@ -244,5 +246,54 @@ pub fn watched<M: Subject<Placed>>(world: &World, device: &FlexDevice) -> anyhow
         )),
         "{error}"
     );
+    Ok(())
+}
+
+/// Gives parameters these values, of the last the first.
+struct Fill(Vec<Array>);
+
+impl ModuleMapper<Plain> for Fill {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<Plain, D>>) -> Param<Tensor<Plain, D>> {
+        let values = self.0.pop().expect("one for each parameter").values;
+        param.map(|tensor| {
+            let data = TensorData::new(values, tensor.dims());
+            Tensor::from_data(data, (&tensor.device(), DType::F64)).require_grad()
+        })
+    }
+}
+
+/// The fused model with the plain one's parameters has nearly its loss and gradients: its GELU is the polynomial's.
+pub fn near_plain(device: &FlexDevice) -> anyhow::Result<()> {
+    set_default_dtypes::<Plain>(device, FloatDType::F64, IntDType::I64)?;
+    Plain::seed(device, SEED);
+    let plain: PlainGpt<Plain> = initialize(Subject::make(0.0, device));
+    let fused: FusedGpt<Plain> = initialize(Subject::make(0.0, device));
+    let mut values = read_parameters::<Plain, _>(&plain);
+    let names = read_parameters::<Plain, _>(&fused).into_iter().map(|array| array.name);
+    ensure!(
+        names.eq(values.iter().map(|array| array.name.clone())),
+        "other parameters"
+    );
+    values.reverse();
+    let fused = fused.map(&mut Fill(values));
+    let options = Options::default();
+    let [plain, fused] = [
+        train(plain, &Serial, options, device)?,
+        train(fused, &Serial, options, device)?,
+    ];
+    for (step, (ours, theirs)) in fused.losses.iter().zip(&plain.losses).enumerate() {
+        ensure!(
+            (ours / theirs - 1.0).abs() < 1e-3,
+            "step {step}: loss {ours}, and {theirs} of the plain model"
+        );
+    }
+    for (ours, theirs) in fused.gradients[0].iter().zip(&plain.gradients[0]) {
+        let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+        let pairs = ours.values.iter().zip(&theirs.values);
+        let difference = norm(&mut pairs.map(|(a, b)| a - b));
+        let size = norm(&mut theirs.values.iter().copied()).max(1e-3);
+        ensure!(ours.name == theirs.name, "{} in place of {}", ours.name, theirs.name);
+        ensure!(difference < 1e-2 * size, "{}: {difference} of {size}", ours.name);
+    }
     Ok(())
 }

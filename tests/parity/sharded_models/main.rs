@@ -1,4 +1,5 @@
-//! Four plain burn models, each trained in every layout by the placement of its parameters, against one rank.
+//! Four plain burn models and one of fused operations, each trained in every layout by the placement of its parameters,
+//! against one rank.
 //!
 //! The models know nothing of ranks: they are in `examples/plain_models`, a crate outside the workspace.
 

@@ -7,8 +7,10 @@ use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::Plan;
+use cubecl_kernels::KernelBackend;
 use plain_models::classifier::{self, Classifier};
 use plain_models::convolutional::{self, ConvNet};
+use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::{PlainGpt, PlainGptConfig};
 use plain_models::recurrent::{self, Recurrent};
 
@@ -111,27 +113,70 @@ impl<B: AutodiffBackend> Subject<B> for Recurrent<B> {
     }
 }
 
+fn gpt_config(dropout: f64) -> PlainGptConfig {
+    PlainGptConfig::new(24, GPT_SEQ, 16, 4, 2).with_dropout(dropout)
+}
+
+/// Tokens and their successors.
+fn text<B: Backend>(samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> [Tensor<B, 2, Int>; 2] {
+    let tokens = tokens(samples, GPT_SEQ + 1, 24, device);
+    let targets = tokens.clone().narrow(1, 1, GPT_SEQ);
+    [place.ints(tokens.narrow(1, 0, GPT_SEQ)), place.ints(targets)]
+}
+
+fn gpt_plan() -> Plan {
+    Plan::new()
+        .vocabulary("tokens")
+        .column("layers.*.attention.{query,key,value}")
+        .row("layers.*.attention.output")
+        .column("layers.*.inner")
+        .row("layers.*.outer")
+        .column("output")
+}
+
 impl<B: AutodiffBackend> Subject<B> for PlainGpt<B> {
     fn make(dropout: f64, device: &B::Device) -> Self {
-        PlainGptConfig::new(24, GPT_SEQ, 16, 4, 2)
-            .with_dropout(dropout)
-            .init(device)
+        gpt_config(dropout).init(device)
     }
 
     fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
-        let tokens = tokens(samples, GPT_SEQ + 1, 24, device);
-        let targets = tokens.clone().narrow(1, 1, GPT_SEQ);
-        self.loss(place.ints(tokens.narrow(1, 0, GPT_SEQ)), place.ints(targets))
+        let [tokens, targets] = text(samples, place, device);
+        self.loss(tokens, targets)
     }
 
     fn tensor_plan() -> Plan {
+        gpt_plan()
+    }
+}
+
+impl<B: AutodiffBackend + KernelBackend> Subject<B> for FusedGpt<B> {
+    fn make(dropout: f64, device: &B::Device) -> Self {
+        gpt_config(dropout).init_fused(device)
+    }
+
+    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
+        let [tokens, targets] = text(samples, place, device);
+        self.loss(tokens, targets).expect("its sizes are the kernels'")
+    }
+
+    fn tensor_plan() -> Plan {
+        gpt_plan()
+    }
+
+    fn careless_plan() -> Plan {
         Plan::new()
-            .vocabulary("tokens")
-            .column("layers.*.attention.{query,key,value}")
-            .row("layers.*.attention.output")
-            .column("layers.*.inner")
-            .row("layers.*.outer")
-            .column("output")
+            .column("layers.*.attention.{query,key,value,output}")
+            .column("layers.*.{inner,outer}")
+    }
+
+    fn collectives(is_sequence_parallel: bool) -> Vec<[usize; 3]> {
+        // Two of each layer, and those of the two ends: the loss reduces two numbers of each token. The output layer's
+        // gradient finds its gathered input still there.
+        if is_sequence_parallel {
+            vec![[2, 4 + 1, 4 + 1], [0, 2 * 4 + 1, 4 + 1], [1, 0, 0]]
+        } else {
+            vec![[4 + 1 + 2, 0, 0], [4 + 1, 0, 0], [0, 0, 0]]
+        }
     }
 }
 
