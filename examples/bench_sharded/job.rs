@@ -39,7 +39,7 @@ pub struct Figures {
 pub struct Collectives {
     kind: String,
     count: usize,
-    /// Of the whole tensors.
+    /// Of the whole tensors; for all-to-alls of this rank's parts.
     bytes: usize,
 }
 
@@ -122,6 +122,7 @@ fn alone(
         (TrafficKind::AllReduce, "all-reduce"),
         (TrafficKind::AllGather, "all-gather"),
         (TrafficKind::ReduceScatter, "reduce-scatter"),
+        (TrafficKind::AllToAll, "all-to-all"),
     ];
     let collectives = kinds.into_iter().map(|(kind, name)| {
         // An axis of one rank has no communication.

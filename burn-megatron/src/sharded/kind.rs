@@ -1,10 +1,14 @@
 //! [`Kind`]: what placing a tensor needs of float, int and bool tensors.
 
+use std::ops::Range;
+
 use burn::tensor::ops::{BoolTensor, FloatTensor, IntTensor};
 use burn::tensor::{DType, Scalar, Shape, Slice, TensorData, TensorMetadata, get_device_settings, try_read_sync};
 
 use super::placement::Reduction;
-use crate::collectives::{CollectiveBackend, CollectiveElement, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
+use crate::collectives::{
+    CollectiveBackend, CollectiveElement, CollectiveError, Pending, ProcessGroup, ReduceOp, TensorCall,
+};
 
 /// A kind of tensors of a backend.
 pub trait Kind<B: CollectiveBackend>: Copy + std::fmt::Debug + Send + Sync + 'static {
@@ -23,6 +27,13 @@ pub trait Kind<B: CollectiveBackend>: Copy + std::fmt::Debug + Send + Sync + 'st
     fn read(tensor: Self::Tensor) -> TensorData;
     /// A collective along dimension 0, of a group of several ranks.
     fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError>;
+    /// Sends each rank of a group its one of these tensors, and returns what each sends this rank, of these shapes. Its
+    /// own stays. Nothing is sent of tensors without elements.
+    fn exchange(
+        tensors: Vec<Self::Tensor>,
+        incoming: &[Shape],
+        group: &ProcessGroup,
+    ) -> Result<Vec<Self::Tensor>, CollectiveError>;
 }
 
 /// The collectives that placing a tensor needs.
@@ -34,6 +45,21 @@ pub enum KindCall {
     ReduceScatter(Reduction),
     /// See [`TensorCall::AllGather`].
     AllGather,
+}
+
+/// A range of a dimension.
+pub(super) fn along<B: CollectiveBackend, K: Kind<B>>(
+    tensor: K::Tensor,
+    dimension: usize,
+    range: Range<usize>,
+) -> K::Tensor {
+    let shape = tensor.shape();
+    if range == (0..shape[dimension]) {
+        return tensor;
+    }
+    let mut slices: Vec<Slice> = (0..shape.num_dims()).map(|other| (0..shape[other]).into()).collect();
+    slices[dimension] = range.into();
+    K::slice(tensor, &slices)
 }
 
 /// Tensors of floats.
@@ -84,6 +110,45 @@ impl<B: CollectiveBackend> Kind<B> for Float {
             KindCall::AllGather => B::run(tensor, TensorCall::AllGather, group),
         }
     }
+
+    #[track_caller]
+    fn exchange(
+        tensors: Vec<Self::Tensor>,
+        incoming: &[Shape],
+        group: &ProcessGroup,
+    ) -> Result<Vec<Self::Tensor>, CollectiveError> {
+        let Some((device, dtype)) = tensors.first().map(|first| (B::float_device(first), first.dtype())) else {
+            return Ok(Vec::new());
+        };
+        let (mut sending, mut arriving) = (Vec::new(), Vec::new());
+        for (rank, (tensor, shape)) in tensors.into_iter().zip(incoming).enumerate() {
+            if rank == group.rank() {
+                arriving.push(Arriving::Here(tensor));
+                continue;
+            }
+            if tensor.shape().num_elements() > 0 {
+                sending.push(B::send_start(tensor, rank, group));
+            }
+            arriving.push(if shape.num_elements() == 0 {
+                Arriving::Here(B::float_zeros(shape.clone(), &device, dtype.into()))
+            } else {
+                Arriving::Pending(B::recv_start(shape.clone(), dtype, &device, rank, group))
+            });
+        }
+        let arrived = arriving.into_iter().map(|arriving| match arriving {
+            Arriving::Here(tensor) => Ok(tensor),
+            Arriving::Pending(pending) => pending.wait(),
+        });
+        let arrived = arrived.collect();
+        sending.into_iter().try_for_each(Pending::wait)?;
+        arrived
+    }
+}
+
+/// What a rank sends, or what is here already.
+enum Arriving<T, P> {
+    Here(T),
+    Pending(P),
 }
 
 impl<B: CollectiveBackend> Kind<B> for Int {
@@ -114,7 +179,6 @@ impl<B: CollectiveBackend> Kind<B> for Int {
     fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError> {
         let (device, dtype) = (B::int_device(&tensor), tensor.dtype());
         let mut shape = tensor.shape();
-        let data = <Self as Kind<B>>::read(tensor);
         // Those of u64 that i64 does not have wrap, and back; in an order as they have it where the order counts.
         let has_order = matches!(
             call,
@@ -122,10 +186,7 @@ impl<B: CollectiveBackend> Kind<B> for Int {
                 | KindCall::ReduceScatter(Reduction::Max | Reduction::Min)
         );
         let flipped = if has_order { 1 << 63 } else { 0 };
-        let mut elements: Vec<i64> = match dtype {
-            DType::U64 => data.iter::<u64>().map(|element| (element ^ flipped) as i64).collect(),
-            _ => data.iter::<i64>().collect(),
-        };
+        let mut elements = words::<B>(tensor, flipped);
         let reduce = |elements: &mut Vec<i64>, reduction| match reduction {
             Reduction::Sum => group.all_reduce(elements, ReduceOp::Sum),
             Reduction::Max => group.all_reduce(elements, ReduceOp::Max),
@@ -150,15 +211,73 @@ impl<B: CollectiveBackend> Kind<B> for Int {
                 shape[0] *= group.size();
             }
         }
-        let data = match dtype {
-            DType::U64 => {
-                let elements = elements.into_iter().map(|element| element as u64 ^ flipped);
-                TensorData::new(elements.collect::<Vec<u64>>(), shape)
-            }
-            _ => TensorData::new(elements, shape).convert_dtype(dtype),
-        };
-        Ok(B::int_from_data(data, &device))
+        Ok(integers::<B>(elements, flipped, shape, dtype, &device))
     }
+
+    /// Likewise.
+    #[track_caller]
+    fn exchange(
+        tensors: Vec<Self::Tensor>,
+        incoming: &[Shape],
+        group: &ProcessGroup,
+    ) -> Result<Vec<Self::Tensor>, CollectiveError> {
+        let Some((device, dtype)) = tensors.first().map(|first| (B::int_device(first), first.dtype())) else {
+            return Ok(Vec::new());
+        };
+        let (mut sending, mut arriving) = (Vec::new(), Vec::new());
+        for (rank, (tensor, shape)) in tensors.into_iter().zip(incoming).enumerate() {
+            let elements = words::<B>(tensor, 0);
+            if rank == group.rank() {
+                arriving.push(Arriving::Here(elements));
+                continue;
+            }
+            if !elements.is_empty() {
+                sending.push(group.send_owned_start(elements, rank));
+            }
+            arriving.push(match shape.num_elements() {
+                0 => Arriving::Here(Vec::new()),
+                length => Arriving::Pending(group.recv_start::<i64>(length, rank)),
+            });
+        }
+        let arrived = arriving.into_iter().map(|arriving| match arriving {
+            Arriving::Here(elements) => Ok(elements),
+            Arriving::Pending(pending) => pending.wait(),
+        });
+        let arrived = arrived.collect::<Result<Vec<_>, _>>();
+        sending.into_iter().try_for_each(Pending::wait)?;
+        let tensors = arrived?.into_iter().zip(incoming);
+        Ok(tensors
+            .map(|(elements, shape)| integers::<B>(elements, 0, shape.clone(), dtype, &device))
+            .collect())
+    }
+}
+
+/// The elements in 64 bits, those of u64 with these bits turned.
+fn words<B: CollectiveBackend>(tensor: IntTensor<B>, flipped: u64) -> Vec<i64> {
+    let dtype = tensor.dtype();
+    let data = <Int as Kind<B>>::read(tensor);
+    match dtype {
+        DType::U64 => data.iter::<u64>().map(|element| (element ^ flipped) as i64).collect(),
+        _ => data.iter::<i64>().collect(),
+    }
+}
+
+/// The tensor of such elements.
+fn integers<B: CollectiveBackend>(
+    elements: Vec<i64>,
+    flipped: u64,
+    shape: Shape,
+    dtype: DType,
+    device: &B::Device,
+) -> IntTensor<B> {
+    let data = match dtype {
+        DType::U64 => {
+            let elements = elements.into_iter().map(|element| element as u64 ^ flipped);
+            TensorData::new(elements.collect::<Vec<u64>>(), shape)
+        }
+        _ => TensorData::new(elements, shape).convert_dtype(dtype),
+    };
+    B::int_from_data(data, device)
 }
 
 impl<B: CollectiveBackend> Kind<B> for Bool {
@@ -196,6 +315,26 @@ impl<B: CollectiveBackend> Kind<B> for Bool {
         let integers = B::bool_into_int(tensor, settings.int_dtype);
         let integers = <Int as Kind<B>>::collective(integers, call, group)?;
         Ok(B::int_not_equal_elem(integers, 0i64.into(), dtype.into()))
+    }
+
+    #[track_caller]
+    fn exchange(
+        tensors: Vec<Self::Tensor>,
+        incoming: &[Shape],
+        group: &ProcessGroup,
+    ) -> Result<Vec<Self::Tensor>, CollectiveError> {
+        let Some((device, dtype)) = tensors.first().map(|first| (B::bool_device(first), first.dtype())) else {
+            return Ok(Vec::new());
+        };
+        let settings = get_device_settings::<B>(&device);
+        let integers = tensors
+            .into_iter()
+            .map(|tensor| B::bool_into_int(tensor, settings.int_dtype));
+        let integers = <Int as Kind<B>>::exchange(integers.collect(), incoming, group)?;
+        let truths = integers.into_iter();
+        Ok(truths
+            .map(|integers| B::int_not_equal_elem(integers, 0i64.into(), dtype.into()))
+            .collect())
     }
 }
 

@@ -10,7 +10,8 @@
 //! |---|---|
 //! | `placement`, `rules` | integers: placements, ranges, and the rule of each kind of operation |
 //! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
-//! | `tensor`, `kind`, `redistribute`, `in_flight` | tensors, and how they get from one placement to another |
+//! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
+//! | `all_to_all`, `in_flight` | a cut that moves to another dimension; a move that is started |
 //! | `gather_ahead` | the next fully sharded parameter, gathered while the one before is used |
 //! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations`, `kernels` | an operation by its rule; tables of burn's operations; fused ones |
@@ -23,6 +24,7 @@
 //! | `compare` | a program in a layout against the program on one rank; the first tensor that differs |
 //! | `record`, `replicas` | an optimizer's record that every rank can save; whether replicas are the same |
 
+mod all_to_all;
 mod apply;
 mod backend;
 mod clipping;

@@ -5,9 +5,11 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::tensor::{Shape, Slice, TensorMetadata};
+use burn::tensor::{Shape, TensorMetadata};
 
+use super::all_to_all::{CutChange, all_to_all};
 use super::gather_ahead;
+pub(super) use super::kind::along;
 use super::kind::{Kind, KindCall};
 use super::mesh::Mesh;
 use super::placement::{
@@ -20,7 +22,8 @@ use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
 /// Returns this rank's part of a tensor under another placement on a mesh.
 ///
 /// # Communication
-/// Per axis where the placements differ: an all-gather to make a range whole, an all-reduce to make terms whole, a
+/// Per axis where the placements differ: an all-gather to make a range whole, an all-to-all to make a range of another
+/// dimension (an all-gather where an axis outside changes how it cuts that), an all-reduce to make terms whole, a
 /// reduce-scatter to make a range of terms, and none to cut what is whole or to make a term of a range.
 ///
 /// # Panics
@@ -134,8 +137,8 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
         }
     }
 
-    /// From the innermost cut outwards what is to be whole or cut elsewhere is gathered; then, from the outermost
-    /// inwards, what is to be cut is cut, and terms are put together.
+    /// From the innermost cut outwards what is to be whole is gathered, and what is to be cut elsewhere is exchanged.
+    /// Then, from the outermost inwards, what is to be cut is cut, and terms are put together.
     #[track_caller]
     fn run(mut self, mut local: K::Tensor, target: &Placements) -> K::Tensor {
         if self.places == *target {
@@ -149,6 +152,8 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
             let is_in_the_way = self.is_in_the_way(axis, dimension, target);
             if target[axis] == PARTIAL_SUM && !is_in_the_way {
                 local = self.surround(local, axis, dimension);
+            } else if let Some(to) = self.exchanges(axis, dimension, target) {
+                local = self.all_to_all(local, axis, dimension, to);
             } else if self.places[axis] != target[axis] || is_in_the_way {
                 local = self.gather(local, axis, dimension);
             }
@@ -172,7 +177,7 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
                     }
                 }
                 (AxisPlacement::Shard(_), _) | (AxisPlacement::Replicated, AxisPlacement::Replicated) => {
-                    unreachable!("what is cut elsewhere has been gathered")
+                    unreachable!("what is cut elsewhere has been gathered or exchanged")
                 }
             }
             self.places[axis] = target[axis];
@@ -207,6 +212,27 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
         let stacked = self.collective(local, KindCall::AllGather, axis, TrafficKind::AllGather, group.size());
         self.places[axis] = AxisPlacement::Replicated;
         unstacked::<B, K>(stacked, dimension, length, group.size())
+    }
+
+    /// The dimension that an axis is to cut in place of this one, if the cuts outside its new one are there already.
+    /// Those inside of both have been gathered.
+    fn exchanges(&self, axis: usize, dimension: usize, target: &Placements) -> Option<usize> {
+        let to = target[axis].cut().filter(|&to| to != dimension)?;
+        (!self.is_in_the_way(axis, to, target)).then_some(to)
+    }
+
+    #[track_caller]
+    fn all_to_all(&mut self, local: K::Tensor, axis: usize, from: usize, to: usize) -> K::Tensor {
+        let change = CutChange {
+            from,
+            from_length: self.length_outside(axis, from),
+            to,
+        };
+        let bytes = local.shape().num_elements() * local.dtype().size();
+        self.mesh.traffic().add(axis, TrafficKind::AllToAll, bytes);
+        self.places[axis] = AxisPlacement::Shard(to);
+        let group = self.mesh.group(axis).labelled(operation());
+        unwrap_or_unwind(all_to_all::<B, K>(local, change, &group).map_err(with_advice))
     }
 
     fn cut(&self, local: K::Tensor, axis: usize, dimension: usize) -> K::Tensor {
@@ -279,21 +305,6 @@ fn with_advice(mut error: CollectiveError) -> CollectiveError {
         .into();
     }
     error
-}
-
-/// A range of a dimension.
-pub(super) fn along<B: CollectiveBackend, K: Kind<B>>(
-    tensor: K::Tensor,
-    dimension: usize,
-    range: std::ops::Range<usize>,
-) -> K::Tensor {
-    let shape = tensor.shape();
-    if range == (0..shape[dimension]) {
-        return tensor;
-    }
-    let mut slices: Vec<Slice> = (0..shape.num_dims()).map(|other| (0..shape[other]).into()).collect();
-    slices[dimension] = range.into();
-    K::slice(tensor, &slices)
 }
 
 /// The ranks' parts of a dimension one after the other along the first, each as long as the longest.

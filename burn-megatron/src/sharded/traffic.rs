@@ -27,6 +27,8 @@ pub enum TrafficKind {
     AllGather,
     /// Terms are put together, and each rank keeps a range.
     ReduceScatter,
+    /// Ranges of one dimension become ranges of another.
+    AllToAll,
 }
 
 /// A collective that an operation made, or several of one kind.
@@ -42,7 +44,7 @@ pub struct TrafficRecord {
     pub axis: usize,
     /// What was done.
     pub kind: TrafficKind,
-    /// Bytes of the whole tensor.
+    /// Bytes of the whole tensor; for [`TrafficKind::AllToAll`], in which no rank has it, of this rank's part.
     pub bytes: usize,
     /// The parameters among the operation's operands, or else among those of the last one that had some.
     pub near: Vec<String>,

@@ -67,6 +67,8 @@ fn expected_traffic(mesh: &Mesh, from: &Placements, to: &Placements) -> BTreeMap
             (from, to) if from == to => None,
             // A range is a term with zeros around it.
             (Shard(dimension), Partial(Reduction::Sum)) if !is_in_the_way(dimension) => None,
+            // Inside a cut that is not made yet, or that will not stay, there is nothing to exchange.
+            (Shard(_), Shard(other)) if !is_in_the_way(other) => Some(TrafficKind::AllToAll),
             (Shard(_), _) => Some(TrafficKind::AllGather),
             (Partial(_), Shard(_)) => Some(TrafficKind::ReduceScatter),
             (Partial(_), _) => Some(TrafficKind::AllReduce),
@@ -181,6 +183,51 @@ fn bytes_are_those_of_the_whole_tensor() {
             redistribute(on_first_axis(mesh, &input, from), mesh, &to);
             let bytes: Vec<usize> = mesh.stop_counting().iter().map(|record| record.bytes).collect();
             assert_eq!(bytes, [whole], "{from}");
+        }
+    });
+}
+
+/// What this rank sends, and what the record says of it.
+fn bytes_of(mesh: &Mesh, tensor: ShardedTensor<Flex, Float>, to: &Placements) -> (u64, usize) {
+    let sent = || mesh.group(0).bytes_communicated();
+    let before = sent();
+    mesh.start_counting();
+    redistribute(tensor, mesh, to);
+    (
+        sent() - before,
+        mesh.stop_counting().iter().map(|record| record.bytes).sum(),
+    )
+}
+
+#[test]
+fn a_change_of_cut_sends_a_part_of_what_gathering_does() {
+    on_mesh(ranks::TENSOR_4, |_, mesh| {
+        const EVEN: [usize; 3] = [8, 4, 16];
+        let input = float(&mut Draw::new(1), &EVEN);
+        let whole = EVEN.iter().product::<usize>() * size_of::<f64>();
+        let mut cut = REPLICATED;
+        cut[0] = Shard(1);
+        let (exchanged, counted) = bytes_of(mesh, on_first_axis(mesh, &input, Shard(2)), &cut);
+        assert_eq!((exchanged, counted), ((whole / 4 * 3 / 4) as u64, whole / 4));
+        // In shared memory a rank writes its part once, for all others; over a network each of them gets it.
+        let (gathered, counted) = bytes_of(mesh, on_first_axis(mesh, &input, Shard(2)), &REPLICATED);
+        assert_eq!((gathered, counted), ((whole / 4) as u64, whole));
+    });
+}
+
+/// Larger than what a rank can send before another receives.
+#[test]
+fn ranks_that_send_before_they_receive_do_not_wait_for_each_other() {
+    on_mesh(ranks::TENSOR_4, |_, mesh| {
+        const LARGE: [usize; 2] = [1021, 2053];
+        let input = float(&mut Draw::new(8), &LARGE);
+        let mut places = REPLICATED;
+        for to in [1, 0, 1] {
+            let tensor = on_first_axis(mesh, &input, Shard(1 - to));
+            places[0] = Shard(to);
+            let local = redistribute(tensor, mesh, &places);
+            let target = ShardedTensor::<Flex, Float>::placed(local, Shape::from(LARGE), Some(mesh.clone()), places);
+            assert_eq!(<Float as Kind<Flex>>::read(gather(target)), input.data, "to {to}");
         }
     });
 }
