@@ -67,7 +67,7 @@ impl SuggestConfig {
             let ranks = mesh.shape().size(row.axis) as f64;
             let passes = match row.kind {
                 TrafficKind::AllReduce => 2.0,
-                TrafficKind::AllGather | TrafficKind::ReduceScatter => 1.0,
+                TrafficKind::AllGather | TrafficKind::ReduceScatter | TrafficKind::AllToAll => 1.0,
             };
             let bytes = passes * (ranks - 1.0) / ranks * row.bytes as f64;
             row.count as f64 * self.latency_secs + bytes / self.bytes_per_second
