@@ -3,10 +3,10 @@
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, TensorMetadata};
 
-use super::kind::Float;
+use super::kind::{Float, along};
 use super::mesh::Mesh;
 use super::placement::{AxisPlacement, PARTIAL_SUM, Placements, longest_part, part};
-use super::redistribute::{along, padded, stacked_parts, unstacked};
+use super::stacking::{padded, stacked_parts, unstacked};
 use super::traffic::{TrafficKind, operation};
 use crate::collectives::{CollectiveBackend, PendingTensor, ReduceOp, TensorCall, unwrap_or_unwind};
 

@@ -11,7 +11,7 @@
 //! | `placement`, `rules` | integers: placements, ranges, and the rule of each kind of operation |
 //! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
 //! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
-//! | `all_to_all`, `in_flight` | a cut that moves to another dimension; a move that is started |
+//! | `stacking`, `all_to_all`, `in_flight` | ranks' parts one after the other; a cut that moves to another dimension; a move that is started |
 //! | `gather_ahead` | the next fully sharded parameter, gathered while the one before is used |
 //! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations`, `kernels` | an operation by its rule; tables of burn's operations; fused ones |
@@ -48,6 +48,7 @@ mod record;
 mod redistribute;
 mod replicas;
 mod rules;
+mod stacking;
 mod suggest;
 mod tensor;
 mod traffic;

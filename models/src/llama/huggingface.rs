@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let plain = LlamaConfig::new(3, 24, 4, 2, 36, 15, 61);
-        let odd = (plain.clone().with_d_head(Some(6)).with_qkv_bias(true))
+        let odd = (plain.clone().with_d_head(Some(8)).with_qkv_bias(true))
             .with_tied_embeddings(true)
             .with_rotary_base(77.0)
             .with_rotary_scaling(RotaryScaling::Linear { factor: 3.0 });

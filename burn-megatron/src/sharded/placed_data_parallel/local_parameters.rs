@@ -7,6 +7,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorMetadata, TensorPrimitive};
 
+use super::error::LocalParameterError;
 use super::model_axes::ModelAxes;
 use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
@@ -101,32 +102,6 @@ pub(super) struct Known {
     pub(super) gradient_places: Vec<Placements>,
     /// Of what is not trained, where it is kept.
     pub(super) buffer_places: Vec<Placements>,
-}
-
-/// A parameter that [`LocalParameters`] cannot hold.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LocalParameterError {
-    /// Ranks that the context counts as replicas have different parts of it.
-    #[error(
-        "parameter {name} is cut over the data-parallel ranks {ranks:?}, which the context counts as ranks that hold \
-         the same parameters: give context.fully_sharded() (for hybrid sharding a context whose tensor_parallel_size \
-         counts the ranks of a replica), or leave fully_shard out of the plan and shard the optimizer's state alone by \
-         DataParallelConfig::with_shard_gradients(true)"
-    )]
-    CutOverReplicas {
-        /// The parameter.
-        name: String,
-        /// The ranks of the axis that it is cut over.
-        ranks: Vec<usize>,
-    },
-    /// It has too many dimensions.
-    #[error("parameter {name} has {dimensions} dimensions; those of a model in DistributedDataParallel have 6 at most")]
-    Dimensions {
-        /// The parameter.
-        name: String,
-        /// Its dimensions.
-        dimensions: usize,
-    },
 }
 
 /// Takes this rank's parts out of a placed model, and declares their layout.

@@ -5,11 +5,13 @@
 
 mod binding;
 mod buffers;
+mod error;
 mod local_parameters;
 mod model_axes;
 mod training_backend;
 mod wrapper;
 
-pub use local_parameters::{LocalParameter, LocalParameterError, LocalParameters};
+pub use error::{LocalParameterError, PlacedError};
+pub use local_parameters::{LocalParameter, LocalParameters};
 pub use training_backend::PlacedTrainingBackend;
-pub use wrapper::{LocalDataParallel, LocalMut, PlacedDataParallel, PlacedError};
+pub use wrapper::{LocalDataParallel, LocalMut, PlacedDataParallel};

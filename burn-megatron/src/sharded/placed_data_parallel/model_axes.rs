@@ -1,6 +1,6 @@
 //! [`ModelAxes`]: which axes of a mesh are over ranks that hold different parts of the model, and which over replicas.
 
-use super::wrapper::PlacedError;
+use super::error::PlacedError;
 use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
 use crate::parameters::Distribution;

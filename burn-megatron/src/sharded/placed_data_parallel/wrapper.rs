@@ -11,7 +11,8 @@ use burn::tensor::{Shape, Tensor, TensorPrimitive};
 
 use super::binding::{Binder, Emptier, ToLocal};
 use super::buffers::{BufferTensors, BufferWriter};
-use super::local_parameters::{Known, LocalParameterError, LocalParameters, take_local};
+use super::error::PlacedError;
+use super::local_parameters::{Known, LocalParameters, take_local};
 use super::model_axes::ModelAxes;
 use super::training_backend::PlacedTrainingBackend;
 use crate::collectives::{CollectiveBackend, catch_collective_error};
@@ -80,32 +81,6 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
     gather_order: GatherOrder,
     /// The numbers of the tensors that were last taken into it of what is not trained.
     buffers_taken: Vec<u64>,
-}
-
-/// A placed model that cannot be wrapped.
-#[derive(Debug, thiserror::Error)]
-pub enum PlacedError {
-    /// The mesh has axes that are not the context's.
-    #[error(
-        "the mesh's axes over {of} are of ranks {axes:?}, the context's group for them of ranks {group:?}: make the \
-         mesh by Mesh::of(&context); for parameters that are cut over data-parallel ranks, too, give \
-         context.fully_sharded(), for hybrid sharding a context whose tensor_parallel_size counts the ranks of a \
-         replica"
-    )]
-    Mesh {
-        /// What ranks along the axes hold.
-        of: &'static str,
-        /// The ranks of each axis.
-        axes: Vec<Vec<usize>>,
-        /// Those of the group.
-        group: Vec<usize>,
-    },
-    /// A parameter has no place in it.
-    #[error(transparent)]
-    Parameter(#[from] LocalParameterError),
-    /// The parts could not be wrapped.
-    #[error(transparent)]
-    DataParallel(#[from] DataParallelError),
 }
 
 impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
