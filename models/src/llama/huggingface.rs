@@ -24,6 +24,7 @@ impl HuggingFaceFormat for LlamaConfig {
         fields.expect("mlp_bias", &[false.into()])?;
         // It splits matmuls that are the same without it.
         fields.ignore(&["pretraining_tp", "max_window_layers", "layer_types"]);
+        fields.expect("is_encoder_decoder", &[false.into()])?;
         fields.expect("use_sliding_window", &[false.into()])?;
         fields.expect("use_mrope", &[false.into()])?;
         if is_qwen {

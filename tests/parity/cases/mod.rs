@@ -12,6 +12,7 @@ mod half;
 mod huggingface;
 mod layers;
 mod layouts;
+mod llama;
 mod memory;
 mod one_rank;
 mod pipeline;
@@ -38,6 +39,7 @@ pub fn trials() -> Vec<Trial> {
         checkpoints::trials(),
         half::trials(),
         huggingface::trials(),
+        llama::trials(),
         generation::trials(),
         memory::trials(),
         ramp_up::trials(),
@@ -81,6 +83,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "checkpoint" => checkpoints::run(case, world),
         "half" => half::run(case, world),
         "huggingface" => huggingface::run(case, world),
+        "llama" => llama::run(case, world),
         "generation" => generation::run(case, world),
         "memory" => memory::run(case, world),
         "one_rank" => one_rank::run(case),

@@ -1,0 +1,198 @@
+//! Llama, Mistral and Qwen2 in Hugging Face's files: logits, loss and gradients are those of transformers in f32 and of
+//! a plain reference in PyTorch in f64, on one rank and tensor-parallel; what is exported has the files' bits.
+//!
+//! `fixtures/llama.py` makes the files.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn_flex::FlexDevice;
+use burn_megatron::checkpoint::Checkpoint;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::launch::World;
+use burn_megatron::parameters::{Placement, read_host};
+use burn_megatron::parity::compare_shard;
+use burn_megatron::random::{StepCoordinates, TokenMap};
+use burn_megatron::training::{MODEL, load_parameters};
+use libtest_mimic::Trial;
+use models::decoder::Decoder;
+use models::huggingface::{ExportConfig, HuggingFaceModel, export};
+use models::llama::LlamaConfig;
+use safetensors::tensor::SafeTensors;
+use serde_json::json;
+
+use super::B;
+use super::comparison::{ONE, TP2, TP2SP, connect, dtype};
+use crate::harness::{Case, Job};
+
+/// Rows of the embedding, which two ranks divide; the files have 61.
+const PADDED: usize = 64;
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for model in ["llama3", "mistral", "qwen2"] {
+        for layout in [ONE, TP2, TP2SP] {
+            for dtype in ["f64", "f32"] {
+                let case = layout.describe(Case::new("llama"), dtype).with("model", model);
+                let name = format!("{model}_is_pytorchs_in_{}_{dtype}", layout.name);
+                trials.push(Job::new(case, layout.world_size()).succeeds(name));
+            }
+        }
+    }
+    trials
+}
+
+pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
+    let folder = tests::folder().join("parity/fixtures/llama");
+    let folder = folder
+        .join(case.setting::<String>("model")?)
+        .join(case.setting::<String>("dtype")?);
+    let context = connect(case, world)?;
+    let truth = Truth::read(folder, dtype(case)?, context)?;
+    let written = tempfile::tempdir()?;
+    let import = |from: PathBuf, name: &str| -> anyhow::Result<_> {
+        let model = HuggingFaceModel::<LlamaConfig>::open(from)?;
+        let checkpoint = Checkpoint::open(model.write_checkpoint(written.path().join(name), json!(null))?)?;
+        Ok((model.config().clone().with_padded_vocab_size(Some(PADDED)), checkpoint))
+    };
+    let (config, checkpoint) = import(truth.folder.clone(), "model")?;
+    let (_, gradients) = import(truth.folder.join("gradients"), "gradients")?;
+    let model = config.init::<B>(&FlexDevice, &truth.context)?;
+    let model = load_parameters(model, &checkpoint, &truth.context)?;
+    truth.compare_logits(&model)?;
+    // What is loaded is not trained by itself.
+    let model = model.map(&mut Thawed);
+    truth.compare_gradients(model, &gradients)?;
+    if truth.dtype == DType::F32 && world.world_size() == 1 {
+        let again = written.path().join("again");
+        export(&checkpoint, &config, &again, &ExportConfig::default())?;
+        let [first, second] = [&truth.folder, &again].map(|folder| std::fs::read(folder.join("model.safetensors")));
+        let (first, second) = (first?, second?);
+        let (first, second) = (SafeTensors::deserialize(&first)?, SafeTensors::deserialize(&second)?);
+        ensure!(
+            first.len() == second.len(),
+            "{} tensors in place of {}",
+            second.len(),
+            first.len()
+        );
+        for (name, tensor) in first.tensors() {
+            let exported = second.tensor(&name)?;
+            ensure!(
+                exported.shape() == tensor.shape(),
+                "{name} has shape {:?}",
+                exported.shape()
+            );
+            ensure!(exported.data() == tensor.data(), "{name} has other bits");
+        }
+    }
+    Ok(())
+}
+
+/// Parameters that have gradients.
+struct Thawed;
+
+impl ModuleMapper<B> for Thawed {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        param.set_require_grad(true)
+    }
+}
+
+/// What PyTorch has computed.
+struct Truth {
+    folder: PathBuf,
+    bytes: Vec<u8>,
+    dtype: DType,
+    context: ParallelContext,
+}
+
+impl Truth {
+    fn read(folder: PathBuf, dtype: DType, context: ParallelContext) -> anyhow::Result<Self> {
+        Ok(Self {
+            bytes: std::fs::read(folder.join("expected.safetensors"))?,
+            folder,
+            dtype,
+            context,
+        })
+    }
+
+    fn array(&self, name: &str, dtype: DType) -> anyhow::Result<(Vec<f64>, Vec<usize>)> {
+        let file = SafeTensors::deserialize(&self.bytes)?;
+        let tensor = file.tensor(name).with_context(|| format!("there is no {name}"))?;
+        let shape = tensor.shape().to_vec();
+        let data = TensorData::from_bytes_vec(tensor.data().to_vec(), shape.clone(), dtype);
+        Ok((data.iter::<f64>().collect(), shape))
+    }
+
+    fn tokens(&self, name: &str) -> anyhow::Result<Tensor<B, 2, Int>> {
+        let (values, shape) = self.array(name, DType::I32)?;
+        let values: Vec<i32> = values.into_iter().map(|value| value as i32).collect();
+        Ok(Tensor::from_data(
+            TensorData::new(values, shape),
+            (&FlexDevice, DType::I32),
+        ))
+    }
+
+    fn step(&self, tokens: &Tensor<B, 2, Int>) -> StepCoordinates {
+        let [samples, seq] = tokens.dims();
+        let samples: Vec<u64> = (0..samples as u64).collect();
+        StepCoordinates {
+            seed: 1,
+            iteration: 0,
+            tokens: TokenMap::of_samples(&samples, seq),
+        }
+    }
+
+    fn compare_logits(&self, model: &Decoder<B>) -> anyhow::Result<()> {
+        let tokens = self.tokens("tokens")?;
+        let step = self.step(&tokens);
+        let logits = model.logits(tokens, &step);
+        let shard = model.token_embedding.as_ref().context("the whole model")?.vocab_shard();
+        let (expected, shape) = self.array("logits", self.dtype)?;
+        let whole = [shape[0] * shape[1], shape[2]];
+        let placement = Placement::new(whole, [0, shard.start()], [whole[0], shard.valid()]);
+        let logits = read_host(logits.narrow(1, 0, shard.valid()));
+        self.expect_close("the logits", &expected, &logits, &placement)
+    }
+
+    fn compare_gradients(&self, model: Decoder<B>, expected: &Checkpoint) -> anyhow::Result<()> {
+        let (tokens, targets) = (self.tokens("tokens")?, self.tokens("targets")?);
+        let step = self.step(&tokens);
+        let mut model = DistributedDataParallel::<B, _>::new(model, &self.context, DataParallelConfig::new())?;
+        let loss = model.backward(StepPart::Last, |model| {
+            model.token_losses(tokens, targets, &step).mean()
+        })?;
+        let (expected_loss, _) = self.array("loss", self.dtype)?;
+        self.expect_close("the loss", &expected_loss, &read_host(loss), &Placement::whole([1]))?;
+        let gradients = model.gradients()?;
+        ensure!(gradients.entries().len() == expected.arrays().len(), "other parameters");
+        for entry in gradients.entries() {
+            let whole = Placement::whole(entry.placement.logical_shape());
+            let length = whole.logical_len();
+            let stored = expected.read(&format!("{MODEL}{}", entry.name), &whole, 0..length)?;
+            let stored = TensorData::from_bytes(stored.bytes, [length], stored.dtype);
+            let stored: Vec<f64> = stored.iter::<f64>().collect();
+            let name = format!("the gradient of {}", entry.name);
+            self.expect_close(&name, &stored, &gradients.values(entry), &entry.placement)?;
+        }
+        Ok(())
+    }
+
+    /// Compares by the norm of the whole array's difference.
+    fn expect_close(&self, name: &str, expected: &[f64], ours: &[f64], placement: &Placement) -> anyhow::Result<()> {
+        let limit = if self.dtype == DType::F64 { 1e-10 } else { 1e-4 };
+        for part in compare_shard(name, expected, ours, placement) {
+            let difference = part.difference / part.reference_norm;
+            println!("{}: {difference:.1e}", part.name);
+            ensure!(
+                difference <= limit,
+                "rank {}: {} differ by {difference:.1e} of their norm, at most {limit:.0e}",
+                self.context.rank(),
+                part.name
+            );
+        }
+        Ok(())
+    }
+}
