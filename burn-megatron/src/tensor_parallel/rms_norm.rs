@@ -2,7 +2,7 @@
 //! is between tensor-parallel regions.
 
 use burn::config::Config;
-use burn::module::{Module, Param};
+use burn::module::Module;
 use burn::nn;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::norm::{self, Addends, NormKind, NormParameters};
@@ -11,7 +11,7 @@ use cubecl_kernels::{KernelBackend, Kernels};
 use super::checked;
 use crate::context::ParameterScope;
 use crate::parameters::initialize;
-use crate::precision::{assert_dtype, is_half, narrow, widen};
+use crate::precision::{assert_dtype, narrow, widen};
 
 /// Configuration of [`RmsNorm`].
 #[derive(Config, Debug)]
@@ -114,17 +114,13 @@ impl<B: KernelBackend> RmsNorm<B> {
     }
 }
 
-/// burn's RMS norm: its own way where input and weight are f32 or f64; in 16 bits both are widened to f32 first, and
-/// the output narrowed.
+/// burn's RMS norm, in burn's operations: those of its own `forward` in f32. That rounds the root to f32 where the
+/// input is f64; here it is f64. In 16 bits input and weight are widened to f32 first, and the output narrowed.
 fn apply_rms_norm<B: Backend, const D: usize>(norm: &nn::RmsNorm<B>, input: Tensor<B, D>) -> Tensor<B, D> {
-    let dtype = norm.gamma.val().dtype();
+    let weight = norm.gamma.val();
+    let dtype = weight.dtype();
     assert_dtype("RMS norm", "the input", input.dtype(), dtype);
-    if !is_half(dtype) {
-        return norm.forward(input);
-    }
-    let widened = nn::RmsNorm {
-        gamma: Param::initialized(norm.gamma.id, widen(norm.gamma.val())),
-        epsilon: norm.epsilon,
-    };
-    narrow(widened.forward(widen(input)), dtype)
+    let (input, weight) = (widen(input), widen(weight));
+    let root = (input.clone().square().mean_dim(D - 1) + norm.epsilon).sqrt();
+    narrow(input / root * weight.unsqueeze(), dtype)
 }

@@ -30,7 +30,8 @@ use models::generation::{
     SamplingConfig, choose,
 };
 use models::gpt::{Gpt, GptConfig};
-use models::huggingface::HuggingFaceModel;
+use models::huggingface::{HuggingFaceFormat, HuggingFaceModel};
+use models::llama::LlamaConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -58,7 +59,13 @@ pub fn trials() -> Vec<Trial> {
     for layout in [ONE, TP2PP2] {
         let name = format!("greedy_text_of_a_gpt2_is_that_of_transformers_{}", layout.name);
         trials.push(Trial::test(name, move || {
-            compare_with_transformers(&layout).map_err(failed)
+            compare_with_transformers::<GptConfig>("gpt2", &layout).map_err(failed)
+        }));
+    }
+    for (model, layout) in [("llama3", ONE), ("llama3", TP2SP), ("mistral", TP2), ("qwen2", TP2PP2)] {
+        let name = format!("greedy_text_of_{model}_is_that_of_transformers_{}", layout.name);
+        trials.push(Trial::test(name, move || {
+            compare_with_transformers::<LlamaConfig>(model, &layout).map_err(failed)
         }));
     }
     trials
@@ -150,17 +157,17 @@ fn requests() -> Vec<GenerationRequest> {
 type TestGenerator = Generator<Flex, Gpt<Flex>>;
 
 /// A rank of a job that generates.
-struct Scene {
-    model: GptConfig,
+struct Scene<C> {
+    model: C,
     chunks: Vec<Gpt<Flex>>,
     context: ParallelContext,
 }
 
-impl Scene {
-    fn load(case: &Case, world: &World, model: GptConfig, checkpoint: &Path) -> anyhow::Result<Self> {
+impl<C: ModelFamily<Stage<B> = Gpt<B>>> Scene<C> {
+    fn load(case: &Case, world: &World, model: C, checkpoint: &Path) -> anyhow::Result<Self> {
         let context = connect(case, world)?;
         let layers = LayerLayout::even(LayerSizes {
-            n_layers: model.n_layers,
+            n_layers: model.n_layers(),
             num_stages: context.grid().pipeline_parallel_size(),
             num_chunks: case.setting("chunks")?,
         })?;
@@ -172,7 +179,7 @@ impl Scene {
 
     fn generator(&self, config: GeneratorConfig) -> anyhow::Result<TestGenerator> {
         let tokenizer = Numbers {
-            vocabulary_size: self.model.vocab_size,
+            vocabulary_size: self.model.vocab_size(),
         };
         let tokenizer = Arc::new(tokenizer);
         let chunks = self.chunks.clone();
@@ -231,8 +238,11 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     match case.setting::<String>("check")?.as_str() {
         "save" => save(case, world),
         "generate" => generate(case, world),
-        "transformers" => generate_like_transformers(case, world),
-        other => anyhow::bail!("there is no check {other}"),
+        other => match other.strip_prefix("transformers_") {
+            Some("gpt2") => generate_like_transformers::<GptConfig>("gpt2", case, world),
+            Some(name) => generate_like_transformers::<LlamaConfig>(name, case, world),
+            None => anyhow::bail!("there is no check {other}"),
+        },
     }
 }
 
@@ -298,7 +308,7 @@ fn tolerance(dtype: DType) -> f64 {
 }
 
 /// Generates by a whole forward pass for each token.
-fn without_cache(scene: &Scene) -> anyhow::Result<Samples> {
+fn without_cache(scene: &Scene<GptConfig>) -> anyhow::Result<Samples> {
     let mut samples = Samples::new();
     for mut request in requests() {
         if request.prompt.is_empty() {
@@ -459,7 +469,7 @@ fn compare_layouts(dtype: &'static str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `transformers` has generated, as `gpt2_greedy.py` wrote it.
+/// What `transformers` has generated, as `gpt2_greedy.py` and `llama.py` wrote it.
 #[derive(Deserialize)]
 struct Greedy {
     prompt: Vec<u32>,
@@ -468,20 +478,29 @@ struct Greedy {
     log_probabilities: Vec<f64>,
 }
 
-fn fixture() -> PathBuf {
-    tests::folder().join("parity/fixtures/gpt2_greedy")
+/// The folder of a model that PyTorch has generated with.
+fn fixture(name: &str) -> PathBuf {
+    let folder = tests::folder().join("parity/fixtures");
+    match name {
+        "gpt2" => folder.join("gpt2_greedy"),
+        llama => folder.join("llama").join(llama).join("f64"),
+    }
 }
 
-fn compare_with_transformers(layout: &Layout) -> anyhow::Result<()> {
+fn compare_with_transformers<C: HuggingFaceFormat>(name: &str, layout: &Layout) -> anyhow::Result<()> {
     let root = tempfile::tempdir()?;
-    let model = HuggingFaceModel::<GptConfig>::open(fixture())?;
+    let model = HuggingFaceModel::<C>::open(fixture(name))?;
     model.write_checkpoint(root.path().join("imported"), json!(null))?;
-    run_job("transformers", layout, "f64", root.path()).map(drop)
+    run_job(&format!("transformers_{name}"), layout, "f64", root.path()).map(drop)
 }
 
-fn generate_like_transformers(case: &Case, world: &World) -> anyhow::Result<()> {
-    let expected: Vec<Greedy> = serde_json::from_slice(&fs::read(fixture().join("greedy.json"))?)?;
-    let model = HuggingFaceModel::<GptConfig>::open(fixture())?.config().clone();
+fn generate_like_transformers<C: ModelFamily<Stage<B> = Gpt<B>>>(
+    name: &str,
+    case: &Case,
+    world: &World,
+) -> anyhow::Result<()> {
+    let expected: Vec<Greedy> = serde_json::from_slice(&fs::read(fixture(name).join("greedy.json"))?)?;
+    let model = HuggingFaceModel::<C>::open(fixture(name))?.config().clone();
     let scene = Scene::load(case, world, model, &folder(case)?.join("imported"))?;
     let requests = expected.iter().enumerate().map(|(number, greedy)| {
         let sampling = SamplingConfig {
