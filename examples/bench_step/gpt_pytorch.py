@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import time
 
 import torch
@@ -43,22 +44,65 @@ class Layer(nn.Module):
         return hidden + self.down(functional.gelu(self.up(self.norm_2(hidden)), approximate="tanh"))
 
 
+class LlamaLayer(nn.Module):
+    """A layer with rotary positions, RMS norms, a gated MLP and a key head for each two heads."""
+
+    def __init__(self, width, heads, seq):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        hidden = math.ceil(math.ceil(8 * width / 3) / 64) * 64
+        self.norm_1 = nn.RMSNorm(width, eps=1e-5)
+        self.qkv = nn.Linear(width, 2 * heads * self.size, bias=False)
+        self.projection = nn.Linear(width, width, bias=False)
+        self.norm_2 = nn.RMSNorm(width, eps=1e-5)
+        self.gate_up = nn.Linear(width, 2 * hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+        frequencies = 10000.0 ** (-torch.arange(0, self.size, 2) / self.size)
+        angles = torch.arange(seq)[:, None] * frequencies
+        self.register_buffer("cosine", angles.cos(), persistent=False)
+        self.register_buffer("sine", angles.sin(), persistent=False)
+
+    def turned(self, heads):
+        first, second = heads.chunk(2, dim=-1)
+        cosine, sine = self.cosine.to(heads.dtype), self.sine.to(heads.dtype)
+        return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)
+
+    def forward(self, hidden):
+        batch, seq, width = hidden.shape
+        qkv = self.qkv(self.norm_1(hidden)).view(batch, seq, 2 * self.heads, self.size).transpose(1, 2)
+        query, key, value = qkv.split([self.heads, self.heads // 2, self.heads // 2], dim=1)
+        attended = functional.scaled_dot_product_attention(
+            self.turned(query), self.turned(key), value, is_causal=True, enable_gqa=True
+        )
+        hidden = hidden + self.projection(attended.transpose(1, 2).reshape(batch, seq, width))
+        gate, up = self.gate_up(self.norm_2(hidden)).chunk(2, dim=-1)
+        return hidden + self.down(functional.silu(gate) * up)
+
+
 class Model(nn.Module):
-    """A GPT whose output head is its token embedding."""
+    """A GPT, or a Llama, whose output head is its token embedding."""
 
     def __init__(self, sizes):
         super().__init__()
         self.tokens = nn.Embedding(sizes.vocab_size, sizes.hidden_size)
-        self.positions = nn.Embedding(sizes.seq_length, sizes.hidden_size)
-        layers = (Layer(sizes.hidden_size, sizes.num_attention_heads) for _ in range(sizes.num_layers))
+        width, heads, seq = sizes.hidden_size, sizes.num_attention_heads, sizes.seq_length
+        if sizes.model_family == "llama":
+            self.positions = None
+            layers = (LlamaLayer(width, heads, seq) for _ in range(sizes.num_layers))
+            self.norm = nn.RMSNorm(width, eps=1e-5)
+        else:
+            self.positions = nn.Embedding(seq, width)
+            layers = (Layer(width, heads) for _ in range(sizes.num_layers))
+            self.norm = nn.LayerNorm(width)
         self.layers = nn.Sequential(*layers)
-        self.norm = nn.LayerNorm(sizes.hidden_size)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, ids):
-        hidden = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
+        hidden = self.tokens(ids)
+        if self.positions is not None:
+            hidden = hidden + self.positions.weight[: ids.shape[1]]
         return functional.linear(self.norm(self.layers(hidden)), self.tokens.weight)
 
 
@@ -68,6 +112,7 @@ def main():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
+    parser.add_argument("--model-family", default="gpt", choices=["gpt", "llama"])
     parser.add_argument("--compile", action="store_true")
     sizes = parser.parse_args()
     is_cuda = sizes.device == "cuda"

@@ -1,4 +1,5 @@
-//! Measures the bundled GPT's training step against the same model in PyTorch, in turn, on the CPU or on one GPU.
+//! Measures the training step of the bundled GPT, or of a Llama, against the same model in PyTorch, in turn, on the CPU
+//! or on one GPU.
 //!
 //! ```text
 //! cargo run --release --example bench_step -- --python PATH
@@ -20,13 +21,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use burn_megatron::training::flops::GptSize;
+use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::memory::keep_freed_memory;
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 use examples::arguments::{DeviceArguments, Dtype};
 use examples::device::DeviceKind;
 use examples::figures::median;
 use examples::launching::exit_code;
+use models::ModelConfig;
+use models::gpt::GptConfig;
+use models::llama::LlamaConfig;
 
 /// Measure a training step against PyTorch's.
 #[derive(Parser)]
@@ -59,9 +63,21 @@ struct Arguments {
     train: bool,
 }
 
+/// The kinds of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ModelFamily {
+    /// The bundled GPT
+    Gpt,
+    /// Rotary positions, RMS norms, a gated MLP of 8/3 the size of a token, a key head for each two heads
+    Llama,
+}
+
 /// What is trained: the same on both sides.
 #[derive(Args, Clone, Debug)]
 struct Problem {
+    /// The kind of model
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = ModelFamily::Gpt)]
+    model_family: ModelFamily,
     /// Transformer layers
     #[arg(long, value_name = "N", default_value_t = 6)]
     num_layers: usize,
@@ -102,13 +118,34 @@ struct Problem {
 impl Problem {
     /// The model's operations in a step, forward and backward.
     fn flops(&self) -> f64 {
-        let size = GptSize {
-            n_layers: self.num_layers as u64,
-            d_model: self.hidden_size as u64,
-            vocabulary_size: self.vocab_size as u64,
-            seq_length: self.seq_length as u64,
-        };
-        size.model_flops_per_iteration(self.micro_batch_size as u64)
+        let (seq, samples) = (self.seq_length, self.micro_batch_size);
+        match self.model_family {
+            ModelFamily::Gpt => self.gpt().flops_per_iteration(seq, samples),
+            ModelFamily::Llama => self.llama().flops_per_iteration(seq, samples),
+        }
+    }
+
+    fn gpt(&self) -> GptConfig {
+        GptConfig::new(
+            self.num_layers,
+            self.hidden_size,
+            self.num_attention_heads,
+            self.seq_length,
+            self.vocab_size,
+        )
+    }
+
+    fn llama(&self) -> LlamaConfig {
+        LlamaConfig::new(
+            self.num_layers,
+            self.hidden_size,
+            self.num_attention_heads,
+            self.num_attention_heads / 2,
+            (8 * self.hidden_size).div_ceil(3).next_multiple_of(64),
+            self.seq_length,
+            self.vocab_size,
+        )
+        .with_tied_embeddings(true)
     }
 }
 
@@ -132,6 +169,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         "--dtype must be f32 or bf16"
     );
     problem.device.validate(problem.dtype)?;
+    if problem.model_family == ModelFamily::Llama {
+        problem.llama().validate(&ParallelConfig::new())?;
+        ensure!(
+            !arguments.by_operation,
+            "--by-operation measures the parts of the bundled GPT"
+        );
+    }
     if arguments.train {
         return ours::train(problem);
     }

@@ -13,9 +13,8 @@ use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, Traini
 use cubecl_kernels::Kernels;
 use examples::device::{Program, TrainingBackend};
 use examples::figures::median;
-use models::gpt::GptConfig;
 
-use super::Problem;
+use super::{ModelFamily, Problem};
 
 /// The phases of a step on one rank, as the trainer's timeline calls them.
 pub const PHASES: [Activity; 4] = [
@@ -83,14 +82,10 @@ fn train_on<B: TrainingBackend>(problem: &Problem, device: &B::Device) -> anyhow
         Kernels::Fused
     };
     let context = ParallelContext::single(1).with_kernels(kernels);
-    let config = GptConfig::new(
-        problem.num_layers,
-        problem.hidden_size,
-        problem.num_attention_heads,
-        problem.seq_length,
-        problem.vocab_size,
-    );
-    let model = config.init::<B>(device, &context)?;
+    let model = match problem.model_family {
+        ModelFamily::Gpt => problem.gpt().init::<B>(device, &context)?,
+        ModelFamily::Llama => problem.llama().init::<B>(device, &context)?,
+    };
     let training = TrainingConfig::new(
         problem.seq_length,
         problem.micro_batch_size,

@@ -31,6 +31,7 @@ pub fn step_seconds(arguments: &Arguments) -> anyhow::Result<f64> {
     ] {
         command.arg(flag).arg(value.to_string());
     }
+    command.arg("--model-family").arg(name(problem.model_family)?);
     command.arg("--device").arg(name(problem.device.kind)?);
     command.arg("--dtype").arg(name(problem.dtype)?);
     if arguments.compile {
