@@ -5,6 +5,7 @@ mod linear;
 mod loss;
 mod norm;
 mod optimizer;
+mod rotary;
 mod rows;
 
 use std::ops::Range;
@@ -19,6 +20,7 @@ use cubecl_kernels::flash_attention::{AttentionForward, AttentionOptions, Packed
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use cubecl_kernels::random::RowDropout;
+use cubecl_kernels::rotary::{RotaryAngles, RotaryHeads};
 use cubecl_kernels::softmax::SoftmaxMask;
 use cubecl_kernels::{KernelBackend, KernelError};
 
@@ -72,6 +74,8 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ("bias_gelu_backward_into", BUFFERS),
     ("swiglu", "Named(\"r.->r.\")"),
     ("swiglu_backward", "Named(\"r.,r.->r.\")"),
+    ("rotary", "Named(\"t...,..,..,t->t..\")"),
+    ("rotary_backward", "Named(\"t..,..,..,t->t...\")"),
     ("cross_entropy", OF_PASSES),
     ("cross_entropy_statistics", "Named(\"rv,r->r,r,r\"), joined over v"),
     ("cross_entropy_backward", "Named(\"rv,r,r,r,r,r->rv\")"),
@@ -229,6 +233,18 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
 
     fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
         rows::swiglu_backward(input, gradient)
+    }
+
+    fn rotary(input: Tensor<Self, 4>, angles: Option<RotaryAngles<Self>>) -> Tensor<Self, 3> {
+        rotary::rotary(input, angles)
+    }
+
+    fn rotary_backward(
+        gradient: Tensor<Self, 3>,
+        heads: RotaryHeads,
+        angles: Option<RotaryAngles<Self>>,
+    ) -> Tensor<Self, 4> {
+        rotary::rotary_backward(gradient, heads, angles)
     }
 
     fn cross_entropy_statistics(

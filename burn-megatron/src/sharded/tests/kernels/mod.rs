@@ -5,7 +5,7 @@ mod loss;
 mod rows;
 
 use burn::backend::Autodiff;
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use burn_flex::{Flex, FlexDevice};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_gelu::bias_gelu;
@@ -14,6 +14,7 @@ use cubecl_kernels::flash_attention::{
 };
 use cubecl_kernels::norm::{layer_norm, rms_norm};
 use cubecl_kernels::random::{RowDropout, RowPlace};
+use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout, rotary};
 use cubecl_kernels::swiglu::swiglu;
 
 use super::super::{AxisRole, Mesh, Sharded, distribute, whole};
@@ -209,6 +210,44 @@ fn attention_of_one_packed_tensor_is_the_same() {
             let expected = flash_attention_packed(other.clone(), heads, options).expect("it fits");
             let name = format!("packed, cut {data:?} and {tensor:?}");
             expect_same(&name, (output, vec![own]), (expected, vec![other]));
+        }
+    });
+}
+
+/// Angles of seven positions for `tokens` tokens.
+fn angles<B: Backend>(tokens: i64, half: usize) -> RotaryAngles<B>
+where
+    B::Device: Default,
+{
+    let device = B::Device::default();
+    let table = |seed| Tensor::from_data(numbers(seed, &[7, half]), (&device, DType::F64));
+    RotaryAngles {
+        cosine: table(3),
+        sine: table(4),
+        positions: Tensor::arange(0..tokens, &device).mul_scalar(3).remainder_scalar(7),
+        layout: RotaryLayout::Interleaved,
+    }
+}
+
+#[test]
+fn rotary_is_the_same_over_tokens_and_heads() {
+    on_mesh(DATA_2_TENSOR_2, |_, mesh| {
+        // Five tokens: one rank has more of them.
+        let shape = [5, 2, 4, 6];
+        for cuts in [
+            [None, None],
+            [Some(0), None],
+            [Some(0), Some(1)],
+            [None, Some(0)],
+            [Some(3), Some(2)],
+        ] {
+            let cuts = [(AxisRole::Data, cuts[0]), (AxisRole::Tensor, cuts[1])];
+            for is_turned in [true, false] {
+                let (own, other) = (operand(0, shape, mesh, cuts), plain(0, shape));
+                let output = rotary(own.clone(), is_turned.then(|| angles(5, 2))).expect("it fits");
+                let expected = rotary(other.clone(), is_turned.then(|| angles(5, 2))).expect("it fits");
+                expect_same("rotary", (output, vec![own]), (expected, vec![other]));
+            }
         }
     });
 }
