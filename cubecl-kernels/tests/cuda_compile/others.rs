@@ -1,4 +1,4 @@
-//! Softmax, embeddings, the loss, the optimizer and the gradients' norm.
+//! Softmax, embeddings, rotary positions, the loss, the optimizer and the gradients' norm.
 
 use burn::tensor::{Bool, DType, Int, Tensor};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
@@ -8,10 +8,11 @@ use cubecl_kernels::embedding::{TokenRange, add_rows, embedding};
 use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::paged_attention::{PagedCache, paged_attention};
 use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, scatter_ranges};
+use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout, rotary};
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 
 use crate::Backend;
-use crate::operations::{Differentiable, List, ROWS, SAMPLES};
+use crate::operations::{Differentiable, List, MANY_ROWS, ROWS, SAMPLES, TOKENS};
 
 /// GPT-2's vocabulary, and what it is padded to.
 const VOCABULARY: [usize; 2] = [50257, 50304];
@@ -30,6 +31,10 @@ pub fn list(list: &mut List) {
     for (queries, heads, kv_heads, d_head) in [(1, 16, 16, 128), (1, 32, 4, 128), (4, 12, 12, 64)] {
         paged_attention_of(list, queries, [heads, kv_heads], d_head);
     }
+    // Llama 3's heads; GPT-NeoX's, of which a quarter turns; heads of which half a turn is 20 elements.
+    for (groups, queries, d_head, rotated) in [(8, 4, 128, 128), (64, 1, 96, 24), (12, 1, 80, 40)] {
+        rotations(list, ROWS, [groups, queries], [d_head, rotated]);
+    }
     losses(list, ROWS);
     for columns in [768, 12288] {
         embeddings(list, columns);
@@ -38,6 +43,7 @@ pub fn list(list: &mut List) {
     if list.dtype == DType::BF16 {
         // Indexed by 64 bits.
         losses(list, MANY_LOGITS);
+        rotations(list, MANY_ROWS, [4, 2], [64, 64]);
     }
 }
 
@@ -76,6 +82,28 @@ fn paged_attention_of(list: &mut List, queries: usize, [heads, kv_heads]: [usize
         paged_attention(query, cache, 0.125)?;
         Ok(())
     });
+}
+
+/// Adds the split of a projection's heads, with a rotation in each layout and without.
+fn rotations(list: &mut List, tokens: usize, [groups, queries]: [usize; 2], [d_head, rotated]: [usize; 2]) {
+    let shape = format!("{tokens} x {groups} x ({queries} + 2) x {d_head}");
+    for (name, layout) in [
+        ("rotary", Some(RotaryLayout::Halves)),
+        ("rotary, interleaved", Some(RotaryLayout::Interleaved)),
+        ("rotary, no angles", None),
+    ] {
+        list.add(name, shape.clone(), move |setting| {
+            let table = || Tensor::<Differentiable, 2>::empty([TOKENS, rotated / 2], (&setting.device, DType::F32));
+            let angles = layout.map(|layout| RotaryAngles {
+                cosine: table(),
+                sine: table(),
+                positions: Tensor::empty([tokens], &setting.device),
+                layout,
+            });
+            rotary(setting.leaf([tokens, groups, queries + 2, d_head]), angles)?.backward();
+            Ok(())
+        });
+    }
 }
 
 fn losses(list: &mut List, rows: usize) {

@@ -7,13 +7,14 @@ use kernel_cost::gpu::Gpu;
 use super::Measured;
 use crate::operations::Operation;
 
-/// The sizes that stand for all: rows of a model of 1.3 billion parameters, those that several blocks share, GPT-2's
-/// vocabulary, an optimizer's buffer, and heads of 64 and 128 elements.
-const SHAPES: [&str; 9] = [
+/// The sizes that stand for all: rows of a model of 1.3 billion parameters, those that several blocks share, Llama 3's
+/// projection, GPT-2's vocabulary, an optimizer's buffer, and heads of 64 and 128 elements.
+const SHAPES: [&str; 10] = [
     "8192 x 2048",
     "8192 x 8192",
     "8192 x 12288",
     "8192 x 2 x 8192",
+    "8192 x 8 x (4 + 2) x 128",
     "8 x 12 x 2048 x 2048",
     "8192 x 50304",
     "16777216",
