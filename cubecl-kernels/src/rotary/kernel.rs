@@ -20,6 +20,8 @@ pub struct Sizes {
     pub queries: usize,
     /// The vectors of a head.
     pub vectors: usize,
+    /// The pairs of vectors of a head, the last of which may lack its second one.
+    pub pairs: usize,
     /// The vectors of half the rotated elements: none where nothing turns.
     pub half: usize,
 }
@@ -133,7 +135,7 @@ pub(super) fn rotate<F: Float, I: Int, N: Size>(
 /// The pairs of vectors of a token.
 #[cube]
 fn columns(sizes: &Sizes) -> usize {
-    sizes.groups * (sizes.queries + 2usize) * ((sizes.vectors + 1usize) / 2usize)
+    sizes.groups * (sizes.queries + 2usize) * sizes.pairs
 }
 
 /// The vectors of a unit, which are numbered in the split order.
@@ -144,9 +146,8 @@ fn own_vectors(
     #[comptime] layout: RotaryLayout,
     #[comptime] direction: Direction,
 ) -> Own {
-    let pairs = (sizes.vectors + 1usize) / 2usize;
-    let split = column / pairs;
-    let pair = column % pairs;
+    let split = column / sizes.pairs;
+    let pair = column % sizes.pairs;
 
     let num_queries = sizes.groups * sizes.queries;
     let mut group = split / sizes.queries;
@@ -161,7 +162,7 @@ fn own_vectors(
     let turns = pair < half;
     // What does not turn comes after what does: a part of it that is as long as the pairs left, and then the others.
     let mut first = half + pair;
-    let mut second = pairs + pair;
+    let mut second = sizes.pairs + pair;
     if turns {
         if comptime!(layout == RotaryLayout::Halves) {
             first = pair;

@@ -81,13 +81,14 @@ impl Pass {
         let half = angles.as_ref().map_or(0, CubeAngles::half);
         let vector_size = self.vector_size(&client, dtype, half);
         let vectors = self.d_head / vector_size;
-        let columns = self.heads.total() * vectors.div_ceil(2);
-        let walk = RowWalk::of_vectors(&client, self.tokens, vector_size, columns);
+        let pairs = vectors.div_ceil(2);
+        let walk = RowWalk::of_vectors(&client, self.tokens, vector_size, self.heads.total() * pairs);
         let sizes = SizesLaunch::new(
             self.tokens,
             self.heads.groups,
             self.heads.queries,
             vectors,
+            pairs,
             half / vector_size,
         );
         let Some(angles) = angles else {
