@@ -119,8 +119,9 @@ fn what_a_family_does_not_have_is_refused_by_flag() -> anyhow::Result<()> {
         ),
         (
             "--model-family llama --hidden-size 30 --num-attention-heads 6",
-            "rotary",
+            "the size of a head (--kv-channels) must be divisible by",
         ),
+        ("--model-family llama --rotary-base 0.5", "the base"),
         (
             "--model-family gpt --model-size llama3-8b",
             "--model-size must be one of",

@@ -106,7 +106,8 @@ impl ParallelContext {
     /// Returns the context of the same ranks for a model whose parameters are cut over the data-parallel ranks, too:
     /// all ranks are in the tensor-parallel group, that of ranks with different parts, and none is a replica. For
     /// [`PlacedDataParallel`](crate::sharded::PlacedDataParallel) with a plan of
-    /// [`fully_shard`](crate::sharded::Plan::fully_shard).
+    /// [`fully_shard`](crate::sharded::Plan::fully_shard), alone: the mesh and loaders of samples are made of this
+    /// context, whose data-parallel ranks they know.
     ///
     /// # Errors
     /// When there are pipeline stages.

@@ -1,13 +1,14 @@
 //! [`GatherAhead`]: each fully sharded parameter is gathered while what comes before it is computed.
 //!
 //! The first pass gathers each parameter when an operation needs it, and learns the order; in each pass after that,
-//! what takes one starts the gathering of the next. So at most two are whole at a time, the one in use and the next.
+//! what takes one starts the gathering of the next. So those of the operation in use are whole, and the next one.
 //! Where a pass needs another one than the pass before did, the one that was gathered is dropped, and the order is
 //! learnt again: every rank sees the same operations, and so makes the same calls.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn::tensor::Shape;
 use burn::tensor::ops::FloatTensor;
@@ -21,6 +22,7 @@ use crate::collectives::CollectiveBackend;
 
 /// This rank's part of each parameter, by number, and what of a pass has been gathered.
 pub(super) struct GatherAhead<B: CollectiveBackend> {
+    pass: Pass,
     mesh: Mesh,
     parameters: Vec<Parameter<B>>,
     /// Of the pass before.
@@ -49,6 +51,18 @@ struct Gathered {
     places: Placements,
 }
 
+/// A pass of a model. Another model, which is used inside this one's pass, has parameters of the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pass(u64);
+
+impl Pass {
+    /// Returns a pass that is no other one.
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// The order in which a pass gathered parameters, for the next one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GatherOrder(Vec<Gathered>);
@@ -60,6 +74,7 @@ thread_local! {
 
 /// Runs a pass whose parameters are gathered ahead in this order, and sets it to that of the pass.
 pub(super) fn gathering_ahead<B: CollectiveBackend, T>(
+    pass: Pass,
     mesh: &Mesh,
     parameters: Vec<Parameter<B>>,
     order: &mut GatherOrder,
@@ -72,6 +87,7 @@ pub(super) fn gathering_ahead<B: CollectiveBackend, T>(
         }
     }
     let ahead = GatherAhead::<B> {
+        pass,
         mesh: mesh.clone(),
         parameters,
         order: std::mem::take(&mut order.0),
@@ -82,8 +98,13 @@ pub(super) fn gathering_ahead<B: CollectiveBackend, T>(
     };
     let restore = Restore(CURRENT.replace(Some(Box::new(ahead))));
     let result = run();
-    if let Some(ahead) = with_current::<B, _>(|ahead| std::mem::take(&mut ahead.seen)) {
-        order.0 = ahead;
+    let end = |ahead: &mut GatherAhead<B>| (std::mem::take(&mut ahead.seen), ahead.started.take());
+    if let Some((seen, unused)) = with_current(end) {
+        order.0 = seen;
+        // Of a pass that was shorter than the one before.
+        if let Some((_, unused)) = unused {
+            unused.wait();
+        }
     }
     drop(restore);
     result
@@ -93,9 +114,13 @@ fn with_current<B: CollectiveBackend, T>(run: impl FnOnce(&mut GatherAhead<B>) -
     CURRENT.with_borrow_mut(|current| current.as_mut()?.downcast_mut::<GatherAhead<B>>().map(run))
 }
 
-/// Says that a tensor is a parameter.
-pub(super) fn name<B: CollectiveBackend>(id: u64, number: usize) {
-    with_current::<B, _>(|ahead| ahead.numbers.insert(id, number));
+/// Says that a tensor is a parameter of the model whose pass this is.
+pub(super) fn name<B: CollectiveBackend>(pass: Pass, id: u64, number: usize) {
+    with_current::<B, _>(|ahead| {
+        if ahead.pass == pass {
+            ahead.numbers.insert(id, number);
+        }
+    });
 }
 
 /// Returns a parameter that is gathered ahead, and starts the next; `None` if the tensor is none.

@@ -40,9 +40,16 @@ fn operations(name: &str, operands: &[Vec<usize>], result_elements: usize) -> us
     let per_output = |weight: usize| elements(weight) / operands[weight].first().copied().unwrap_or(1).max(1);
     let is_convolution = name.starts_with("conv") && !name.contains("transpose");
     match name {
-        "float_matmul" | "linear" => 2 * result_elements * last(0),
+        "float_matmul" | "linear" | "affine" | "affine_x_backward" | "multiply" => 2 * result_elements * last(0),
         "linear_x_backward" => 2 * result_elements * last(1),
-        "linear_weight_backward" => 2 * elements(0) * last(1),
+        "linear_weight_backward" | "affine_weight_backward" => 2 * elements(0) * last(1),
+        // Of the input and of the weight.
+        "affine_backward" => 4 * elements(0) * last(2),
+        // Two matmuls of queries and keys; five backward. The packed ones' queries are as large as the output.
+        "flash_attention" => 4 * elements(0) * operands[1][1],
+        "flash_attention_backward" => 10 * elements(0) * operands[1][1],
+        "flash_attention_packed" => 4 * result_elements * operands[0][1],
+        "flash_attention_packed_backward" => 10 * elements(1) * operands[0][1],
         _ if is_convolution && (name.ends_with("_x_backward") || name.ends_with("_weight_backward")) => {
             2 * elements(2) * per_output(1)
         }
@@ -78,6 +85,32 @@ mod tests {
         assert_eq!(operations("conv2d_weight_backward", &operands, 12), 2 * terms);
         assert_eq!(operations("conv2d_bias_backward", &operands, 3), 3);
         assert_eq!(operations("float_add", &[vec![7], vec![7]], 7), 7);
+    }
+
+    #[test]
+    fn fused_operations_count_as_their_matmuls() {
+        let [input, weight, gradient] = [vec![10, 3], vec![3, 4], vec![10, 4]];
+        let terms = 10 * 3 * 4;
+        assert_eq!(operations("affine", &[input.clone(), weight.clone()], 40), 2 * terms);
+        assert_eq!(
+            operations("affine_x_backward", &[gradient.clone(), weight.clone()], 30),
+            2 * terms
+        );
+        assert_eq!(
+            operations("affine_weight_backward", &[input.clone(), gradient.clone()], 12),
+            2 * terms
+        );
+        assert_eq!(operations("affine_backward", &[input, weight, gradient], 42), 4 * terms);
+        // Two samples, five queries, seven keys, three heads of four.
+        let [query, key] = [vec![2, 5, 3, 4], vec![2, 7, 3, 4]];
+        let terms = 2 * 5 * 7 * 3 * 4;
+        let operands = [query.clone(), key.clone(), key];
+        assert_eq!(operations("flash_attention", &operands, 120), 4 * terms);
+        assert_eq!(operations("flash_attention_backward", &operands, 288), 10 * terms);
+        let packed = [vec![2, 5, 5, 4], query];
+        let terms = 2 * 5 * 5 * 3 * 4;
+        assert_eq!(operations("flash_attention_packed", &packed[..1], 120), 4 * terms);
+        assert_eq!(operations("flash_attention_packed_backward", &packed, 200), 10 * terms);
     }
 
     #[test]

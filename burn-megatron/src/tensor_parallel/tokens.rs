@@ -52,6 +52,7 @@ impl TokenContext {
     pub fn with_documents(self, documents: Option<Documents>) -> Self {
         Self { documents, ..self }
     }
+
     /// The same tokens at these positions, as Megatron-LM's `--reset-position-ids` takes them: rotary embeddings are of
     /// these. The same positions on every tensor-parallel rank.
     ///

@@ -56,6 +56,9 @@ pub enum TopologyError {
         /// The nearest world sizes that would do, as text.
         nearest: String,
     },
+    /// A setting of the model that is valid in no layout.
+    #[error("{0}")]
+    Setting(String),
     /// Sequence parallelism without tensor parallelism.
     #[error(
         "sequence_parallel needs tensor_parallel_size of at least 2, got 1; \

@@ -8,6 +8,9 @@ use models::{ModelConfig, ModelSettings};
 
 use super::RecomputeArguments;
 
+/// The longest sample unless another is asked for: the texts that models of today take would fill a GPU's memory.
+const MAX_DEFAULT_SAMPLE: usize = 4096;
+
 /// The model's sizes. The defaults are those of a small model that two cores train in minutes.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model")]
@@ -52,7 +55,7 @@ pub struct ModelArguments {
     /// What norms add to the variance [default: the preset's, or 1e-5]
     #[arg(long, value_name = "X")]
     pub norm_epsilon: Option<f64>,
-    /// Tokens per sample [default: 128, or the preset's]
+    /// Tokens per sample [default: 128, or the preset's, at most 4096]
     #[arg(long, value_name = "N")]
     pub seq_length: Option<usize>,
     /// Positions that the model has embeddings of, at least --seq-length [default: --seq-length]
@@ -162,9 +165,10 @@ impl ModelArguments {
         Ok((self.family()?.config)(&self.settings(vocab_size)))
     }
 
-    /// The tokens of a sample: what was asked for, or the most that the model takes.
+    /// The tokens of a sample: what was asked for, or the most that the model takes, 4096 at most.
     pub fn sample_length(&self, model: &dyn ModelConfig) -> usize {
-        self.seq_length.unwrap_or_else(|| model.max_seq_length())
+        self.seq_length
+            .unwrap_or_else(|| model.max_seq_length().min(MAX_DEFAULT_SAMPLE))
     }
 
     /// The operations that the model is made of.

@@ -91,6 +91,11 @@ impl Fields {
         self.left.get(field).is_some_and(|value| !value.is_null())
     }
 
+    /// Whether a setting is written down, be it null.
+    pub fn is_given(&self, field: &str) -> bool {
+        self.left.contains_key(field)
+    }
+
     /// Drops settings of this family that change nothing of what the model computes.
     pub fn ignore(&mut self, fields: &[&str]) {
         for field in fields {

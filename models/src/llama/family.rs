@@ -4,6 +4,7 @@ use burn_megatron::autodiff::TrainingBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
+use cubecl_kernels::rotary::tables::check;
 
 use super::{LlamaConfig, LlamaPreset};
 use crate::decoder::Decoder;
@@ -60,11 +61,13 @@ impl ModelConfig for LlamaConfig {
             check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         }
         check_divides(
-            "the size of a head, for rotary embedding,",
+            "the size of a head (--kv-channels)",
             self.head_size(),
-            "a pair's size",
+            "a pair of elements",
             2,
         )?;
+        let rotary = check(self.head_size(), self.rotary_base, &self.rotary_scaling);
+        rotary.map_err(|error| TopologyError::Setting(error.to_string()))?;
         check_divides("n_heads", self.n_heads, "n_kv_heads", self.n_kv_heads)?;
         parallel.check_tensor_divides("the number of key heads", self.n_kv_heads)?;
         parallel.check_tensor_divides("the MLP's hidden size", self.d_hidden)?;

@@ -31,11 +31,17 @@ impl HuggingFaceFormat for LlamaConfig {
             // Without effect where it is not used.
             fields.ignore(&["sliding_window"]);
         }
+        if model_type == "mistral" && !fields.is_given("sliding_window") {
+            // Of 4096 tokens then.
+            return Err(fields.refuse("sliding_window", &"not there".into(), "null"));
+        }
         fields.expect("sliding_window", &[Value::Null])?;
         let n_heads = fields.size("num_attention_heads")?;
-        let n_kv_heads = match fields.has("num_key_value_heads") {
-            true => fields.size("num_key_value_heads")?,
-            false => n_heads,
+        // The others' defaults are numbers of their own.
+        let n_kv_heads = if model_type == "llama" && !fields.has("num_key_value_heads") {
+            n_heads
+        } else {
+            fields.size("num_key_value_heads")?
         };
         let mut config = LlamaConfig::new(
             fields.size("num_hidden_layers")?,
@@ -61,16 +67,18 @@ impl HuggingFaceFormat for LlamaConfig {
         if let Some(base) = nested {
             fields.put("rope_theta", base);
         }
-        config.rotary_base = fields.number("rope_theta", 10000.0, f64::MIN_POSITIVE..f64::MAX)?;
+        config.rotary_base = fields.number("rope_theta", 10000.0, 1.0 + f64::EPSILON..f64::MAX)?;
         let (field, scaling) = match parameters {
             Some(parameters) => ("rope_parameters", Some(parameters)),
             None => ("rope_scaling", fields.object("rope_scaling")?),
         };
         if let Some(scaling) = scaling {
+            let shown = Value::Object(scaling.clone());
             config.rotary_scaling = read_scaling(fields, field, scaling)?;
+            // Of any head that is even: whether this one is, is the configuration's to check.
+            let is_valid = check(2, config.rotary_base, &config.rotary_scaling);
+            is_valid.map_err(|error| fields.refuse(field, &shown, &error.to_string()))?;
         }
-        let is_valid = check(config.head_size(), config.rotary_base, &config.rotary_scaling);
-        is_valid.map_err(|error| fields.refuse("rope_theta", &config.rotary_base.into(), &error.to_string()))?;
         Ok(config)
     }
 
@@ -203,7 +211,16 @@ fn read_scaling(
     if !scaling.contains_key("rope_type") {
         scaling.insert("rope_type".to_owned(), "default".into());
     }
-    serde_json::from_value(Value::Object(scaling)).map_err(|error| fields.refuse(field, &whole, &error.to_string()))
+    let read = serde_json::from_value::<RotaryScaling>(Value::Object(scaling.clone()));
+    let read = read.map_err(|error| fields.refuse(field, &whole, &error.to_string()))?;
+    let known = json!(read);
+    let unknown = scaling
+        .iter()
+        .find(|(key, value)| !value.is_null() && known.get(key).is_none());
+    match unknown {
+        None => Ok(read),
+        Some((key, _)) => Err(fields.refuse(field, &whole, &format!("no {key}, which is not known here"))),
+    }
 }
 
 /// Returns the head of a model whose embeddings are not tied.
@@ -298,6 +315,13 @@ mod tests {
             ("model_type", json!("gemma"), "\"llama\" or \"mistral\" or \"qwen2\""),
             ("rope_scaling", json!({"rope_type": "dynamic", "factor": 2.0}), "llama3"),
             ("rope_scaling", json!("long"), "an object"),
+            (
+                "rope_scaling",
+                json!({"factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "yarn", "mscale": 0.7}),
+                "no mscale",
+            ),
+            ("rope_scaling", json!({"factor": 0.0, "rope_type": "linear"}), "factor"),
+            ("rope_theta", json!(0.5), "from 1"),
             ("num_key_value_heads", json!(0), "from 1"),
             ("extra", json!(3), "remove it if it changes nothing"),
         ] {

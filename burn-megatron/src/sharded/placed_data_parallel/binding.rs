@@ -12,7 +12,7 @@ use super::training_backend::PlacedTrainingBackend;
 use crate::autodiff::GradientSink;
 use crate::collectives::CollectiveBackend;
 use crate::data_parallel::map_once;
-use crate::sharded::gather_ahead;
+use crate::sharded::gather_ahead::{self, Pass};
 use crate::sharded::in_flight::{InFlight, is_one_collective};
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
@@ -50,6 +50,8 @@ pub(super) struct Binder<'a, A: PlacedTrainingBackend> {
     pub(super) anchors: &'a [FloatTensor<A>],
     pub(super) parts: &'a [LocalParameter<A::LocalTraining>],
     pub(super) sink: Option<Arc<ToLocal<A::Local>>>,
+    /// The pass that the values are for; `None` if they are for no training.
+    pub(super) pass: Option<Pass>,
 }
 
 impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
@@ -62,6 +64,7 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
             self.anchors[number].clone(),
             self.sink.clone(),
         );
+        let pass = self.pass;
         let (mesh, kept, places) = (
             self.mesh.clone(),
             self.known.kept_places[number],
@@ -74,7 +77,9 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
             if kept != places {
                 placed = place(placed, &mesh, places);
             }
-            gather_ahead::name::<A::Local>(placed.id(), number);
+            if let Some(pass) = pass {
+                gather_ahead::name::<A::Local>(pass, placed.id(), number);
+            }
             let leaf = Tensor::<A, D>::from_primitive(TensorPrimitive::Float(A::from_float(placed))).require_grad();
             match &sink {
                 None => leaf,

@@ -21,7 +21,7 @@ use crate::data_parallel::{
     DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleOptimizer, ReducedGradients, StepPart,
 };
 use crate::parameters::settle_running_states;
-use crate::sharded::gather_ahead::{GatherOrder, Parameter, gathering_ahead};
+use crate::sharded::gather_ahead::{GatherOrder, Parameter, Pass, gathering_ahead};
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
 use crate::sharded::redistribute::{forget_gathered, gather, redistribute};
@@ -127,14 +127,15 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     }
 
     /// As [`local`](Self::local), for [`restore`](crate::training::restore). The model takes what is not trained from
-    /// it when the borrow ends.
+    /// it when the borrow ends: borrowed between a pass and its step, it loses what the pass has left in running
+    /// statistics.
     pub fn local_mut(&mut self) -> LocalMut<'_, A, M> {
         LocalMut(self)
     }
 
     /// The model with its parameters as they are now: for evaluation, and for burn's recorders.
     pub fn model(&self) -> M {
-        self.bound(None)
+        self.bound(None, None)
     }
 
     /// Runs one micro-batch forward and backward, and returns its loss, which every rank then has.
@@ -164,7 +165,8 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             sink: self.local.sink(),
             last: Mutex::default(),
         });
-        let bound = self.bound(Some(sink.clone()));
+        let this = Pass::new();
+        let bound = self.bound(Some(sink.clone()), Some(this));
         let parameters = self.gathered_parameters();
         let mut order = std::mem::take(&mut self.gather_order);
         // The buckets are averaged, and a placed gradient is the sum of its terms.
@@ -184,7 +186,7 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             forget_gathered();
             Ok::<_, DataParallelError>(value)
         };
-        let ahead = || gathering_ahead(&self.mesh, parameters, &mut order, pass);
+        let ahead = || gathering_ahead(this, &self.mesh, parameters, &mut order, pass);
         let value = catch_collective_error(ahead)??;
         self.gather_order = order;
         self.local.close_pass(part)?;
@@ -273,13 +275,14 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     }
 
     /// The model whose parameters are this rank's parts, and whose gradients go to `sink`.
-    fn bound(&self, sink: Option<Arc<ToLocal<A::Local>>>) -> M {
+    fn bound(&self, sink: Option<Arc<ToLocal<A::Local>>>, pass: Option<Pass>) -> M {
         let mut binder = Binder::<A> {
             known: &self.known,
             mesh: &self.mesh,
             anchors: &self.anchors,
             parts: self.local.module_in_flight().trained(),
             sink,
+            pass,
         };
         self.model.clone().map(&mut binder)
     }

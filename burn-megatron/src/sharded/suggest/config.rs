@@ -40,7 +40,14 @@ impl SuggestConfig {
     }
 
     /// Sets the arithmetic operations that a rank makes in a second.
+    ///
+    /// # Panics
+    /// When it is not finite, or not above 0.
     pub fn with_operations_per_second(self, operations_per_second: f64) -> Self {
+        assert!(
+            operations_per_second.is_finite() && operations_per_second > 0.0,
+            "operations_per_second must be finite and above 0, got {operations_per_second}"
+        );
         Self {
             operations_per_second,
             ..self
@@ -48,7 +55,14 @@ impl SuggestConfig {
     }
 
     /// Sets the bytes that a rank sends in a second.
+    ///
+    /// # Panics
+    /// When it is not finite, or not above 0.
     pub fn with_bytes_per_second(self, bytes_per_second: f64) -> Self {
+        assert!(
+            bytes_per_second.is_finite() && bytes_per_second > 0.0,
+            "bytes_per_second must be finite and above 0, got {bytes_per_second}"
+        );
         Self {
             bytes_per_second,
             ..self
@@ -56,7 +70,14 @@ impl SuggestConfig {
     }
 
     /// Sets the seconds that a collective takes however few its bytes are.
+    ///
+    /// # Panics
+    /// When it is not finite, or below 0.
     pub fn with_latency_secs(self, latency_secs: f64) -> Self {
+        assert!(
+            latency_secs.is_finite() && latency_secs >= 0.0,
+            "latency_secs must be finite and not negative, got {latency_secs}"
+        );
         Self { latency_secs, ..self }
     }
 

@@ -185,7 +185,11 @@ where
                 return Err(SuggestError::Step { plan, source });
             }
         };
-        let candidate = self.candidate(plan, &explanation)?;
+        let candidate = self.candidate(plan, &explanation).inspect_err(|error| {
+            // Those of another axis may wait for this rank.
+            self.mesh
+                .give_up(&format!("the costs of a plan were not compared: {error}"));
+        })?;
         let cost = order(self.config, &candidate);
         self.known.insert(selection.clone(), self.candidates.len());
         self.candidates.push(candidate);

@@ -4,7 +4,7 @@ use burn::tensor::ops::{FloatTensor, FloatTensorOps};
 use burn::tensor::{Shape, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice};
 
-use super::super::gather_ahead::{GatherOrder, Parameter, gathering_ahead, name};
+use super::super::gather_ahead::{GatherOrder, Parameter, Pass, gathering_ahead, name};
 use super::super::in_flight::{InFlight, is_one_collective};
 use super::super::kind::{Float, Kind};
 use super::super::placement::AxisPlacement::{self, Replicated, Shard};
@@ -52,10 +52,16 @@ fn pass(mesh: &Mesh, used: &[usize], order: &mut GatherOrder) -> Vec<TrafficReco
     });
     let parameters = parameters.collect();
     mesh.start_counting();
-    gathering_ahead(mesh, parameters, order, || {
+    let this = Pass::new();
+    gathering_ahead(this, mesh, parameters, order, || {
         for (number, tensor) in tensors.iter().enumerate() {
-            name::<Flex>(tensor.id(), number);
+            name::<Flex>(this, tensor.id(), number);
         }
+        // Another model's first parameter, whose number is that of this one's.
+        let other = cut(4, mesh);
+        name::<Flex>(Pass::new(), other.id(), 0);
+        let gathered = redistribute(other, mesh, &REPLICATED);
+        assert_eq!(values(gathered), values(whole(4)));
         for &number in used {
             let gathered = redistribute(tensors[number].clone(), mesh, &REPLICATED);
             assert_eq!(values(gathered), values(whole(number)), "{number} of {used:?}");
@@ -81,7 +87,7 @@ fn each_parameter_is_gathered_once_per_use_however_the_order_changes() {
             (vec![2, 2], 0),
         ] {
             let records = pass(mesh, &used, &mut order);
-            assert_eq!(records.len(), used.len() + wasted, "{used:?}: {records:?}");
+            assert_eq!(records.len(), 1 + used.len() + wasted, "{used:?}: {records:?}");
         }
     });
 }

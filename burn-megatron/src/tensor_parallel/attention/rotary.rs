@@ -1,4 +1,5 @@
-//! [`Rotary`]: the rotary position embedding of a model's layers, whose tables are on a device once.
+//! [`Rotary`]: the rotary position embedding of a model's layers, which share its tables: one copy per device, type and
+//! backend, such as one with autodiff and one without.
 
 use std::any::Any;
 use std::fmt;
@@ -72,7 +73,7 @@ impl Rotary {
     /// The angles of tokens at these positions.
     ///
     /// # Panics
-    /// When samples are longer than the positions that there are.
+    /// When samples are longer than the positions that there are, or one that is given is none of these.
     pub(super) fn angles<B: Backend>(
         &self,
         positions: RotaryPositions<'_, B>,
@@ -136,14 +137,22 @@ impl<B: Backend> OnDevice<B> {
             }
             RotaryPositions::Given(given) => {
                 let values = given.clone();
-                (PositionsKey::Given(given.clone()), Box::new(move || values.to_vec()))
+                let checked = move || {
+                    let is_there = |position: &&i32| (0..max_positions as i64).contains(&i64::from(**position));
+                    if let Some(position) = values.iter().find(|position| !is_there(position)) {
+                        panic!("position {position} is not one of the {max_positions} that there are");
+                    }
+                    values.to_vec()
+                };
+                (PositionsKey::Given(given.clone()), Box::new(checked))
             }
         };
         match &self.positions {
             Some((last, positions)) if key.is(last) => positions.clone(),
             _ => {
                 let values = values();
-                let data = TensorData::new(values.clone(), [values.len()]);
+                let count = values.len();
+                let data = TensorData::new(values, [count]);
                 let positions = Tensor::from_data(data, (&self.device, DType::I32));
                 self.positions = Some((key, positions.clone()));
                 positions
