@@ -1,12 +1,8 @@
 //! [`DecoderConfig`]: what a decoder-only model is made of.
 
-use burn::tensor::backend::Backend;
-use burn_megatron::context::{ParallelContext, ParameterScope};
 use burn_megatron::parameters::ParameterInit;
-use burn_megatron::pipeline_parallel::LayerLayout;
 
-use super::Decoder;
-use crate::layers::{BlockConfig, BlockNames, LayerRecompute, ModelError, ModelPart, RotaryConfig, validate_head_size};
+use crate::layers::{BlockConfig, BlockNames, LayerRecompute, RotaryConfig};
 
 /// What a decoder-only model is made of; the sizes are valid, as its family has checked.
 #[derive(Debug)]
@@ -63,38 +59,5 @@ impl DecoderConfig {
     /// The size of each token.
     pub fn d_model(&self) -> usize {
         self.block.attention.d_model
-    }
-
-    /// Returns a new, whole model, this tensor rank's part of it, initialised by global names: the same numbers in
-    /// every layout. Its parameters are named in `scope`.
-    ///
-    /// # Errors
-    /// When a size does not divide, fused attention does not compute with the heads, or the layout has pipeline stages.
-    pub fn init_in<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> Result<Decoder<B>, ModelError> {
-        let part = ModelPart::whole(self.n_layers, scope.context())?;
-        self.validate_heads(scope.context())?;
-        self.init_part(&part, device, scope)
-    }
-
-    /// Returns the chunks of this rank's pipeline stage, initialised likewise.
-    ///
-    /// # Errors
-    /// As [`init_in`](Self::init_in); when `layers` is not for this model or this layout.
-    pub fn init_stage<B: Backend>(
-        &self,
-        layers: &LayerLayout,
-        device: &B::Device,
-        context: &ParallelContext,
-    ) -> Result<Vec<Decoder<B>>, ModelError> {
-        self.validate_heads(context)?;
-        let parts = ModelPart::of_stage(self.n_layers, layers, context)?;
-        let scope = context.root();
-        parts.iter().map(|part| self.init_part(part, device, &scope)).collect()
-    }
-
-    fn validate_heads(&self, context: &ParallelContext) -> Result<(), ModelError> {
-        let attention = &self.block.attention;
-        let d_head = attention.d_head.unwrap_or(attention.d_model / attention.n_heads);
-        validate_head_size(d_head, context.kernels())
     }
 }

@@ -5,9 +5,9 @@ use std::ops::Range;
 use burn::module::Module;
 use burn::tensor::{Int, Tensor, backend::Backend};
 use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
-use burn_megatron::context::ParameterScope;
+use burn_megatron::context::{ParallelContext, ParameterScope};
 use burn_megatron::mappings::scatter_to_tensor_region;
-use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput};
+use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput};
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates};
 use burn_megatron::tensor_parallel::{
     PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
@@ -18,8 +18,10 @@ use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
 
-use super::{DecoderConfig, Positions};
-use crate::layers::{Block, LayerRecompute, ModelError, ModelPart, Norm, Rotary, Segment, TokenContext};
+use super::config::{DecoderConfig, Positions};
+use crate::layers::{
+    Block, LayerRecompute, ModelError, ModelPart, Norm, Rotary, Segment, TokenContext, validate_head_size,
+};
 
 /// The most bytes of logits in one buffer, about. On a GPU of 80 GiB, CubeCL's pools share a page of 5 GiB among
 /// requests of up to 2.5 GiB; what is larger takes a page of 20 GiB.
@@ -61,7 +63,40 @@ pub struct Decoder<B: Backend> {
 }
 
 impl DecoderConfig {
-    pub(super) fn init_part<B: Backend>(
+    /// Returns a new, whole model, this tensor rank's part of it, initialised by global names: the same numbers in
+    /// every layout. Its parameters are named in `scope`.
+    ///
+    /// # Errors
+    /// When a size does not divide, fused attention does not compute with the heads, or the layout has pipeline stages.
+    pub fn init_in<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> Result<Decoder<B>, ModelError> {
+        let part = ModelPart::whole(self.n_layers, scope.context())?;
+        self.validate_heads(scope.context())?;
+        self.init_part(&part, device, scope)
+    }
+
+    /// Returns the chunks of this rank's pipeline stage, initialised likewise.
+    ///
+    /// # Errors
+    /// As [`init_in`](Self::init_in); when `layers` is not for this model or this layout.
+    pub fn init_stage<B: Backend>(
+        &self,
+        layers: &LayerLayout,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<Vec<Decoder<B>>, ModelError> {
+        self.validate_heads(context)?;
+        let parts = ModelPart::of_stage(self.n_layers, layers, context)?;
+        let scope = context.root();
+        parts.iter().map(|part| self.init_part(part, device, &scope)).collect()
+    }
+
+    fn validate_heads(&self, context: &ParallelContext) -> Result<(), ModelError> {
+        let attention = &self.block.attention;
+        let d_head = attention.d_head.unwrap_or(attention.d_model / attention.n_heads);
+        validate_head_size(d_head, context.kernels())
+    }
+
+    fn init_part<B: Backend>(
         &self,
         part: &ModelPart,
         device: &B::Device,

@@ -317,7 +317,7 @@ mod tests {
             ("rope_scaling", json!("long"), "an object"),
             (
                 "rope_scaling",
-                json!({"factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "yarn", "mscale": 0.7}),
+                json!({"factor": 4.0, "mscale": 0.7, "rope_type": "linear"}),
                 "no mscale",
             ),
             ("rope_scaling", json!({"factor": 0.0, "rope_type": "linear"}), "factor"),
