@@ -167,7 +167,6 @@ impl ModelFamily for GptConfig {
             init_deviation: settings.init_deviation,
             layer_recompute: settings.layer_recompute,
             logit_chunk_tokens: settings.logit_chunk_tokens,
-            ..base
         }
     }
 

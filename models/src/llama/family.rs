@@ -173,7 +173,11 @@ impl ModelFamily for LlamaConfig {
             None => {
                 let d_model = settings.d_model.unwrap_or(256);
                 let n_heads = settings.n_heads.unwrap_or(4);
-                let n_kv_heads = if n_heads % 2 == 0 { n_heads / 2 } else { n_heads };
+                let n_kv_heads = if n_heads.is_multiple_of(2) {
+                    n_heads / 2
+                } else {
+                    n_heads
+                };
                 let d_hidden = (8 * d_model).div_ceil(3).next_multiple_of(64);
                 LlamaConfig::new(4, d_model, n_heads, n_kv_heads, d_hidden, 128, settings.vocab_size)
             }
