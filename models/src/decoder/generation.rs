@@ -30,7 +30,7 @@ impl<B: CollectiveBackend> GenerationStage<B> for Decoder<B> {
             (None, Some(embedding)) => {
                 let embedded = embedding.forward(tokens.ids.clone());
                 match &self.position_embedding {
-                    Some(embedding) => embedding.forward_at(embedded, tokens.positions.clone()),
+                    Some(embedding) => embedding.forward_at(embedded, tokens.paged.positions()),
                     None => embedded,
                 }
             }

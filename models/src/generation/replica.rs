@@ -243,7 +243,7 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
     }
 
     fn new_tokens(&self, work: &[(u64, usize)]) -> NewTokens<B> {
-        let (mut ids, mut positions) = (Vec::new(), Vec::new());
+        let mut ids = Vec::new();
         let mut sequences = Vec::with_capacity(work.len());
         for (number, new) in work {
             let Sequence {
@@ -251,9 +251,7 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
                 cached,
                 admission,
             } = &self.sequences[number];
-            let range = *cached..cached + new;
-            ids.extend(tokens[range.clone()].iter().map(|token| *token as i32));
-            positions.extend(range.map(|position| position as i32));
+            ids.extend(tokens[*cached..cached + new].iter().map(|token| *token as i32));
             sequences.push(PagedSequence {
                 pages: &admission.pages,
                 cached: *cached,
@@ -262,7 +260,6 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
         }
         NewTokens {
             ids: integers(ids, &self.device),
-            positions: integers(positions, &self.device),
             paged: PagedTokens::new(&sequences, self.cache.page_tokens, &self.device),
         }
     }

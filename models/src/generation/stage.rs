@@ -9,9 +9,7 @@ use burn_megatron::tensor_parallel::{PageSizes, PagedKeyValues, PagedTokens};
 pub struct NewTokens<B: Backend> {
     /// `[tokens]`: which tokens they are.
     pub ids: Tensor<B, 1, Int>,
-    /// `[tokens]`: their positions in their sequences, from 0.
-    pub positions: Tensor<B, 1, Int>,
-    /// Where their keys and values are stored, and what they attend to.
+    /// Their positions, where their keys and values are stored, and what they attend to.
     pub paged: PagedTokens<B>,
 }
 

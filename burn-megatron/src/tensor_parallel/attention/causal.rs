@@ -1,6 +1,6 @@
 //! Multi-head causal self-attention with fused projections, each tensor-parallel rank computing its own heads.
 
-use super::rotary::{Rotary, RotaryPositions};
+use super::rotary::{HostPositions, Rotary, RotaryPositions};
 use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::parameters::ParameterInit;
@@ -216,13 +216,13 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let qkv = self.qkv.forward(input);
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
-        let positions = match &tokens.positions {
-            Some(positions) => RotaryPositions::Given(positions),
-            None => RotaryPositions::Samples {
+        let positions = RotaryPositions::OnHost(match &tokens.positions {
+            Some(positions) => HostPositions::Given(positions.clone()),
+            None => HostPositions::Samples {
                 count: batch,
                 seq_length: seq,
             },
-        };
+        });
         let parts = self.parts();
         let packed = self.pack(qkv, positions);
         let packed = packed.reshape([batch, seq, parts.queries + 2 * parts.keys, d_head]);
@@ -252,7 +252,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
 
     /// What the fused projection gives to `[tokens, heads + 2 * kv_heads, d_head]`: queries, keys, values, turned by
     /// their positions.
-    pub(super) fn pack(&self, qkv: Tensor<B, 2>, positions: RotaryPositions<'_, B>) -> Tensor<B, 3> {
+    pub(super) fn pack(&self, qkv: Tensor<B, 2>, positions: RotaryPositions<B>) -> Tensor<B, 3> {
         let ([tokens, _], d_head) = (qkv.dims(), self.d_head);
         let PackedHeads { queries, keys } = self.parts();
         match self.order {

@@ -55,7 +55,6 @@ pub struct PagedTokens<B: Backend> {
     runs: Vec<(usize, Range<usize>)>,
     batches: Vec<QueryBatch<B>>,
     count: usize,
-    /// The place of each token in its sequence.
     positions: Tensor<B, 1, Int>,
 }
 
@@ -107,6 +106,11 @@ impl<B: Backend> PagedTokens<B> {
     /// The number of new tokens.
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// The place of each token in its sequence, from 0: `[tokens]`.
+    pub fn positions(&self) -> Tensor<B, 1, Int> {
+        self.positions.clone()
     }
 
     /// Whether there are none.
@@ -235,7 +239,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
         let qkv = self.qkv.forward(input);
         assert_eq!(qkv.dims()[0], tokens.len(), "rows against new tokens");
-        let qkv = self.pack(qkv, RotaryPositions::OnDevice(tokens.positions.clone()));
+        let qkv = self.pack(qkv, RotaryPositions::OnDevice(tokens.positions()));
         let (PackedHeads { queries, keys }, d_head) = (self.parts(), self.d_head);
         // [tokens, (heads + 2 * kv_heads) * d_head]
         let qkv = qkv.reshape([tokens.len(), (queries + 2 * keys) * d_head]);

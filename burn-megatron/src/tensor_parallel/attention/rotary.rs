@@ -36,13 +36,19 @@ pub struct Rotary {
 }
 
 /// Where the tokens of a forward pass are in their texts.
-pub(super) enum RotaryPositions<'a, B: Backend> {
-    /// Samples of this many tokens, each from position 0.
-    Samples { count: usize, seq_length: usize },
-    /// In host memory, one for each token.
-    Given(&'a Arc<[i32]>),
-    /// On the device, likewise.
+pub(super) enum RotaryPositions<B: Backend> {
+    /// Known on the host.
+    OnHost(HostPositions),
+    /// On the device, one for each token.
     OnDevice(Tensor<B, 1, Int>),
+}
+
+/// Positions that are known on the host.
+pub(super) enum HostPositions {
+    /// Of samples of this many tokens, each from position 0.
+    Samples { count: usize, seq_length: usize },
+    /// One for each token.
+    Given(Arc<[i32]>),
 }
 
 /// What is on a device.
@@ -52,13 +58,7 @@ struct OnDevice<B: Backend> {
     /// Cosines and sines, `[max_positions, rotated / 2]`.
     tables: [Tensor<B, 2>; 2],
     /// Those of the last forward pass, which all layers share.
-    positions: Option<(PositionsKey, Tensor<B, 1, Int>)>,
-}
-
-/// Which positions tensors are of.
-enum PositionsKey {
-    Samples { count: usize, seq_length: usize },
-    Given(Arc<[i32]>),
+    positions: Option<(HostPositions, Tensor<B, 1, Int>)>,
 }
 
 impl Rotary {
@@ -76,7 +76,7 @@ impl Rotary {
     /// When samples are longer than the positions that there are, or one that is given is none of these.
     pub(super) fn angles<B: Backend>(
         &self,
-        positions: RotaryPositions<'_, B>,
+        positions: RotaryPositions<B>,
         dtype: DType,
         device: &B::Device,
     ) -> RotaryAngles<B> {
@@ -91,7 +91,10 @@ impl Rotary {
             cache.len() - 1
         });
         let entry: &mut OnDevice<B> = cache[index].downcast_mut().expect("found by its type");
-        let positions = entry.positions(positions, self.config.max_positions);
+        let positions = match positions {
+            RotaryPositions::OnHost(positions) => entry.uploaded(positions, self.config.max_positions),
+            RotaryPositions::OnDevice(positions) => positions,
+        };
         let [cosine, sine] = entry.tables.clone();
         RotaryAngles {
             cosine,
@@ -124,44 +127,22 @@ impl Rotary {
 }
 
 impl<B: Backend> OnDevice<B> {
-    fn positions(&mut self, positions: RotaryPositions<'_, B>, max_positions: usize) -> Tensor<B, 1, Int> {
-        let (key, values): (_, Box<dyn Fn() -> Vec<i32>>) = match positions {
-            RotaryPositions::OnDevice(positions) => return positions,
-            RotaryPositions::Samples { count, seq_length } => {
-                assert!(
-                    seq_length <= max_positions,
-                    "samples of {seq_length} tokens have no positions from {max_positions} on"
-                );
-                let places = move || (0..count).flat_map(|_| 0..seq_length as i32).collect();
-                (PositionsKey::Samples { count, seq_length }, Box::new(places))
-            }
-            RotaryPositions::Given(given) => {
-                let values = given.clone();
-                let checked = move || {
-                    let is_there = |position: &&i32| (0..max_positions as i64).contains(&i64::from(**position));
-                    if let Some(position) = values.iter().find(|position| !is_there(position)) {
-                        panic!("position {position} is not one of the {max_positions} that there are");
-                    }
-                    values.to_vec()
-                };
-                (PositionsKey::Given(given.clone()), Box::new(checked))
-            }
-        };
-        match &self.positions {
-            Some((last, positions)) if key.is(last) => positions.clone(),
-            _ => {
-                let values = values();
-                let count = values.len();
-                let data = TensorData::new(values, [count]);
-                let positions = Tensor::from_data(data, (&self.device, DType::I32));
-                self.positions = Some((key, positions.clone()));
-                positions
-            }
+    fn uploaded(&mut self, positions: HostPositions, max_positions: usize) -> Tensor<B, 1, Int> {
+        if let Some((last, uploaded)) = &self.positions
+            && positions.is(last)
+        {
+            return uploaded.clone();
         }
+        let values = positions.values(max_positions);
+        let count = values.len();
+        let data = TensorData::new(values, [count]);
+        let uploaded = Tensor::from_data(data, (&self.device, DType::I32));
+        self.positions = Some((positions, uploaded.clone()));
+        uploaded
     }
 }
 
-impl PositionsKey {
+impl HostPositions {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -171,9 +152,29 @@ impl PositionsKey {
                     seq_length: s,
                 },
             ) => (count, seq_length) == (n, s),
-            // Held by the entry, so that no other is at the same place.
+            // Both are held, so that no other is at the same place.
             (Self::Given(one), Self::Given(other)) => Arc::ptr_eq(one, other),
             _ => false,
+        }
+    }
+
+    /// One for each token, all below `max_positions`.
+    fn values(&self, max_positions: usize) -> Vec<i32> {
+        match self {
+            Self::Samples { count, seq_length } => {
+                assert!(
+                    *seq_length <= max_positions,
+                    "samples of {seq_length} tokens have no positions from {max_positions} on"
+                );
+                (0..*count).flat_map(|_| 0..*seq_length as i32).collect()
+            }
+            Self::Given(given) => {
+                let is_there = |position: &&i32| (0..max_positions as i64).contains(&i64::from(**position));
+                if let Some(position) = given.iter().find(|position| !is_there(position)) {
+                    panic!("position {position} is not one of the {max_positions} that there are");
+                }
+                given.to_vec()
+            }
         }
     }
 }
