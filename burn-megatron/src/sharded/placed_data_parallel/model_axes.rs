@@ -13,7 +13,7 @@ use crate::sharded::placement::{AxisPlacement, AxisRole, MAX_AXES, PARTIAL_SUM, 
 pub(super) struct ModelAxes {
     holds_parts: [bool; MAX_AXES],
     /// Whether some of them see other samples.
-    cuts_samples: bool,
+    pub(super) cuts_samples: bool,
 }
 
 impl ModelAxes {

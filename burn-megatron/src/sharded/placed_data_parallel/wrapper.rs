@@ -78,6 +78,8 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
     mesh: Mesh,
     anchors: Vec<FloatTensor<A>>,
     local: LocalDataParallel<A>,
+    /// Whether parameters are cut over ranks that see other samples, and gathered when they are used.
+    is_fully_sharded: bool,
     gather_order: GatherOrder,
     /// The numbers of the tensors that were last taken into it of what is not trained.
     buffers_taken: Vec<u64>,
@@ -115,6 +117,7 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             mesh: mesh.clone(),
             anchors,
             local: DistributedDataParallel::new(parts, context, config)?,
+            is_fully_sharded: axes.cuts_samples,
             gather_order: GatherOrder::default(),
             buffers_taken: Vec::new(),
         })
@@ -165,9 +168,8 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             sink: self.local.sink(),
             last: Mutex::default(),
         });
-        let this = Pass::new();
-        let bound = self.bound(Some(sink.clone()), Some(this));
-        let parameters = self.gathered_parameters();
+        let ahead = self.is_fully_sharded.then(|| (Pass::new(), self.gathered_parameters()));
+        let bound = self.bound(Some(sink.clone()), ahead.as_ref().map(|&(this, _)| this));
         let mut order = std::mem::take(&mut self.gather_order);
         // The buckets are averaged, and a placed gradient is the sum of its terms.
         let ranks = self.local.context().data_group().size() as f64;
@@ -186,8 +188,11 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             forget_gathered();
             Ok::<_, DataParallelError>(value)
         };
-        let ahead = || gathering_ahead(this, &self.mesh, parameters, &mut order, pass);
-        let value = catch_collective_error(ahead)??;
+        let run = || match ahead {
+            Some((this, parameters)) => gathering_ahead(this, &self.mesh, parameters, &mut order, pass),
+            None => pass(),
+        };
+        let value = catch_collective_error(run)??;
         self.gather_order = order;
         self.local.close_pass(part)?;
         Ok(whole(value))
@@ -260,7 +265,7 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
         self.model = self.model.clone().map(&mut writer);
     }
 
-    /// The parameters that are gathered when they are used: those that are fully sharded.
+    /// This rank's parts of the parameters, as [`gathering_ahead`] takes them.
     fn gathered_parameters(&self) -> Vec<Parameter<A::Local>> {
         let parts = self.local.module_in_flight().trained().iter().enumerate();
         let parameters = parts.map(|(number, part)| {
