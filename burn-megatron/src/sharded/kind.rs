@@ -120,28 +120,20 @@ impl<B: CollectiveBackend> Kind<B> for Float {
         let Some((device, dtype)) = tensors.first().map(|first| (B::float_device(first), first.dtype())) else {
             return Ok(Vec::new());
         };
-        let (mut sending, mut arriving) = (Vec::new(), Vec::new());
-        for (rank, (tensor, shape)) in tensors.into_iter().zip(incoming).enumerate() {
-            if rank == group.rank() {
-                arriving.push(Arriving::Here(tensor));
-                continue;
-            }
-            if tensor.shape().num_elements() > 0 {
-                sending.push(B::send_start(tensor, rank, group));
-            }
-            arriving.push(if shape.num_elements() == 0 {
-                Arriving::Here(B::float_zeros(shape.clone(), &device, dtype.into()))
-            } else {
-                Arriving::Pending(B::recv_start(shape.clone(), dtype, &device, rank, group))
-            });
-        }
-        let arrived = arriving.into_iter().map(|arriving| match arriving {
-            Arriving::Here(tensor) => Ok(tensor),
-            Arriving::Pending(pending) => pending.wait(),
-        });
-        let arrived = arrived.collect();
-        sending.into_iter().try_for_each(Pending::wait)?;
-        arrived
+        exchanged(
+            tensors,
+            incoming,
+            group,
+            |tensor, rank| {
+                let has_elements = tensor.shape().num_elements() > 0;
+                has_elements.then(|| B::send_start(tensor, rank, group))
+            },
+            |shape, rank| match shape.num_elements() {
+                0 => Arriving::Here(B::float_zeros(shape.clone(), &device, dtype.into())),
+                _ => Arriving::Pending(B::recv_start(shape.clone(), dtype, &device, rank, group)),
+            },
+            |pending| pending.wait(),
+        )
     }
 }
 
@@ -149,6 +141,34 @@ impl<B: CollectiveBackend> Kind<B> for Float {
 enum Arriving<T, P> {
     Here(T),
     Pending(P),
+}
+
+/// Returns what each rank has for this one, of what each has for each. `send` starts to send, unless there is nothing,
+/// and `receive` to receive: all are started before one is waited for.
+fn exchanged<T, P>(
+    items: Vec<T>,
+    incoming: &[Shape],
+    group: &ProcessGroup,
+    send: impl Fn(T, usize) -> Option<Pending<()>>,
+    receive: impl Fn(&Shape, usize) -> Arriving<T, P>,
+    wait: impl Fn(P) -> Result<T, CollectiveError>,
+) -> Result<Vec<T>, CollectiveError> {
+    let (mut sending, mut arriving) = (Vec::new(), Vec::new());
+    for (rank, (item, shape)) in items.into_iter().zip(incoming).enumerate() {
+        if rank == group.rank() {
+            arriving.push(Arriving::Here(item));
+        } else {
+            sending.extend(send(item, rank));
+            arriving.push(receive(shape, rank));
+        }
+    }
+    let arrived = arriving.into_iter().map(|arriving| match arriving {
+        Arriving::Here(item) => Ok(item),
+        Arriving::Pending(pending) => wait(pending),
+    });
+    let arrived = arrived.collect();
+    sending.into_iter().try_for_each(Pending::wait)?;
+    arrived
 }
 
 impl<B: CollectiveBackend> Kind<B> for Int {
@@ -224,28 +244,22 @@ impl<B: CollectiveBackend> Kind<B> for Int {
         let Some((device, dtype)) = tensors.first().map(|first| (B::int_device(first), first.dtype())) else {
             return Ok(Vec::new());
         };
-        let (mut sending, mut arriving) = (Vec::new(), Vec::new());
-        for (rank, (tensor, shape)) in tensors.into_iter().zip(incoming).enumerate() {
-            let elements = words::<B>(tensor, 0);
-            if rank == group.rank() {
-                arriving.push(Arriving::Here(elements));
-                continue;
-            }
-            if !elements.is_empty() {
-                sending.push(group.send_owned_start(elements, rank));
-            }
-            arriving.push(match shape.num_elements() {
+        let elements = tensors.into_iter().map(|tensor| words::<B>(tensor, 0)).collect();
+        let arrived = exchanged(
+            elements,
+            incoming,
+            group,
+            |elements: Vec<i64>, rank| {
+                let has_elements = !elements.is_empty();
+                has_elements.then(|| group.send_owned_start(elements, rank))
+            },
+            |shape, rank| match shape.num_elements() {
                 0 => Arriving::Here(Vec::new()),
                 length => Arriving::Pending(group.recv_start::<i64>(length, rank)),
-            });
-        }
-        let arrived = arriving.into_iter().map(|arriving| match arriving {
-            Arriving::Here(elements) => Ok(elements),
-            Arriving::Pending(pending) => pending.wait(),
-        });
-        let arrived = arrived.collect::<Result<Vec<_>, _>>();
-        sending.into_iter().try_for_each(Pending::wait)?;
-        let tensors = arrived?.into_iter().zip(incoming);
+            },
+            |pending| pending.wait(),
+        )?;
+        let tensors = arrived.into_iter().zip(incoming);
         Ok(tensors
             .map(|(elements, shape)| integers::<B>(elements, 0, shape.clone(), dtype, &device))
             .collect())
