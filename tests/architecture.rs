@@ -80,6 +80,7 @@ const CRATES: [(&str, &[&str]); 6] = [
         &[
             "layers",
             "model_config",
+            "vocabulary",
             "generation",
             "scoring",
             "memory",

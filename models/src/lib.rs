@@ -16,6 +16,7 @@ pub mod memory;
 pub mod model_config;
 pub mod registry;
 pub mod scoring;
+pub mod vocabulary;
 
 pub use family::{ModelFamily, ModelSettings};
 pub use model_config::ModelConfig;

@@ -61,3 +61,13 @@ impl DecoderConfig {
         self.block.attention.d_model
     }
 }
+
+/// How weights of a model of `n_layers` start, and how projections back to `d_model` do: as N(0, σ²), and as
+/// N(0, (σ / √(2L))²).
+///
+/// # Reference
+/// Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.3.
+pub fn weight_inits(deviation: f64, n_layers: usize) -> [ParameterInit; 2] {
+    let output_deviation = deviation / (2.0 * n_layers as f64).sqrt();
+    [deviation, output_deviation].map(|deviation| ParameterInit::Normal { deviation })
+}

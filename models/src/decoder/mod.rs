@@ -8,5 +8,5 @@ mod generation;
 mod model;
 mod scoring;
 
-pub use config::{DecoderConfig, DecoderNames, Positions};
+pub use config::{DecoderConfig, DecoderNames, Positions, weight_inits};
 pub use model::Decoder;

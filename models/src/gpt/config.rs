@@ -3,6 +3,7 @@
 use burn::config::Config;
 
 use crate::layers::LayerRecompute;
+use crate::vocabulary::padded_vocab_size;
 
 /// Configuration of [`Gpt`](super::Gpt).
 #[derive(Config, Debug, PartialEq)]
@@ -123,8 +124,7 @@ impl GptConfig {
 
     /// Returns the size of the vocabulary with padding.
     pub fn padded_vocab(&self, tensor_parallel_size: usize) -> usize {
-        self.padded_vocab_size
-            .unwrap_or_else(|| self.vocab_size.next_multiple_of(128 * tensor_parallel_size))
+        padded_vocab_size(self.vocab_size, self.padded_vocab_size, tensor_parallel_size)
     }
 }
 

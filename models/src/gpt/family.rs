@@ -9,6 +9,7 @@ use super::{Gpt, GptConfig, GptPreset};
 use crate::family::{ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
+use crate::vocabulary::check_padded_vocab;
 
 impl ModelConfig for GptConfig {
     fn family_name(&self) -> &'static str {
@@ -60,14 +61,7 @@ impl ModelConfig for GptConfig {
         parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
         parallel.check_tensor_divides("the MLP's hidden size", self.hidden_size())?;
         let padded = self.padded_vocab(parallel.tensor_parallel_size);
-        if padded < self.vocab_size {
-            return Err(TopologyError::TooSmall {
-                name: "the padded vocabulary",
-                minimum: self.vocab_size,
-                value: padded,
-            });
-        }
-        parallel.check_tensor_divides("the padded vocabulary", padded)
+        check_padded_vocab(self.vocab_size, padded, parallel)
     }
 
     fn sizes(&self) -> Vec<(&'static str, String)> {

@@ -164,14 +164,11 @@ fn parameter(name: impl Into<String>, logical_shape: &[usize]) -> Parameter {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use burn_flex::{Flex, FlexDevice};
     use burn_megatron::context::ParallelContext;
-    use burn_megatron::parameters::list_parameters;
 
     use super::*;
-    use crate::huggingface::parse_config;
+    use crate::huggingface::checks;
     use crate::model_config::ModelConfig;
 
     /// The settings of the published GPT-2, those of text generation shortened.
@@ -188,10 +185,7 @@ mod tests {
     }
 
     fn parse(value: Value) -> Result<GptConfig, String> {
-        let Value::Object(fields) = value else {
-            panic!("an object")
-        };
-        parse_config::<GptConfig>(Path::new("config.json"), fields).map_err(|error| error.to_string())
+        checks::parse(value)
     }
 
     fn gpt2_with(field: &str, value: Value) -> Result<GptConfig, String> {
@@ -277,19 +271,7 @@ mod tests {
                 .with_tied_embeddings(is_tied);
             let context = ParallelContext::single(1);
             let model = config.init::<Flex>(&FlexDevice, &context).unwrap();
-            let mut declared: Vec<(String, Vec<usize>)> = list_parameters::<Flex, _>(&model)
-                .iter()
-                .map(|entry| {
-                    let declaration = context.registry().declaration(entry.id).unwrap();
-                    (declaration.name, declaration.placement.logical_shape().to_vec())
-                })
-                .collect();
-            let mut listed: Vec<(String, Vec<usize>)> = (config.parameters())
-                .map(|parameter| (parameter.name, parameter.logical_shape))
-                .collect();
-            declared.sort();
-            listed.sort();
-            assert_eq!(listed, declared);
+            checks::expect_declared(&config, &model, &context);
         }
     }
 

@@ -2,11 +2,10 @@
 
 use burn::tensor::backend::Backend;
 use burn_megatron::context::{ParallelContext, ParameterScope};
-use burn_megatron::parameters::ParameterInit;
 use burn_megatron::pipeline_parallel::LayerLayout;
 
 use super::GptConfig;
-use crate::decoder::{Decoder, DecoderConfig, DecoderNames, Positions};
+use crate::decoder::{Decoder, DecoderConfig, DecoderNames, Positions, weight_inits};
 use crate::layers::{
     BlockConfig, BlockNames, CausalSelfAttentionConfig, CausalSelfAttentionNames, MlpConfig, MlpNames, ModelError,
 };
@@ -74,12 +73,7 @@ impl GptConfig {
 
     fn decoder(&self, context: &ParallelContext) -> Result<DecoderConfig, ModelError> {
         self.validate(context.config())?;
-        let init = ParameterInit::Normal {
-            deviation: self.init_deviation,
-        };
-        let output_init = ParameterInit::Normal {
-            deviation: self.init_deviation / (2.0 * self.n_layers as f64).sqrt(),
-        };
+        let [init, output_init] = weight_inits(self.init_deviation, self.n_layers);
         let block = BlockConfig::new(
             CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
                 .with_dropout(self.attention_dropout),

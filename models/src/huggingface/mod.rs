@@ -4,6 +4,8 @@
 //! A model is a folder with `config.json` and either `model.safetensors` or several such files and
 //! `model.safetensors.index.json`. What differs between families is their [`HuggingFaceFormat`].
 
+#[cfg(test)]
+pub(crate) mod checks;
 mod config;
 mod error;
 mod export;
@@ -27,9 +29,6 @@ pub use fields::Fields;
 pub use format::{HuggingFaceFormat, Parameter, StoredTensor, TiedHead};
 pub use import::HuggingFaceModel;
 pub use named_bytes::NamedBytes;
-
-#[cfg(test)]
-pub(crate) use config::parse_config;
 
 /// The file of a model's sizes.
 const CONFIG_NAME: &str = "config.json";

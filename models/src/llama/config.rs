@@ -4,6 +4,7 @@ use burn::config::Config;
 use cubecl_kernels::rotary::tables::RotaryScaling;
 
 use crate::layers::LayerRecompute;
+use crate::vocabulary::padded_vocab_size;
 
 /// Configuration of a Llama.
 #[derive(Config, Debug, PartialEq)]
@@ -70,9 +71,13 @@ impl LlamaConfig {
         self.n_heads / self.n_kv_heads
     }
 
+    /// The columns of the query-key-value projection.
+    pub fn qkv_width(&self) -> usize {
+        (self.n_heads + 2 * self.n_kv_heads) * self.head_size()
+    }
+
     /// Returns the size of the vocabulary with padding.
     pub fn padded_vocab(&self, tensor_parallel_size: usize) -> usize {
-        self.padded_vocab_size
-            .unwrap_or_else(|| self.vocab_size.next_multiple_of(128 * tensor_parallel_size))
+        padded_vocab_size(self.vocab_size, self.padded_vocab_size, tensor_parallel_size)
     }
 }

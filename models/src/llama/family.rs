@@ -11,6 +11,7 @@ use crate::decoder::Decoder;
 use crate::family::{ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
+use crate::vocabulary::check_padded_vocab;
 
 impl ModelConfig for LlamaConfig {
     fn family_name(&self) -> &'static str {
@@ -72,14 +73,7 @@ impl ModelConfig for LlamaConfig {
         parallel.check_tensor_divides("the number of key heads", self.n_kv_heads)?;
         parallel.check_tensor_divides("the MLP's hidden size", self.d_hidden)?;
         let padded = self.padded_vocab(parallel.tensor_parallel_size);
-        if padded < self.vocab_size {
-            return Err(TopologyError::TooSmall {
-                name: "the padded vocabulary",
-                minimum: self.vocab_size,
-                value: padded,
-            });
-        }
-        parallel.check_tensor_divides("the padded vocabulary", padded)
+        check_padded_vocab(self.vocab_size, padded, parallel)
     }
 
     fn sizes(&self) -> Vec<(&'static str, String)> {
@@ -104,9 +98,7 @@ impl ModelConfig for LlamaConfig {
 
     fn parameter_counts(&self) -> ParameterCounts {
         let (d, head) = (self.d_model, self.head_size());
-        let qkv = (self.n_heads + 2 * self.n_kv_heads) * head;
-        let bias = if self.qkv_bias { qkv } else { 0 };
-        let attention = d * qkv + bias + self.n_heads * head * d;
+        let attention = d * self.qkv_width() + self.num_biases() + self.n_heads * head * d;
         let mlp = 3 * d * self.d_hidden;
         ParameterCounts {
             layer: attention + mlp + 2 * d,
@@ -122,15 +114,8 @@ impl ModelConfig for LlamaConfig {
     /// attention's output, and three times the MLP's hidden size.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
         let tensor = parallel.tensor_parallel_size as f64;
-        let [d, heads, kv_heads, head, hidden] = [
-            self.d_model,
-            self.n_heads,
-            self.n_kv_heads,
-            self.head_size(),
-            self.d_hidden,
-        ]
-        .map(|size| size as f64);
-        let inside = ((heads + 2.0 * kv_heads) * head + heads * head + 3.0 * hidden) / d;
+        let inside = self.qkv_width() + self.n_heads * self.head_size() + 3 * self.d_hidden;
+        let inside = inside as f64 / self.d_model as f64;
         let outside = if parallel.sequence_parallel { 4.0 / tensor } else { 4.0 };
         outside + inside / tensor
     }
@@ -138,17 +123,19 @@ impl ModelConfig for LlamaConfig {
     /// Two per weight and token, and 4sh of all heads in `QKᵀ` and its matmul with V; the head has 2hV.
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops {
         let counts = self.parameter_counts();
-        let biases = if self.qkv_bias {
-            (self.n_heads + 2 * self.n_kv_heads) * self.head_size()
-        } else {
-            0
-        };
-        let weights = (counts.layer - 2 * self.d_model - biases) as f64;
+        let weights = (counts.layer - 2 * self.d_model - self.num_biases()) as f64;
         let (s, width) = (seq_length as f64, (self.n_heads * self.head_size()) as f64);
         ForwardFlops {
             layers: s * self.n_layers as f64 * (2.0 * weights + 4.0 * s * width),
             head: s * 2.0 * counts.head as f64,
         }
+    }
+}
+
+impl LlamaConfig {
+    /// Those of a layer's queries, keys and values.
+    fn num_biases(&self) -> usize {
+        if self.qkv_bias { self.qkv_width() } else { 0 }
     }
 }
 

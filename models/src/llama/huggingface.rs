@@ -126,7 +126,7 @@ impl HuggingFaceFormat for LlamaConfig {
     fn parameters(&self) -> impl Iterator<Item = Parameter> {
         let (d, hidden, head) = (self.d_model, self.d_hidden, self.head_size());
         let (groups, queries) = (self.n_kv_heads, self.queries_per_group());
-        let (width, qkv_width) = (self.n_heads * head, groups * (queries + 2) * head);
+        let (width, qkv_width) = (self.n_heads * head, self.qkv_width());
         let has_bias = self.qkv_bias;
         let layers = (0..self.n_layers).flat_map(move |layer| {
             let name = |part: &str| format!("layers.{layer}.{part}");
@@ -236,21 +236,15 @@ fn same(name: impl Into<String>, shape: &[usize]) -> Parameter {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use burn_flex::{Flex, FlexDevice};
     use burn_megatron::context::ParallelContext;
-    use burn_megatron::parameters::list_parameters;
 
     use super::*;
-    use crate::huggingface::parse_config;
+    use crate::huggingface::checks;
     use crate::model_config::ModelConfig;
 
     fn parse(value: Value) -> Result<LlamaConfig, String> {
-        let Value::Object(fields) = value else {
-            panic!("an object")
-        };
-        parse_config::<LlamaConfig>(Path::new("config.json"), fields).map_err(|error| error.to_string())
+        checks::parse(value)
     }
 
     /// The settings of the published Llama 3.1 with 8 billion parameters.
@@ -342,19 +336,7 @@ mod tests {
                 .with_tied_embeddings(is_tied);
             let context = ParallelContext::single(1);
             let model = config.init::<Flex>(&FlexDevice, &context).unwrap();
-            let mut declared: Vec<(String, Vec<usize>)> = list_parameters::<Flex, _>(&model)
-                .iter()
-                .map(|entry| {
-                    let declaration = context.registry().declaration(entry.id).unwrap();
-                    (declaration.name, declaration.placement.logical_shape().to_vec())
-                })
-                .collect();
-            let mut listed: Vec<(String, Vec<usize>)> = (config.parameters())
-                .map(|parameter| (parameter.name, parameter.logical_shape))
-                .collect();
-            declared.sort();
-            listed.sort();
-            assert_eq!(listed, declared);
+            checks::expect_declared(&config, &model, &context);
             let in_files: usize = (config.parameters())
                 .flat_map(|parameter| parameter.tensors)
                 .map(|tensor| tensor.num_elements())

@@ -2,12 +2,11 @@
 
 use burn::tensor::backend::Backend;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::parameters::ParameterInit;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use cubecl_kernels::rotary::RotaryLayout;
 
 use super::LlamaConfig;
-use crate::decoder::{Decoder, DecoderConfig, DecoderNames, Positions};
+use crate::decoder::{Decoder, DecoderConfig, DecoderNames, Positions, weight_inits};
 use crate::layers::{
     BlockConfig, BlockNames, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, MlpActivation, MlpConfig,
     MlpNames, ModelError, NormType, RotaryConfig,
@@ -63,12 +62,7 @@ impl LlamaConfig {
 
     fn decoder(&self, context: &ParallelContext) -> Result<DecoderConfig, ModelError> {
         self.validate(context.config())?;
-        let init = ParameterInit::Normal {
-            deviation: self.init_deviation,
-        };
-        let output_init = ParameterInit::Normal {
-            deviation: self.init_deviation / (2.0 * self.n_layers as f64).sqrt(),
-        };
+        let [init, output_init] = weight_inits(self.init_deviation, self.n_layers);
         let attention = CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
             .with_n_kv_heads(Some(self.n_kv_heads))
             .with_d_head(Some(self.head_size()))
