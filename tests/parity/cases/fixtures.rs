@@ -151,6 +151,26 @@ fn is_noise(part: &PartDifference, dtype: DType) -> bool {
 /// Every parameter's local values, and where they belong.
 type LocalTensors = HashMap<String, (Placement, Vec<f64>)>;
 
+/// The elements of a tensor of a file, row-major, and its shape; every type of the fixtures is exact in f64.
+pub fn array(file: &[u8], name: &str) -> anyhow::Result<(Vec<f64>, Vec<usize>)> {
+    let file = SafeTensors::deserialize(file)?;
+    let tensor = file
+        .tensor(name)
+        .with_context(|| format!("the fixture has no {name}"))?;
+    fn numbers<const N: usize>(bytes: &[u8], number: fn([u8; N]) -> f64) -> Vec<f64> {
+        let (chunks, rest) = bytes.as_chunks::<N>();
+        assert!(rest.is_empty(), "whole elements");
+        chunks.iter().map(|&chunk| number(chunk)).collect()
+    }
+    let elements = match tensor.dtype() {
+        Dtype::F64 => numbers(tensor.data(), f64::from_le_bytes),
+        Dtype::F32 => numbers(tensor.data(), |bytes| f32::from_le_bytes(bytes).into()),
+        Dtype::I32 => numbers(tensor.data(), |bytes| i32::from_le_bytes(bytes).into()),
+        other => anyhow::bail!("{name} is of {other:?}"),
+    };
+    Ok((elements, tensor.shape().to_vec()))
+}
+
 /// One file.
 struct Fixture {
     bytes: Vec<u8>,
@@ -169,23 +189,9 @@ impl Fixture {
         })
     }
 
-    /// A tensor's elements, row-major; every type of the fixtures is exact in f64.
+    /// A tensor's elements, row-major.
     fn values(&self, name: &str) -> anyhow::Result<Vec<f64>> {
-        let file = SafeTensors::deserialize(&self.bytes)?;
-        let tensor = file
-            .tensor(name)
-            .with_context(|| format!("the fixture has no {name}"))?;
-        fn numbers<const N: usize>(bytes: &[u8], number: fn([u8; N]) -> f64) -> Vec<f64> {
-            let (chunks, rest) = bytes.as_chunks::<N>();
-            assert!(rest.is_empty(), "whole elements");
-            chunks.iter().map(|&chunk| number(chunk)).collect()
-        }
-        Ok(match tensor.dtype() {
-            Dtype::F64 => numbers(tensor.data(), f64::from_le_bytes),
-            Dtype::F32 => numbers(tensor.data(), |bytes| f32::from_le_bytes(bytes).into()),
-            Dtype::I32 => numbers(tensor.data(), |bytes| i32::from_le_bytes(bytes).into()),
-            other => anyhow::bail!("{name} is of {other:?}"),
-        })
+        Ok(array(&self.bytes, name)?.0)
     }
 
     /// Compares local tensors with those of the file whose names start with `prefix`, all of them: those of all stages

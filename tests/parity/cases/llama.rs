@@ -26,6 +26,7 @@ use serde_json::json;
 
 use super::B;
 use super::comparison::{ONE, TP2, TP2SP, connect, dtype};
+use super::fixtures::array;
 use crate::harness::{Case, Job};
 
 /// Rows of the embedding, which two ranks divide; the files have 61.
@@ -118,16 +119,8 @@ impl Truth {
         })
     }
 
-    fn array(&self, name: &str, dtype: DType) -> anyhow::Result<(Vec<f64>, Vec<usize>)> {
-        let file = SafeTensors::deserialize(&self.bytes)?;
-        let tensor = file.tensor(name).with_context(|| format!("there is no {name}"))?;
-        let shape = tensor.shape().to_vec();
-        let data = TensorData::from_bytes_vec(tensor.data().to_vec(), shape.clone(), dtype);
-        Ok((data.iter::<f64>().collect(), shape))
-    }
-
     fn tokens(&self, name: &str) -> anyhow::Result<Tensor<B, 2, Int>> {
-        let (values, shape) = self.array(name, DType::I32)?;
+        let (values, shape) = array(&self.bytes, name)?;
         let values: Vec<i32> = values.into_iter().map(|value| value as i32).collect();
         Ok(Tensor::from_data(
             TensorData::new(values, shape),
@@ -150,7 +143,7 @@ impl Truth {
         let step = self.step(&tokens);
         let logits = model.logits(tokens, &step);
         let shard = model.token_embedding.as_ref().context("the whole model")?.vocab_shard();
-        let (expected, shape) = self.array("logits", self.dtype)?;
+        let (expected, shape) = array(&self.bytes, "logits")?;
         let whole = [shape[0] * shape[1], shape[2]];
         let placement = Placement::new(whole, [0, shard.start()], [whole[0], shard.valid()]);
         let logits = read_host(logits.narrow(1, 0, shard.valid()));
@@ -164,7 +157,7 @@ impl Truth {
         let loss = model.backward(StepPart::Last, |model| {
             model.token_losses(tokens, targets, &step).mean()
         })?;
-        let (expected_loss, _) = self.array("loss", self.dtype)?;
+        let (expected_loss, _) = array(&self.bytes, "loss")?;
         self.expect_close("the loss", &expected_loss, &read_host(loss), &Placement::whole([1]))?;
         let gradients = model.gradients()?;
         ensure!(gradients.entries().len() == expected.arrays().len(), "other parameters");
