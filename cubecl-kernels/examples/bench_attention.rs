@@ -10,7 +10,9 @@ mod timing;
 use burn::tensor::{Distribution, Tensor};
 use burn_flex::Flex;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, PackedHeads, reference, unpack};
+use cubecl_kernels::flash_attention::{
+    AttentionBackward, AttentionMask, AttentionOptions, PackedHeads, reference, unpack,
+};
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use timing::times;
 
@@ -49,9 +51,10 @@ fn bench([batch, seq]: [usize; 2], probability: f64) {
         scale: (D_HEAD as f64).powf(-0.5),
         dropout: (probability > 0.0).then_some(dropout),
         documents: None,
+        key_lengths: None,
         is_deterministic: false,
     };
-    let forward = || Flex::flash_attention_forward(unpack(packed.clone(), HEADS), &options);
+    let forward = || Flex::flash_attention_forward(unpack(packed.clone(), HEADS), None, &options);
     let kept = forward();
     let runs = if seq > 512 { 9 } else { 25 };
     let report = |what: &str, times: timing::Times| {
@@ -63,13 +66,15 @@ fn bench([batch, seq]: [usize; 2], probability: f64) {
         );
     };
     report("forward, here", times(runs, forward));
-    let backward = || {
-        let (packed, kept, gradient) = (packed.clone(), kept.clone(), gradient.clone());
-        Flex::flash_attention_packed_backward(packed, HEADS, kept, gradient, &options)
+    let pass = || AttentionBackward {
+        forward: kept.clone(),
+        gradient: gradient.clone(),
+        bias: None,
     };
+    let backward = || Flex::flash_attention_packed_backward(packed.clone(), HEADS, pass(), &options);
     report("backward, here", times(runs, backward));
-    let forward = || reference::forward(unpack(packed.clone(), HEADS), &options);
+    let forward = || reference::forward(unpack(packed.clone(), HEADS), None, &options);
     report("forward, reference", times(3, forward));
-    let backward = || reference::backward(unpack(packed.clone(), HEADS), gradient.clone(), &options);
+    let backward = || reference::backward(unpack(packed.clone(), HEADS), pass(), &options);
     report("backward, reference", times(3, backward));
 }

@@ -133,6 +133,7 @@ fn operations(problem: &Problem) -> Vec<Operation> {
                 scale: 1.0 / (d_head as f64).sqrt(),
                 dropout: None,
                 documents: None,
+                key_lengths: None,
                 is_deterministic: false,
             };
             let output = flash_attention_packed(packed.clone(), heads, options).expect("the shapes fit");

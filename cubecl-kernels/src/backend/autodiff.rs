@@ -28,16 +28,21 @@ impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
         B::check_attention(device, operation, dtype, sizes)
     }
 
-    fn flash_attention(inputs: [Tensor<Self, 4>; 3], options: AttentionOptions) -> Tensor<Self, 4> {
-        flash_attention::autodiff::separate(inputs, options)
+    fn flash_attention(
+        inputs: [Tensor<Self, 4>; 3],
+        bias: Option<Tensor<Self, 2>>,
+        options: AttentionOptions,
+    ) -> Tensor<Self, 4> {
+        flash_attention::autodiff::separate(inputs, bias, options)
     }
 
     fn flash_attention_packed(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
+        bias: Option<Tensor<Self, 2>>,
         options: AttentionOptions,
     ) -> Tensor<Self, 4> {
-        flash_attention::autodiff::packed(packed, heads, options)
+        flash_attention::autodiff::packed(packed, heads, bias, options)
     }
 
     fn multiplies_in_library() -> bool {

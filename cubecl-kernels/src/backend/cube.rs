@@ -18,13 +18,13 @@ use crate::cublaslt;
 use crate::embedding::{self, TokenRange};
 use crate::error::{Check, KernelError};
 use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
+use crate::flash_attention::{self, AttentionBackward, AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm::{self, SquaredPart};
 #[cfg(feature = "cublaslt")]
 use crate::linear::blocks::BlockProduct;
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
-use crate::paged_attention::{self, PagedCache, PagedSizes};
+use crate::paged_attention::{self, PagedCache, PagedOptions, PagedSizes};
 use crate::ranges::{self, BufferRange, RangeTarget};
 use crate::rotary::launch::CubeAngles;
 use crate::rotary::{self, RotaryAngles, RotaryHeads};
@@ -338,48 +338,60 @@ where
         flash_attention::launch::check(&R::client(device), Check(operation), dtype, sizes)
     }
 
-    fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
-        flash_attention::launch::separate_forward(inputs, options)
+    fn flash_attention_forward(
+        inputs: [Tensor<Self, 4>; 3],
+        bias: Option<Tensor<Self, 2>>,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
+        flash_attention::launch::separate_forward(inputs, bias, options)
     }
 
     fn flash_attention_backward(
         inputs: [Tensor<Self, 4>; 3],
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> [Tensor<Self, 4>; 3] {
-        flash_attention::launch::separate_backward(inputs, forward, gradient, options)
+    ) -> ([Tensor<Self, 4>; 3], Option<Tensor<Self, 2>>) {
+        flash_attention::launch::separate_backward(inputs, pass, options)
     }
 
     fn flash_attention_packed_forward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
+        bias: Option<Tensor<Self, 2>>,
         options: &AttentionOptions,
     ) -> AttentionForward<Self> {
-        flash_attention::launch::packed_forward(packed, heads, options)
+        flash_attention::launch::packed_forward(packed, heads, bias, options)
     }
 
     fn flash_attention_packed_backward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> Tensor<Self, 4> {
-        flash_attention::launch::packed_backward(packed, heads, forward, gradient, options)
+    ) -> (Tensor<Self, 4>, Option<Tensor<Self, 2>>) {
+        flash_attention::launch::packed_backward(packed, heads, pass, options)
     }
 
-    fn paged_attention(query: Tensor<Self, 4>, cache: PagedCache<Self>, scale: f64) -> Tensor<Self, 4> {
+    fn paged_attention(
+        query: Tensor<Self, 4>,
+        cache: PagedCache<Self>,
+        options: PagedOptions<Self>,
+    ) -> Tensor<Self, 4> {
         let sizes = PagedSizes::of(&query, &cache);
         let inputs = paged_attention::launch::Inputs {
             tensors: [query.clone(), cache.keys.clone(), cache.values.clone()].map(primitive),
             block_table: cache.block_table.clone().into_primitive(),
             lengths: cache.lengths.clone().into_primitive(),
+            slopes: options.slopes.clone().map(primitive),
         };
         if !paged_attention::launch::runs(&inputs, sizes) {
-            return paged_attention::reference::forward(query, cache, scale);
+            return paged_attention::reference::forward(query, cache, options);
         }
-        float(paged_attention::launch::forward(inputs, sizes, scale))
+        let scores = paged_attention::launch::Scores {
+            scale: options.scale,
+            window: options.window,
+        };
+        float(paged_attention::launch::forward(inputs, sizes, scores))
     }
 
     fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {

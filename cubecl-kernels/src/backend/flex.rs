@@ -11,7 +11,7 @@ use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
 use crate::embedding::{self, TokenRange};
-use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
+use crate::flash_attention::{self, AttentionBackward, AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
@@ -159,27 +159,29 @@ impl KernelBackend for Flex {
         l2_norm::flex::sums_of_squares(buffers, parts, sums)
     }
 
-    fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
-        flash_attention::flex::forward(inputs, options)
+    fn flash_attention_forward(
+        inputs: [Tensor<Self, 4>; 3],
+        bias: Option<Tensor<Self, 2>>,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
+        flash_attention::flex::forward(inputs, bias, options)
     }
 
     fn flash_attention_backward(
         inputs: [Tensor<Self, 4>; 3],
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> [Tensor<Self, 4>; 3] {
-        flash_attention::flex::backward(inputs, forward, gradient, options)
+    ) -> ([Tensor<Self, 4>; 3], Option<Tensor<Self, 2>>) {
+        flash_attention::flex::backward(inputs, pass, options)
     }
 
     fn flash_attention_packed_backward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> Tensor<Self, 4> {
-        flash_attention::flex::packed_backward(packed, heads, forward, gradient, options)
+    ) -> (Tensor<Self, 4>, Option<Tensor<Self, 2>>) {
+        flash_attention::flex::packed_backward(packed, heads, pass, options)
     }
 
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {

@@ -27,12 +27,12 @@ use crate::cross_entropy::{self, Statistics};
 use crate::embedding::{self, TokenRange};
 use crate::error::KernelError;
 use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
+use crate::flash_attention::{self, AttentionBackward, AttentionForward, AttentionOptions, PackedHeads, unpack};
 use crate::l2_norm::{self, SquaredPart};
 use crate::linear::blocks::{self, BlockProduct};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
-use crate::paged_attention::{self, PagedCache};
+use crate::paged_attention::{self, PagedCache, PagedOptions};
 use crate::ranges::{self, BufferRange, RangeTarget};
 use crate::rotary::{self, RotaryAngles, RotaryHeads};
 use crate::softmax::{self, SoftmaxMask};
@@ -43,9 +43,13 @@ use crate::swiglu;
 /// For each operation there is a differentiable form, and the forward and backward passes that an autodiff backend
 /// makes it of; these two run on a backend without autodiff.
 pub trait KernelBackend: Backend {
-    /// See [`flash_attention()`](flash_attention::flash_attention).
-    fn flash_attention(inputs: [Tensor<Self, 4>; 3], options: AttentionOptions) -> Tensor<Self, 4> {
-        Self::flash_attention_forward(inputs, &options).output
+    /// See [`flash_attention_with_bias`](flash_attention::flash_attention_with_bias).
+    fn flash_attention(
+        inputs: [Tensor<Self, 4>; 3],
+        bias: Option<Tensor<Self, 2>>,
+        options: AttentionOptions,
+    ) -> Tensor<Self, 4> {
+        Self::flash_attention_forward(inputs, bias, &options).output
     }
 
     /// Checks for `operation` that the device's kernels take attention of these sizes, forward and backward.
@@ -62,53 +66,61 @@ pub trait KernelBackend: Backend {
     }
 
     /// The forward pass, with what the backward pass needs of it.
-    fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
-        flash_attention::reference::forward(inputs, options)
+    fn flash_attention_forward(
+        inputs: [Tensor<Self, 4>; 3],
+        bias: Option<Tensor<Self, 2>>,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
+        flash_attention::reference::forward(inputs, bias, options)
     }
 
-    /// The gradients of query, key and value for that of the output.
+    /// The gradients of query, key and value for that of the output, and of the bias where it is wanted.
     fn flash_attention_backward(
         inputs: [Tensor<Self, 4>; 3],
-        _forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> [Tensor<Self, 4>; 3] {
-        flash_attention::reference::backward(inputs, gradient, options)
+    ) -> ([Tensor<Self, 4>; 3], Option<Tensor<Self, 2>>) {
+        flash_attention::reference::backward(inputs, pass, options)
     }
 
-    /// See [`flash_attention_packed`](flash_attention::flash_attention_packed).
+    /// See [`flash_attention_packed_with_bias`](flash_attention::flash_attention_packed_with_bias).
     fn flash_attention_packed(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
+        bias: Option<Tensor<Self, 2>>,
         options: AttentionOptions,
     ) -> Tensor<Self, 4> {
-        Self::flash_attention_packed_forward(packed, heads, &options).output
+        Self::flash_attention_packed_forward(packed, heads, bias, &options).output
     }
 
     /// The forward pass of the packed form, with what the backward pass needs of it.
     fn flash_attention_packed_forward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
+        bias: Option<Tensor<Self, 2>>,
         options: &AttentionOptions,
     ) -> AttentionForward<Self> {
-        Self::flash_attention_forward(unpack(packed, heads), options)
+        Self::flash_attention_forward(unpack(packed, heads), bias, options)
     }
 
-    /// The gradient of the packed tensor.
+    /// The gradient of the packed tensor, and of the bias where it is wanted.
     fn flash_attention_packed_backward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> Tensor<Self, 4> {
-        let gradients = Self::flash_attention_backward(unpack(packed, heads), forward, gradient, options);
-        Tensor::cat(gradients.to_vec(), 2)
+    ) -> (Tensor<Self, 4>, Option<Tensor<Self, 2>>) {
+        let (gradients, of_bias) = Self::flash_attention_backward(unpack(packed, heads), pass, options);
+        (Tensor::cat(gradients.to_vec(), 2), of_bias)
     }
 
-    /// See [`paged_attention()`](paged_attention::paged_attention).
-    fn paged_attention(query: Tensor<Self, 4>, cache: PagedCache<Self>, scale: f64) -> Tensor<Self, 4> {
-        paged_attention::reference::forward(query, cache, scale)
+    /// See [`paged_attention_with_options`](paged_attention::paged_attention_with_options).
+    fn paged_attention(
+        query: Tensor<Self, 4>,
+        cache: PagedCache<Self>,
+        options: PagedOptions<Self>,
+    ) -> Tensor<Self, 4> {
+        paged_attention::reference::forward(query, cache, options)
     }
 
     /// `a · b + bias`, of matrices of one type that the device computes with.

@@ -13,12 +13,48 @@ use cubecl::server::Handle;
 /// How many tables are kept: enough for a few devices, whole and in shards.
 const MOST: usize = 16;
 
-/// A table on a device.
-struct Held {
-    /// Where it is on the host: no other table is there while this exists.
+/// Returns a table on the client's device, as the words that `words` makes of it.
+pub fn on_device<R: CubeRuntime, T: Send + Sync + 'static>(
+    client: &ComputeClient<R>,
+    numbers: &Arc<[T]>,
+    words: impl FnOnce(&[T]) -> Vec<u32>,
+) -> Handle {
+    let table = Table {
+        owners: vec![Owner::of(numbers)],
+        form: Vec::new(),
+    };
+    table.on_device(client, || words(numbers))
+}
+
+/// What a table is made from: as long as it is held elsewhere, so is the table on the device.
+pub struct Owner {
+    /// Where it is on the host: nothing else is there while this exists.
     address: usize,
     /// Whether anybody else has it.
     is_used: Box<dyn Fn() -> bool + Send>,
+}
+
+impl Owner {
+    pub fn of<T: Send + Sync + 'static>(numbers: &Arc<[T]>) -> Self {
+        let weak = Arc::downgrade(numbers);
+        Self {
+            address: Arc::as_ptr(numbers).addr(),
+            is_used: Box::new(move || weak.strong_count() > 0),
+        }
+    }
+}
+
+/// A table, by what it is made from and how: the same are the same words.
+pub struct Table {
+    /// What it is made from.
+    pub owners: Vec<Owner>,
+    /// Numbers that say how.
+    pub form: Vec<usize>,
+}
+
+/// A table on a device.
+struct Held {
+    table: Table,
     device: usize,
     handle: Handle,
 }
@@ -26,41 +62,40 @@ struct Held {
 /// The tables, with the one used last at the end.
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
-/// Returns a table on the client's device, as the words that `words` makes of it.
-pub fn on_device<R: CubeRuntime, T: Send + Sync + 'static>(
-    client: &ComputeClient<R>,
-    table: &Arc<[T]>,
-    words: impl FnOnce(&[T]) -> Vec<u32>,
-) -> Handle {
-    // A device's properties are stored in its server, which lives as long as the process.
-    let device = std::ptr::from_ref(client.properties()).addr();
-    let address = Arc::as_ptr(table).addr();
-    if let Some(handle) = find(address, device) {
-        return handle;
+impl Table {
+    fn is_same(&self, other: &Self) -> bool {
+        let addresses = |table: &Self| table.owners.iter().map(|owner| owner.address).collect::<Vec<_>>();
+        self.form == other.form && addresses(self) == addresses(other)
     }
-    // Without the lock, for the device may have others wait; a table that two threads bring is no harm.
-    let handle = client.create_from_slice(bytemuck::cast_slice(&words(table)));
-    let weak = Arc::downgrade(table);
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.push(Held {
-        address,
-        is_used: Box::new(move || weak.strong_count() > 0),
-        device,
-        handle: handle.clone(),
-    });
-    let spare = held.len().saturating_sub(MOST);
-    held.drain(..spare);
-    handle
-}
 
-fn find(address: usize, device: usize) -> Option<Handle> {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.retain(|held| (held.is_used)());
-    let index = held
-        .iter()
-        .position(|held| (held.address, held.device) == (address, device))?;
-    let found = held.remove(index);
-    let handle = found.handle.clone();
-    held.push(found);
-    Some(handle)
+    /// Returns the table on the client's device, where it has the words that `words` makes.
+    pub fn on_device<R: CubeRuntime>(self, client: &ComputeClient<R>, words: impl FnOnce() -> Vec<u32>) -> Handle {
+        // A device's properties are stored in its server, which lives as long as the process.
+        let device = std::ptr::from_ref(client.properties()).addr();
+        if let Some(handle) = self.find(device) {
+            return handle;
+        }
+        // Without the lock, for the device may have others wait; a table that two threads bring is no harm.
+        let handle = client.create_from_slice(bytemuck::cast_slice(&words()));
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.push(Held {
+            table: self,
+            device,
+            handle: handle.clone(),
+        });
+        let spare = held.len().saturating_sub(MOST);
+        held.drain(..spare);
+        handle
+    }
+
+    fn find(&self, device: usize) -> Option<Handle> {
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|held| held.table.owners.iter().all(|owner| (owner.is_used)()));
+        let is_this = |held: &Held| held.device == device && held.table.is_same(self);
+        let index = held.iter().position(is_this)?;
+        let found = held.remove(index);
+        let handle = found.handle.clone();
+        held.push(found);
+        Some(handle)
+    }
 }

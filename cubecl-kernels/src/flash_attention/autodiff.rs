@@ -1,37 +1,78 @@
-//! Attention as a node of the graph: keeps queries, keys, values, the output and a number for each query and head.
+//! Attention as a node of the graph: keeps queries, keys, values, the bias, the output and a number for each query and
+//! head.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 
-use super::{AttentionOptions, PackedHeads};
+use super::{AttentionBackward, AttentionOptions, BackwardBias, PackedHeads};
 use crate::KernelBackend;
 use crate::tape::{inner, primitive, record};
 
 pub(crate) fn separate<B: KernelBackend, C: CheckpointStrategy>(
     inputs: [Tensor<Autodiff<B, C>, 4>; 3],
+    bias: Option<Tensor<Autodiff<B, C>, 2>>,
     options: AttentionOptions,
 ) -> Tensor<Autodiff<B, C>, 4> {
     let inside = inputs.each_ref().map(inner);
-    let forward = B::flash_attention_forward(inside.clone(), &options);
+    let table = bias.as_ref().map(inner);
+    let forward = B::flash_attention_forward(inside.clone(), table.clone(), &options);
     let output = forward.output.clone();
-    record(inputs.map(primitive), output, move |gradient, wanted| {
-        let gradients = B::flash_attention_backward(inside, forward, gradient, &options);
-        let mut wanted = wanted.into_iter();
-        gradients.map(|gradient| wanted.next().unwrap_or(false).then(|| primitive(gradient)))
-    })
+    let run = move |gradient, is_wanted| {
+        let pass = AttentionBackward {
+            forward,
+            gradient,
+            bias: table.map(|table| BackwardBias { table, is_wanted }),
+        };
+        B::flash_attention_backward(inside, pass, &options)
+    };
+    let [query, key, value] = inputs.map(primitive);
+    match bias {
+        None => record([query, key, value], output, move |gradient, wanted| {
+            let (gradients, _) = run(gradient, false);
+            let mut wanted = wanted.into_iter();
+            gradients.map(|gradient| wanted.next().unwrap_or(false).then(|| primitive(gradient)))
+        }),
+        Some(bias) => record([query, key, value, primitive(bias)], output, move |gradient, wanted| {
+            let ([query, key, value], bias) = run(gradient, wanted[3]);
+            let of_input = |which: usize, gradient| wanted[which].then(|| primitive(gradient));
+            [
+                of_input(0, query),
+                of_input(1, key),
+                of_input(2, value),
+                bias.map(primitive),
+            ]
+        }),
+    }
 }
 
 pub(crate) fn packed<B: KernelBackend, C: CheckpointStrategy>(
     packed: Tensor<Autodiff<B, C>, 4>,
     heads: PackedHeads,
+    bias: Option<Tensor<Autodiff<B, C>, 2>>,
     options: AttentionOptions,
 ) -> Tensor<Autodiff<B, C>, 4> {
     let inside = inner(&packed);
-    let forward = B::flash_attention_packed_forward(inside.clone(), heads, &options);
+    let table = bias.as_ref().map(inner);
+    let forward = B::flash_attention_packed_forward(inside.clone(), heads, table.clone(), &options);
     let output = forward.output.clone();
-    record([primitive(packed)], output, move |gradient, _| {
-        let gradient = B::flash_attention_packed_backward(inside, heads, forward, gradient, &options);
-        [Some(primitive(gradient))]
-    })
+    let run = move |gradient, is_wanted| {
+        let pass = AttentionBackward {
+            forward,
+            gradient,
+            bias: table.map(|table| BackwardBias { table, is_wanted }),
+        };
+        B::flash_attention_packed_backward(inside, heads, pass, &options)
+    };
+    let packed = primitive(packed);
+    match bias {
+        None => record([packed], output, move |gradient, _| {
+            let (gradient, _) = run(gradient, false);
+            [Some(primitive(gradient))]
+        }),
+        Some(bias) => record([packed, primitive(bias)], output, move |gradient, wanted| {
+            let (gradient, bias) = run(gradient, wanted[1]);
+            [wanted[0].then(|| primitive(gradient)), bias.map(primitive)]
+        }),
+    }
 }

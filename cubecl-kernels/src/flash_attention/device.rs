@@ -15,7 +15,7 @@ pub struct Problem {
     pub group: usize,
     /// Elements of a head.
     pub d_head: usize,
-    /// 1 where a query sees the keys up to its own position alone.
+    /// 1 where a query sees the keys up to its own position alone; 0 where [ranges](KeyRanges) say what it sees.
     pub is_causal: u32,
     /// What scores are multiplied by.
     pub scale: f32,
@@ -91,14 +91,24 @@ pub struct HeadRows {
     pub d_head: usize,
 }
 
-/// The documents of the tokens of each sample.
+/// Which keys each query sees, where that is something else than all keys, or all up to its own.
 #[derive(CubeType, CubeLaunch)]
-pub struct DocumentBounds {
-    /// Of each token of each sample, the first token of its document and the one after its last.
+pub struct KeyRanges {
+    /// Of each query of a sample, the first key that it sees and the one after its last; then of each key the first
+    /// query that sees it and the one after its last. Neither decreases from one query or key to the next.
     pub bounds: Array<u32>,
+    /// From one sample's to the next one's, 0 where all samples are alike.
+    pub sample: usize,
 }
 
-/// Some tokens of a sample: from `from` up to `to`, which is not one of them.
+/// A number that is added to the scaled score of each head and each distance between key and query.
+#[derive(CubeType, CubeLaunch)]
+pub struct RelativeBias {
+    /// `[heads, queries + keys - 1]`
+    pub table: Array<f32>,
+}
+
+/// Some keys or queries of a sample: from `from` up to `to`, which is not one of them.
 #[derive(CubeType, Clone, Copy)]
 pub struct Span {
     pub from: usize,
@@ -106,19 +116,24 @@ pub struct Span {
 }
 
 /// Blocks of keys begin at multiples of this: dropout draws the weights of neighbouring keys at once.
-const KEYS_ALIGNED: usize = 8;
+pub const KEYS_ALIGNED: usize = 8;
 
-/// A token's document, that of the last token for those beyond; all tokens where there are no documents.
+/// A pair of the table.
 #[cube]
-pub fn document(documents: &ComptimeOption<DocumentBounds>, problem: &Problem, sample: usize, token: usize) -> Span {
-    if comptime!(documents.is_some()) {
-        let documents = documents.as_ref().unwrap();
-        let token = select(token < problem.queries, token, problem.queries - 1);
-        let at = (sample * problem.queries + token) * 2;
-        Span {
-            from: documents.bounds[at] as usize,
-            to: documents.bounds[at + 1] as usize,
-        }
+fn span(ranges: &KeyRanges, sample: usize, place: usize) -> Span {
+    let at = sample * ranges.sample + place * 2;
+    Span {
+        from: ranges.bounds[at] as usize,
+        to: ranges.bounds[at + 1] as usize,
+    }
+}
+
+/// The keys that a query sees, those of the last query for those beyond; all keys where there are no ranges.
+#[cube]
+pub fn keys_of(ranges: &ComptimeOption<KeyRanges>, problem: &Problem, sample: usize, query: usize) -> Span {
+    if comptime!(ranges.is_some()) {
+        let query = select(query < problem.queries, query, problem.queries - 1);
+        span(ranges.as_ref().unwrap(), sample, query)
     } else {
         Span {
             from: 0usize,
@@ -127,32 +142,55 @@ pub fn document(documents: &ComptimeOption<DocumentBounds>, problem: &Problem, s
     }
 }
 
-/// The document of all tokens from `first` up to `end`; none of its tokens where they are of several, or beyond the
-/// last one.
+/// The queries that see a key, those of the last key for those beyond; all queries where there are no ranges.
 #[cube]
-pub fn common_document(
-    documents: &ComptimeOption<DocumentBounds>,
+fn queries_of(ranges: &ComptimeOption<KeyRanges>, problem: &Problem, sample: usize, key: usize) -> Span {
+    if comptime!(ranges.is_some()) {
+        let key = select(key < problem.keys, key, problem.keys - 1);
+        span(ranges.as_ref().unwrap(), sample, problem.queries + key)
+    } else {
+        Span {
+            from: 0usize,
+            to: problem.queries,
+        }
+    }
+}
+
+/// The keys that all queries from `first` up to `end` see.
+#[cube]
+pub fn common_keys(
+    ranges: &ComptimeOption<KeyRanges>,
     problem: &Problem,
     sample: usize,
     first: usize,
     end: usize,
 ) -> Span {
-    if comptime!(documents.is_some()) {
-        let document = document(documents, problem, sample, first);
-        Span {
-            from: document.from,
-            to: select(end > document.to, 0usize, document.to),
-        }
-    } else {
-        document(documents, problem, sample, first)
+    Span {
+        from: keys_of(ranges, problem, sample, end - 1).from,
+        to: keys_of(ranges, problem, sample, first).to,
     }
 }
 
-/// Whether one of the tokens from `first` up to `end` is not of a document; never, where there are none.
+/// The queries that see all keys from `first` up to `end`.
 #[cube]
-pub fn is_outside(documents: &ComptimeOption<DocumentBounds>, document: &Span, first: usize, end: usize) -> bool {
-    if comptime!(documents.is_some()) {
-        first < document.from || end > document.to
+pub fn common_queries(
+    ranges: &ComptimeOption<KeyRanges>,
+    problem: &Problem,
+    sample: usize,
+    first: usize,
+    end: usize,
+) -> Span {
+    Span {
+        from: queries_of(ranges, problem, sample, end - 1).from,
+        to: queries_of(ranges, problem, sample, first).to,
+    }
+}
+
+/// Whether one of those from `first` up to `end` is not in a span; never, where there are no ranges.
+#[cube]
+pub fn is_outside(ranges: &ComptimeOption<KeyRanges>, span: &Span, first: usize, end: usize) -> bool {
+    if comptime!(ranges.is_some()) {
+        first < span.from || end > span.to
     } else {
         false.runtime()
     }
@@ -161,20 +199,19 @@ pub fn is_outside(documents: &ComptimeOption<DocumentBounds>, document: &Span, f
 /// The keys that queries from `first` up to `end` see, at least one of them each.
 #[cube]
 pub fn keys_seen(
-    documents: &ComptimeOption<DocumentBounds>,
+    ranges: &ComptimeOption<KeyRanges>,
     problem: &Problem,
     sample: usize,
     first: usize,
     end: usize,
 ) -> Span {
-    let to = select(problem.is_causal != 0 && end < problem.keys, end, problem.keys);
-    if comptime!(documents.is_some()) {
-        let last = document(documents, problem, sample, end - 1).to;
+    if comptime!(ranges.is_some()) {
         Span {
-            from: document(documents, problem, sample, first).from / KEYS_ALIGNED * KEYS_ALIGNED,
-            to: select(last < to, last, to),
+            from: keys_of(ranges, problem, sample, first).from / KEYS_ALIGNED * KEYS_ALIGNED,
+            to: keys_of(ranges, problem, sample, end - 1).to,
         }
     } else {
+        let to = select(problem.is_causal != 0 && end < problem.keys, end, problem.keys);
         Span { from: 0usize, to }
     }
 }
@@ -183,21 +220,20 @@ pub fn keys_seen(
 /// `length` queries on.
 #[cube]
 pub fn queries_seeing(
-    documents: &ComptimeOption<DocumentBounds>,
+    ranges: &ComptimeOption<KeyRanges>,
     problem: &Problem,
     sample: usize,
     first: usize,
     end: usize,
     #[comptime] length: usize,
 ) -> Span {
-    let is_causal = problem.is_causal != 0;
-    if comptime!(documents.is_some()) {
-        let from = select(is_causal, first, document(documents, problem, sample, first).from);
+    if comptime!(ranges.is_some()) {
         Span {
-            from: from / length * length,
-            to: document(documents, problem, sample, end - 1).to,
+            from: queries_of(ranges, problem, sample, first).from / length * length,
+            to: queries_of(ranges, problem, sample, end - 1).to,
         }
     } else {
+        let is_causal = problem.is_causal != 0;
         Span {
             // Queries before the first key see none of the keys.
             from: select(is_causal, first / length * length, 0usize),
@@ -206,12 +242,22 @@ pub fn queries_seeing(
     }
 }
 
-/// What the weights of a query are multiplied by, from the key `first` on, a multiple of their number. The cubes' last
-/// dimension is that of samples.
+/// The bias of a query and a key; of those beyond the last ones any.
+#[cube]
+pub fn bias_of(bias: &ComptimeOption<RelativeBias>, problem: &Problem, head: usize, query: usize, key: usize) -> f32 {
+    let bias = bias.as_ref().unwrap();
+    let distances = problem.queries + problem.keys - 1;
+    // Of a query far beyond the last one it is below 0, which is a large number.
+    let distance = key + problem.queries - 1 - query;
+    bias.table[head * distances + select(distance < distances, distance, 0usize)]
+}
+
+/// What the weights of a query are multiplied by, from the key `first` on, a multiple of their number.
 #[cube]
 pub fn factors<C: Size>(
     dropped: &ComptimeOption<DroppedRows>,
     problem: &Problem,
+    sample: usize,
     query: usize,
     head: usize,
     first: usize,
@@ -219,7 +265,7 @@ pub fn factors<C: Size>(
     let dropped = dropped.as_ref().unwrap();
     // A query past the last one has no place; nothing of it is used.
     let query = select(query < problem.queries, query, 0usize);
-    let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
+    let row = dropout_row(dropped, sample * problem.queries + query, head as u32);
     dropout_factors::<C>(&dropped.dropout, &row, first as u32)
 }
 

@@ -2,13 +2,17 @@
 
 use burn::tensor::{Bool, DType, Tensor, TensorData, backend::Backend};
 
-use super::{AttentionForward, AttentionMask, AttentionOptions, Documents};
-use crate::precision::{compute_type, narrow, widen, zeros_like};
+use super::{AttentionBackward, AttentionForward, AttentionMask, AttentionOptions};
+use crate::precision::{compute_type, narrow, widen, zeros, zeros_like};
 use crate::random::RowDropout;
 use crate::softmax::reference::later_keys;
 
 /// Returns output and row statistics.
-pub fn forward<B: Backend>([query, key, value]: [Tensor<B, 4>; 3], options: &AttentionOptions) -> AttentionForward<B> {
+pub fn forward<B: Backend>(
+    [query, key, value]: [Tensor<B, 4>; 3],
+    bias: Option<Tensor<B, 2>>,
+    options: &AttentionOptions,
+) -> AttentionForward<B> {
     let dtype = query.dtype();
     let [batch, queries, heads, _] = query.dims();
     if is_nothing(&query, &key) {
@@ -22,7 +26,7 @@ pub fn forward<B: Backend>([query, key, value]: [Tensor<B, 4>; 3], options: &Att
         };
     }
     let [query, key, value] = [query, key, value].map(|tensor| by_head(tensor, heads));
-    let (weights, log_sum_exp) = weights(query, key, options);
+    let (weights, log_sum_exp) = weights([query, key], bias, options);
     let output = match &options.dropout {
         Some(dropout) => (weights.clone() * factors(dropout, &weights)).matmul(value),
         None => weights.matmul(value),
@@ -33,19 +37,22 @@ pub fn forward<B: Backend>([query, key, value]: [Tensor<B, 4>; 3], options: &Att
     }
 }
 
-/// Returns the gradients of query, key and value for the output's.
+/// Returns the gradients of query, key and value for the output's, and of the bias where it is wanted.
 pub fn backward<B: Backend>(
     [query, key, value]: [Tensor<B, 4>; 3],
-    gradient: Tensor<B, 4>,
+    pass: AttentionBackward<B>,
     options: &AttentionOptions,
-) -> [Tensor<B, 4>; 3] {
+) -> ([Tensor<B, 4>; 3], Option<Tensor<B, 2>>) {
     let dtype = query.dtype();
+    let is_bias_wanted = pass.bias.as_ref().is_some_and(|bias| bias.is_wanted);
+    let bias = pass.bias.map(|bias| bias.table);
     if is_nothing(&query, &key) {
-        return [query, key, value].map(|tensor| zeros_like(&tensor));
+        let of_bias = bias.filter(|_| is_bias_wanted).map(|bias| zeros_like(&bias));
+        return ([query, key, value].map(|tensor| zeros_like(&tensor)), of_bias);
     }
     let (heads, kv_heads) = (query.dims()[2], key.dims()[2]);
-    let [query, key, value, gradient] = [query, key, value, gradient].map(|tensor| by_head(tensor, heads));
-    let (weights, _) = weights(query.clone(), key.clone(), options);
+    let [query, key, value, gradient] = [query, key, value, pass.gradient].map(|tensor| by_head(tensor, heads));
+    let (weights, _) = weights([query.clone(), key.clone()], bias, options);
     let factors = options.dropout.as_ref().map(|dropout| factors(dropout, &weights));
     let mut of_weights = gradient.clone().matmul(value.swap_dims(2, 3));
     let mut kept = weights.clone();
@@ -54,13 +61,16 @@ pub fn backward<B: Backend>(
         kept = kept * factors;
     }
     let along = (weights.clone() * of_weights.clone()).sum_dim(3);
-    let of_scores = (weights * (of_weights - along)).mul_scalar(options.scale);
-    [
+    let of_scores = weights * (of_weights - along);
+    let of_bias = is_bias_wanted.then(|| along_diagonals(of_scores.clone()));
+    let of_scores = of_scores.mul_scalar(options.scale);
+    let of_inputs = [
         by_token(of_scores.clone().matmul(key), heads),
         by_token(of_scores.swap_dims(2, 3).matmul(query), kv_heads),
         by_token(kept.swap_dims(2, 3).matmul(gradient), kv_heads),
     ]
-    .map(|gradient| narrow(gradient, dtype))
+    .map(|gradient| narrow(gradient, dtype));
+    (of_inputs, of_bias)
 }
 
 /// Whether no query meets a key; burn's operations do not take empty tensors everywhere.
@@ -70,18 +80,20 @@ pub(crate) fn is_nothing<B: Backend>(query: &Tensor<B, 4>, key: &Tensor<B, 4>) -
 
 /// The weights before dropout, and `log Σ exp` of the rows of scores.
 fn weights<B: Backend>(
-    query: Tensor<B, 4>,
-    key: Tensor<B, 4>,
+    [query, key]: [Tensor<B, 4>; 2],
+    bias: Option<Tensor<B, 2>>,
     options: &AttentionOptions,
 ) -> (Tensor<B, 4>, Tensor<B, 3>) {
     let mut scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(options.scale);
-    let dims = scores.dims();
-    if options.mask == AttentionMask::Causal {
-        let hidden = later_keys(dims[2], &scores.device()).expand(dims);
-        scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
+    let dims @ [_, _, queries, keys] = scores.dims();
+    if let Some(bias) = bias {
+        scores = scores + of_distances(bias, [queries, keys]);
     }
-    if let Some(documents) = &options.documents {
-        let hidden = other_documents(documents, dims, &scores.device()).expand(dims);
+    if options.has_ranges() {
+        let hidden = outside_ranges(options, dims, &scores.device()).expand(dims);
+        scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
+    } else if options.mask == AttentionMask::Causal {
+        let hidden = later_keys(queries, &scores.device()).expand(dims);
         scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
     }
     let maximum = scores.clone().detach().max_dim(3);
@@ -93,15 +105,41 @@ fn weights<B: Backend>(
     (exponentials / sum, log_sum_exp.squeeze_dim(3))
 }
 
-/// Which keys are of another document than the query, `[batch, 1, queries, keys]`.
-fn other_documents<B: Backend>(
-    documents: &Documents,
+/// The bias of each query and key, `[1, heads, queries, keys]`, of that of each distance.
+///
+/// The last query's is a row's first `keys` numbers, that of the query before the ones after the first, and so on: as
+/// rows one longer have them, if the numbers of all rows follow each other.
+fn of_distances<B: Backend>(bias: Tensor<B, 2>, [queries, keys]: [usize; 2]) -> Tensor<B, 4> {
+    let [heads, distances] = bias.dims();
+    let rows = bias.reshape([heads, 1, distances]).expand([heads, queries, distances]);
+    let rows = rows.reshape([heads, queries * distances]);
+    let end = zeros([heads, queries], &rows.device(), rows.dtype());
+    let rows = Tensor::cat(vec![rows, end], 1).reshape([1, heads, queries, distances + 1]);
+    rows.narrow(3, 0, keys).flip([2])
+}
+
+/// The sums over the batch of what there is for each query and key, `[batch, heads, queries, keys]`, and along the
+/// diagonals: `[heads, queries + keys - 1]`.
+fn along_diagonals<B: Backend>(numbers: Tensor<B, 4>) -> Tensor<B, 2> {
+    let [_, heads, queries, keys] = numbers.dims();
+    let distances = queries + keys - 1;
+    // [1, heads, queries, keys]
+    let rows = numbers.sum_dim(0).flip([2]);
+    let ends = zeros([1, heads, queries, queries], &rows.device(), rows.dtype());
+    let rows = Tensor::cat(vec![rows, ends], 3).reshape([heads, queries * (distances + 1)]);
+    let rows = rows.narrow(1, 0, queries * distances);
+    rows.reshape([heads, queries, distances]).sum_dim(1).squeeze_dim(1)
+}
+
+/// Which keys a query does not see, `[batch, 1, queries, keys]`.
+fn outside_ranges<B: Backend>(
+    options: &AttentionOptions,
     [batch, _, queries, keys]: [usize; 4],
     device: &B::Device,
 ) -> Tensor<B, 4, Bool> {
     let rows = (0..batch * queries).flat_map(|row| {
-        let [start, end] = documents.of(row / queries, row % queries);
-        (0..keys).map(move |key| !(start..end).contains(&key))
+        let seen = options.keys_seen(row / queries, row % queries, keys);
+        (0..keys).map(move |key| !seen.contains(&key))
     });
     let data = TensorData::new(rows.collect::<Vec<_>>(), [batch, 1, queries, keys]);
     Tensor::from_data(data, device)

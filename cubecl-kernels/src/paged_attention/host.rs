@@ -2,13 +2,24 @@
 
 use super::PagedSizes;
 
+/// What is done with the scores, as [`PagedOptions`](super::PagedOptions) says.
+#[derive(Clone, Copy, Debug)]
+pub struct HostOptions<'a> {
+    /// What the products are multiplied by.
+    pub scale: f64,
+    /// Those of the heads.
+    pub slopes: Option<&'a [f64]>,
+    /// The keys that a query sees at most.
+    pub window: Option<usize>,
+}
+
 /// Returns the output for contiguous tensors in the layouts of [`paged_attention`](super::paged_attention()).
 pub fn forward(
     sizes: PagedSizes,
     [query, keys, values]: [&[f64]; 3],
     block_table: &[i64],
     lengths: &[i64],
-    scale: f64,
+    options: &HostOptions<'_>,
 ) -> Vec<f64> {
     let PagedSizes {
         queries, heads, d_head, ..
@@ -18,18 +29,22 @@ pub fn forward(
         let (sample, nth, head) = (row / heads / queries, row / heads % queries, row % heads);
         let length = usize::try_from(lengths[sample]).unwrap_or(0).min(sizes.most_keys());
         let seen = (length + nth + 1).saturating_sub(queries);
-        let places: Vec<_> = (0..seen)
-            .filter_map(|key| place(sizes, &block_table[sample * sizes.most_pages..], key, head))
+        let first = options.window.map_or(0, |window| seen.saturating_sub(window));
+        let table = &block_table[sample * sizes.most_pages..];
+        let keys_at: Vec<_> = (first..seen)
+            .filter_map(|key| Some((key, place(sizes, table, key, head)?)))
             .collect();
         let query = &query[row * d_head..][..d_head];
-        let scores: Vec<f64> = places
-            .iter()
-            .map(|&place| scale * query.iter().zip(&keys[place..]).map(|(a, b)| a * b).sum::<f64>())
-            .collect();
+        let score = |&(key, place): &(usize, usize)| {
+            let product: f64 = query.iter().zip(&keys[place..]).map(|(a, b)| a * b).sum();
+            let slope = options.slopes.map_or(0.0, |slopes| slopes[head]);
+            options.scale * product - slope * (seen - 1 - key) as f64
+        };
+        let scores: Vec<f64> = keys_at.iter().map(score).collect();
         let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let exponentials: Vec<f64> = scores.iter().map(|score| (score - maximum).exp()).collect();
         let sum: f64 = exponentials.iter().sum();
-        for (weight, &place) in exponentials.iter().zip(&places) {
+        for (weight, &(_, place)) in exponentials.iter().zip(&keys_at) {
             for (output, value) in output.iter_mut().zip(&values[place..]) {
                 *output += weight / sum * value;
             }

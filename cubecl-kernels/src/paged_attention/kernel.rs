@@ -25,6 +25,8 @@ pub(super) struct Tile {
     pub vectors: usize,
     /// Whether the parts of several splits are to be added up.
     pub is_split: bool,
+    /// Whether queries see the last keys alone.
+    pub has_window: bool,
 }
 
 impl Tile {
@@ -54,6 +56,8 @@ pub(super) struct Problem {
     pub split_keys: usize,
     /// The sequences' rows, all queries' and heads'.
     pub rows: usize,
+    /// The keys that a query sees at most, where there is a window.
+    pub window: usize,
     pub scale: f32,
     /// −∞, which not every shader language has a literal for.
     pub nothing: f32,
@@ -80,6 +84,7 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
     values: &Array<Vector<F, N>>,
     block_table: &Array<I>,
     lengths: &Array<I>,
+    slopes: ComptimeOption<Array<f32>>,
     output: &mut Array<Vector<O, N>>,
     log_sum_exp: &mut Array<f32>,
     problem: Problem,
@@ -111,6 +116,12 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
 
     let mut first = CUBE_POS_X as usize * problem.split_keys;
     let end = min(first + problem.split_keys, part.length);
+    if comptime!(tile.has_window) {
+        // The first query's first key, or the beginning of its block.
+        let position = position_of(0usize, &part, &problem);
+        let hidden = select(position > problem.window, position - problem.window, 0usize);
+        first = max(first, hidden / UNITS * UNITS);
+    }
     while first < end {
         let key = first + unit;
         let place = place_of::<I>(block_table, key, &part, &problem, tile);
@@ -118,8 +129,15 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
         let scores = scores_of::<F, N>(&queries, keys, place, &part, &problem, tile);
         #[unroll]
         for row in 0..rows {
-            let is_seen = is_token(place, &problem, tile) && sees(key, row, &part, &problem);
-            weights[row * UNITS + unit] = select(is_seen, scores[row] * problem.scale, problem.nothing);
+            let is_seen = is_token(place, &problem, tile) && sees(key, row, &part, &problem, tile);
+            let mut score = scores[row] * problem.scale;
+            #[comptime]
+            if let ComptimeOption::Some(slopes) = &slopes {
+                // What is not seen may be any number.
+                let distance = position_of(row, &part, &problem) - (key + 1);
+                score -= slopes[head_of(row, &part, &problem)] * f32::cast_from(distance);
+            }
+            weights[row * UNITS + unit] = select(is_seen, score, problem.nothing);
         }
         weigh::<N>(&mut weights, &mut maxima, &mut totals, &mut sums, tile);
         add_values::<F, N>(values, &places, &weights, &mut totals, &mut sums, &part, &problem, tile);
@@ -165,6 +183,20 @@ fn load_queries<F: Float, N: Size>(
     }
 }
 
+/// Returns the head of a row of the cube; of rows past the last, that of another one.
+#[cube]
+fn head_of(row: usize, part: &Part, problem: &Problem) -> usize {
+    part.kv_head * problem.group + (part.first_row + row) % problem.group
+}
+
+/// Returns how many keys there are up to the query of a row of the cube, itself included; 0 where it is before the
+/// first key.
+#[cube]
+fn position_of(row: usize, part: &Part, problem: &Problem) -> usize {
+    let end = part.length + (part.first_row + row) / problem.group + 1;
+    select(end > problem.queries, end - problem.queries, 0usize)
+}
+
 /// Returns the number of a row of the cube among those of query and output.
 #[cube]
 fn row_of(row: usize, part: &Part, problem: &Problem) -> usize {
@@ -177,9 +209,14 @@ fn row_of(row: usize, part: &Part, problem: &Problem) -> usize {
 
 /// Whether a row of the cube sees a key.
 #[cube]
-fn sees(key: usize, row: usize, part: &Part, problem: &Problem) -> bool {
+fn sees(key: usize, row: usize, part: &Part, problem: &Problem, #[comptime] tile: Tile) -> bool {
     let query = (part.first_row + row) / problem.group;
-    key < part.length && key + problem.queries < part.length + query + 1
+    let is_before = key < part.length && key + problem.queries < part.length + query + 1;
+    if comptime!(tile.has_window) {
+        is_before && key + problem.window >= position_of(row, part, problem)
+    } else {
+        is_before
+    }
 }
 
 /// Returns which token of the pool a key is; the pool's end if it is none.

@@ -22,6 +22,15 @@ pub(crate) struct Inputs<R: CubeRuntime> {
     pub tensors: [CubeTensor<R>; 3],
     pub block_table: CubeTensor<R>,
     pub lengths: CubeTensor<R>,
+    pub slopes: Option<CubeTensor<R>>,
+}
+
+/// What is done with the scores.
+#[derive(Clone, Copy)]
+pub(crate) struct Scores {
+    pub scale: f64,
+    /// The keys that a query sees at most.
+    pub window: Option<usize>,
 }
 
 /// Whether the kernels take these inputs.
@@ -40,11 +49,12 @@ pub(crate) fn runs<R: CubeRuntime>(inputs: &Inputs<R>, sizes: PagedSizes) -> boo
 }
 
 /// Returns the output.
-pub(crate) fn forward<R: CubeRuntime>(inputs: Inputs<R>, sizes: PagedSizes, scale: f64) -> CubeTensor<R> {
+pub(crate) fn forward<R: CubeRuntime>(inputs: Inputs<R>, sizes: PagedSizes, scores: Scores) -> CubeTensor<R> {
     let inputs = Inputs {
         tensors: inputs.tensors.map(into_contiguous),
         block_table: into_contiguous(inputs.block_table),
         lengths: into_contiguous(inputs.lengths),
+        slopes: inputs.slopes.map(into_contiguous),
     };
     let query = &inputs.tensors[0];
     let (client, dtype) = (query.client.clone(), query.dtype);
@@ -54,13 +64,13 @@ pub(crate) fn forward<R: CubeRuntime>(inputs: Inputs<R>, sizes: PagedSizes, scal
     if splits.count == 1 {
         // Nothing is written of the statistics.
         let statistics = empty_beside(query, &[1], DType::F32);
-        attend(inputs, sizes, splits, scale, [output.clone(), statistics]);
+        attend(inputs, sizes, splits, scores, [output.clone(), statistics]);
         return output;
     }
     let rows = sizes.batch * sizes.queries * sizes.heads;
     let parts = empty_beside(query, &[splits.count, rows, sizes.d_head], DType::F32);
     let statistics = empty_beside(query, &[splits.count, rows], DType::F32);
-    attend(inputs, sizes, splits, scale, [parts.clone(), statistics.clone()]);
+    attend(inputs, sizes, splits, scores, [parts.clone(), statistics.clone()]);
     join(parts, statistics, &output, [rows, sizes.d_head], splits.count);
     output
 }
@@ -102,7 +112,7 @@ fn attend<R: CubeRuntime>(
     inputs: Inputs<R>,
     sizes: PagedSizes,
     splits: Splits,
-    scale: f64,
+    scores: Scores,
     [output, statistics]: [CubeTensor<R>; 2],
 ) {
     let [query, keys, values] = inputs.tensors;
@@ -113,6 +123,7 @@ fn attend<R: CubeRuntime>(
         page_size: sizes.page_size,
         vectors: sizes.d_head / vector_size,
         is_split: splits.count > 1,
+        has_window: scores.window.is_some(),
     };
     let problem = ProblemLaunch::new(
         sizes.queries,
@@ -123,7 +134,9 @@ fn attend<R: CubeRuntime>(
         row_tiles(sizes),
         splits.keys,
         sizes.batch * sizes.queries * sizes.heads,
-        scale as f32,
+        // One that is longer than all keys hides none of them.
+        scores.window.map_or(0, |window| window.min(sizes.most_keys())),
+        scores.scale as f32,
         f32::NEG_INFINITY,
     );
     let dtypes = [dtype.into(), output.dtype.into(), inputs.lengths.dtype.into()];
@@ -144,6 +157,7 @@ fn attend<R: CubeRuntime>(
             values.into_array_arg(),
             inputs.block_table.into_array_arg(),
             inputs.lengths.into_array_arg(),
+            inputs.slopes.map(CubeTensor::into_array_arg).into(),
             output.into_array_arg(),
             statistics.into_array_arg(),
             problem,

@@ -17,6 +17,7 @@ use burn::tensor::{Int, Tensor, backend::Backend};
 
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
+use crate::precision::compute_type;
 
 /// The keys and values of a batch of sequences, in the pages of a pool.
 #[derive(Clone, Debug)]
@@ -30,6 +31,29 @@ pub struct PagedCache<B: Backend> {
     pub block_table: Tensor<B, 2, Int>,
     /// `[batch]`: the tokens of each sequence, the queries' own included.
     pub lengths: Tensor<B, 1, Int>,
+}
+
+/// What is done with the scores.
+#[derive(Clone, Debug)]
+pub struct PagedOptions<B: Backend> {
+    /// What the products of queries and keys are multiplied by; `1 / √d_head` as a rule.
+    pub scale: f64,
+    /// ALiBi's slopes, `[heads]`, in f32, or in f64 where the query is in f64: `slope · (key − query)`, of their
+    /// positions, is added to the scaled score.
+    pub slopes: Option<Tensor<B, 1>>,
+    /// How many keys a query sees at most: the last ones up to itself. Those before them are not read.
+    pub window: Option<usize>,
+}
+
+impl<B: Backend> PagedOptions<B> {
+    /// Scores that are only scaled.
+    pub fn new(scale: f64) -> Self {
+        Self {
+            scale,
+            slopes: None,
+            window: None,
+        }
+    }
 }
 
 /// The sizes of a paged attention.
@@ -105,7 +129,35 @@ pub fn paged_attention<B: KernelBackend>(
     cache: PagedCache<B>,
     scale: f64,
 ) -> Result<Tensor<B, 4>, KernelError> {
-    let check = Check("paged_attention");
+    checked(Check("paged_attention"), query, cache, PagedOptions::new(scale))
+}
+
+/// As [`paged_attention`], with a bias of the distance between query and key, and a window, where there are these.
+///
+/// # Shapes
+/// As [`paged_attention`].
+///
+/// # Errors
+/// As [`paged_attention`], and when there are other many slopes than heads, they have another type, or the window has
+/// no keys.
+///
+/// # Reference
+/// Press et al. 2022, arXiv:2108.12409 (slopes); Jiang et al. 2023, arXiv:2310.06825 (windows).
+pub fn paged_attention_with_options<B: KernelBackend>(
+    query: Tensor<B, 4>,
+    cache: PagedCache<B>,
+    options: PagedOptions<B>,
+) -> Result<Tensor<B, 4>, KernelError> {
+    checked(Check("paged_attention_with_options"), query, cache, options)
+}
+
+fn checked<B: KernelBackend>(
+    check: Check,
+    query: Tensor<B, 4>,
+    cache: PagedCache<B>,
+    options: PagedOptions<B>,
+) -> Result<Tensor<B, 4>, KernelError> {
+    let scale = options.scale;
     let sizes = PagedSizes::of(&query, &cache);
     check.float::<B>("the query", query.dtype(), &query.device())?;
     let expected = [sizes.pages, sizes.page_size, sizes.kv_heads, sizes.d_head];
@@ -123,5 +175,12 @@ pub fn paged_attention<B: KernelBackend>(
     check.value("the scale", scale, scale.is_finite() && scale > 0.0, || {
         "finite and above 0".to_owned()
     })?;
-    Ok(B::paged_attention(query, cache, scale))
+    if let Some(slopes) = &options.slopes {
+        check.shape("the slopes", &slopes.dims(), &[sizes.heads])?;
+        check.same_type("the slopes", slopes.dtype(), compute_type(query.dtype()))?;
+    }
+    if let Some(window) = options.window {
+        check.value("the window", window as f64, window > 0, || "at least 1".to_owned())?;
+    }
+    Ok(B::paged_attention(query, cache, options))
 }

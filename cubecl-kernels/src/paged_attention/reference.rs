@@ -1,13 +1,13 @@
 //! Paged attention in burn's operations: the pages are gathered, and their attention is computed as a tensor.
 
-use burn::tensor::{Bool, Int, Tensor, backend::Backend};
+use burn::tensor::{Bool, FloatDType, Int, Tensor, backend::Backend};
 
-use super::{PagedCache, PagedSizes};
+use super::{PagedCache, PagedOptions, PagedSizes};
 use crate::precision::{narrow, widen, zeros_like};
 use crate::softmax::{self, SoftmaxMask};
 
 /// Returns the output.
-pub fn forward<B: Backend>(query: Tensor<B, 4>, cache: PagedCache<B>, scale: f64) -> Tensor<B, 4> {
+pub fn forward<B: Backend>(query: Tensor<B, 4>, cache: PagedCache<B>, options: PagedOptions<B>) -> Tensor<B, 4> {
     let sizes = PagedSizes::of(&query, &cache);
     if query.dims().contains(&0) || sizes.pages * sizes.most_keys() == 0 {
         return zeros_like(&query);
@@ -17,8 +17,16 @@ pub fn forward<B: Backend>(query: Tensor<B, 4>, cache: PagedCache<B>, scale: f64
     let gathered = |pool| by_head(sizes, widen(pool), &cache.block_table, hidden.clone());
     let [keys, values] = [cache.keys.clone(), cache.values.clone()].map(gathered);
 
-    let scores = grouped(sizes, widen(query)).matmul(keys.transpose());
-    let mask = SoftmaxMask::Given(unseen_keys(sizes, &cache, hidden));
+    let mut scores = grouped(sizes, widen(query)).matmul(keys.transpose());
+    let mut scale = options.scale;
+    let distances = distances(sizes, &cache);
+    if let Some(slopes) = options.slopes {
+        let of_scores = FloatDType::from(scores.dtype());
+        let bias = of_rows(sizes, slopes) * distances.clone().float().cast(of_scores);
+        scores = scores.mul_scalar(scale) + bias;
+        scale = 1.0;
+    }
+    let mask = SoftmaxMask::Given(unseen_keys(sizes, distances, hidden, options.window));
     let output = softmax::reference::forward(scores, mask, scale).matmul(values);
     narrow(ungrouped(sizes, output), dtype)
 }
@@ -39,8 +47,8 @@ fn hidden_keys<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>) -> Tensor<B
     positions(keys, cache).greater_equal(lengths).bool_or(is_outside)
 }
 
-/// `[batch, 1, queries * group, most_keys]`: whether a query does not see a key.
-fn unseen_keys<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>, hidden: Tensor<B, 2, Bool>) -> Tensor<B, 4, Bool> {
+/// `[batch, 1, queries * group, most_keys]`: a key's position less that of a query.
+fn distances<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>) -> Tensor<B, 4, Int> {
     let (batch, keys, rows) = (sizes.batch, sizes.most_keys(), sizes.queries * sizes.group());
     let dims = [batch, 1, rows, keys];
     let nth: Vec<i64> = (0..rows).map(|row| (row / sizes.group()) as i64).collect();
@@ -50,12 +58,34 @@ fn unseen_keys<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>, hidden: Ten
         .clone()
         .clamp_max(keys as i64)
         .sub_scalar(sizes.queries as i64);
-    let last = most.reshape([batch, 1, 1, 1]).expand(dims) + nth.reshape([1, 1, rows, 1]).expand(dims);
-    let is_later = positions(keys, cache)
-        .reshape([batch, 1, 1, keys])
-        .expand(dims)
-        .greater(last);
-    is_later.bool_or(hidden.reshape([batch, 1, 1, keys]).expand(dims))
+    let own = most.reshape([batch, 1, 1, 1]).expand(dims) + nth.reshape([1, 1, rows, 1]).expand(dims);
+    positions(keys, cache).reshape([batch, 1, 1, keys]).expand(dims) - own
+}
+
+/// `[batch, 1, queries * group, most_keys]`: whether a query does not see a key.
+fn unseen_keys<B: Backend>(
+    sizes: PagedSizes,
+    distances: Tensor<B, 4, Int>,
+    hidden: Tensor<B, 2, Bool>,
+    window: Option<usize>,
+) -> Tensor<B, 4, Bool> {
+    let dims = distances.dims();
+    let mut unseen = distances.clone().greater_elem(0);
+    if let Some(window) = window {
+        // One that is longer than all keys hides none of them.
+        let window = window.min(sizes.most_keys()) as i64;
+        unseen = unseen.bool_or(distances.lower_equal_elem(-window));
+    }
+    unseen.bool_or(hidden.reshape([sizes.batch, 1, 1, sizes.most_keys()]).expand(dims))
+}
+
+/// `[1, kv_heads, queries * group, 1]`: each row's slope.
+fn of_rows<B: Backend>(sizes: PagedSizes, slopes: Tensor<B, 1>) -> Tensor<B, 4> {
+    let (kv_heads, group) = (sizes.kv_heads, sizes.group());
+    slopes
+        .reshape([kv_heads, 1, group])
+        .expand([kv_heads, sizes.queries, group])
+        .reshape([1, kv_heads, sizes.queries * group, 1])
 }
 
 /// `[batch, keys]`: the keys' positions.

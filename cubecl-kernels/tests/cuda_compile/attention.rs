@@ -1,11 +1,11 @@
 //! Attention: which kernels run is chosen by type, head size and layout.
 
-use burn::tensor::DType;
+use burn::tensor::{DType, Tensor};
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention, flash_attention_packed,
+    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention, flash_attention_packed_with_bias,
 };
 
-use crate::operations::{List, MANY_ROWS, SAMPLES, TOKENS, tokens_dropout};
+use crate::operations::{Differentiable, List, MANY_ROWS, SAMPLES, Setting, TOKENS, tokens_dropout};
 
 /// Head sizes, and heads as models of them have.
 const HEADS: [(usize, usize); 8] = [
@@ -26,12 +26,25 @@ const DETERMINISTIC: &[&str] = &["attend_mma", "dot", "gradients_mma", "query_gr
 /// The same without matrix units.
 const PORTABLE: &[&str] = &["attend", "dot", "key_gradients", "query_gradients"];
 
+/// The same with a relative bias, whose gradient has a kernel of its own on any unit.
+const ON_MATRIX_UNITS_WITH_BIAS: &[&str] = &["attend_mma", "dot", "gradients_mma", "finish_queries", "bias_gradient"];
+const DETERMINISTIC_WITH_BIAS: &[&str] = &[
+    "attend_mma",
+    "dot",
+    "gradients_mma",
+    "query_gradients_mma",
+    "bias_gradient",
+];
+const PORTABLE_WITH_BIAS: &[&str] = &["attend", "dot", "key_gradients", "query_gradients", "bias_gradient"];
+
 /// What distinguishes attentions of packed tensors beyond their sizes.
 #[derive(Clone, Copy, Default)]
 pub struct Form {
     pub has_dropout: bool,
     pub is_deterministic: bool,
     pub has_documents: bool,
+    /// Whether a relative bias is added, which is tracked.
+    pub has_bias: bool,
 }
 
 pub fn list(list: &mut List) {
@@ -59,6 +72,14 @@ pub fn list(list: &mut List) {
             };
             for &has_dropout in dropouts {
                 packed(list, SAMPLES, [heads, heads, d_head], Form { has_dropout, ..form });
+                if has_biases(list.dtype, d_head) {
+                    let form = Form {
+                        has_dropout,
+                        has_bias: true,
+                        ..form
+                    };
+                    packed(list, SAMPLES, [heads, heads, d_head], form);
+                }
                 if has_documents(list.dtype, d_head) {
                     let form = Form {
                         has_dropout,
@@ -109,27 +130,52 @@ fn has_documents(dtype: DType, d_head: usize) -> bool {
     }
 }
 
+/// Whether a relative bias is tried: as documents are, and once with numbers of f16.
+fn has_biases(dtype: DType, d_head: usize) -> bool {
+    has_documents(dtype, d_head) || (dtype == DType::F16 && d_head == 64)
+}
+
 /// What an attention launches, forward and backward.
 fn kernels(dtype: DType, form: Form) -> &'static [&'static str] {
-    match (dtype, form.is_deterministic) {
-        (DType::F32, _) => PORTABLE,
-        (_, false) => ON_MATRIX_UNITS,
-        (_, true) => DETERMINISTIC,
+    match (dtype, form.is_deterministic, form.has_bias) {
+        (DType::F32, _, false) => PORTABLE,
+        (_, false, false) => ON_MATRIX_UNITS,
+        (_, true, false) => DETERMINISTIC,
+        (DType::F32, _, true) => PORTABLE_WITH_BIAS,
+        (_, false, true) => ON_MATRIX_UNITS_WITH_BIAS,
+        (_, true, true) => DETERMINISTIC_WITH_BIAS,
     }
+}
+
+/// A relative bias of heads, if the form has one.
+pub fn bias(setting: &Setting, heads: usize, tokens: usize, form: Form) -> Option<Tensor<Differentiable, 2>> {
+    let options = (&setting.device, DType::F32);
+    form.has_bias
+        .then(|| Tensor::empty([heads, 2 * tokens - 1], options).require_grad())
 }
 
 /// Adds causal attention of a packed tensor, of heads, key heads and elements of a head.
 fn packed(list: &mut List, samples: usize, [heads, kv_heads, d_head]: [usize; 3], form: Form) {
-    let name = match (form.has_dropout, form.is_deterministic, form.has_documents) {
+    let name = match (
+        form.has_dropout,
+        form.is_deterministic,
+        form.has_documents,
+        form.has_bias,
+    ) {
         _ if heads != kv_heads => "flash_attention, packed, causal, grouped queries",
-        (false, false, false) => "flash_attention, packed, causal",
-        (true, false, false) => "flash_attention, packed, causal, dropout",
-        (false, true, false) => "flash_attention, packed, causal, deterministic",
-        (true, true, false) => "flash_attention, packed, causal, dropout, deterministic",
-        (false, false, true) => "flash_attention, packed, causal, documents",
-        (true, false, true) => "flash_attention, packed, causal, dropout, documents",
-        (false, true, true) => "flash_attention, packed, causal, deterministic, documents",
-        (true, true, true) => "flash_attention, packed, causal, dropout, deterministic, documents",
+        (false, false, false, false) => "flash_attention, packed, causal",
+        (true, false, false, false) => "flash_attention, packed, causal, dropout",
+        (false, true, false, false) => "flash_attention, packed, causal, deterministic",
+        (true, true, false, false) => "flash_attention, packed, causal, dropout, deterministic",
+        (false, false, true, false) => "flash_attention, packed, causal, documents",
+        (true, false, true, false) => "flash_attention, packed, causal, dropout, documents",
+        (false, true, true, false) => "flash_attention, packed, causal, deterministic, documents",
+        (true, true, true, false) => "flash_attention, packed, causal, dropout, deterministic, documents",
+        (false, false, false, true) => "flash_attention, packed, causal, bias",
+        (true, false, false, true) => "flash_attention, packed, causal, dropout, bias",
+        (false, true, false, true) => "flash_attention, packed, causal, deterministic, bias",
+        (true, true, false, true) => "flash_attention, packed, causal, dropout, deterministic, bias",
+        (_, _, true, true) => "flash_attention, packed, causal, documents, bias",
     };
     let shape = format!("{samples} x {heads} heads x {TOKENS} x {d_head}");
     list.add_with_kernels(name, shape, kernels(list.dtype, form), move |setting| {
@@ -139,7 +185,8 @@ fn packed(list: &mut List, samples: usize, [heads, kv_heads, d_head]: [usize; 3]
         };
         let tensor = setting.leaf([samples, TOKENS, counts.total(), d_head]);
         let options = options(samples, d_head, AttentionMask::Causal, form);
-        flash_attention_packed(tensor, counts, options)?.backward();
+        let bias = bias(setting, heads, TOKENS, form);
+        flash_attention_packed_with_bias(tensor, counts, bias, options)?.backward();
         Ok(())
     });
 }
@@ -151,6 +198,7 @@ pub fn options(samples: usize, d_head: usize, mask: AttentionMask, form: Form) -
         scale: 1.0 / (d_head as f64).sqrt(),
         dropout: form.has_dropout.then(|| tokens_dropout(samples * TOKENS)),
         documents: form.has_documents.then(|| documents(samples)),
+        key_lengths: None,
         is_deterministic: form.is_deterministic,
     }
 }

@@ -10,7 +10,7 @@ use burn_wgpu::{WgpuDevice, WgpuRuntime};
 use cubecl::Runtime;
 use cubecl::client::ComputeClient;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, PackedHeads, reference};
+use cubecl_kernels::flash_attention::{AttentionBackward, AttentionMask, AttentionOptions, PackedHeads, reference};
 use cuda_source::{Architecture, CudaSource, CudaSourceDevice, Mode, Toolkit};
 use libtest_mimic::Trial;
 
@@ -89,29 +89,40 @@ fn measure<B: KernelBackend>(
         scale: 0.25,
         dropout: None,
         documents: None,
+        key_lengths: None,
         is_deterministic: false,
     };
     let inputs = [query, key, value];
     match (case.pass, case.has_weights) {
         (Pass::Forward, false) => {
             start();
-            let _forward = B::flash_attention_forward(inputs, &options);
+            let _forward = B::flash_attention_forward(inputs, None, &options);
             bytes()
         }
         (Pass::Forward, true) => {
             start();
-            let _forward = reference::forward(inputs, &options);
+            let _forward = reference::forward(inputs, None, &options);
             bytes()
         }
         (Pass::Backward, false) => {
-            let forward = B::flash_attention_forward(inputs.clone(), &options);
+            let forward = B::flash_attention_forward(inputs.clone(), None, &options);
+            let pass = AttentionBackward {
+                forward,
+                gradient,
+                bias: None,
+            };
             start();
-            let _gradients = B::flash_attention_backward(inputs, forward, gradient, &options);
+            let _gradients = B::flash_attention_backward(inputs, pass, &options);
             bytes()
         }
         (Pass::Backward, true) => {
+            let pass = AttentionBackward {
+                forward: reference::forward(inputs.clone(), None, &options),
+                gradient,
+                bias: None,
+            };
             start();
-            let _gradients = reference::backward(inputs, gradient, &options);
+            let _gradients = reference::backward(inputs, pass, &options);
             bytes()
         }
     }
@@ -167,6 +178,7 @@ fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
             scale: 0.125,
             dropout: None,
             documents: None,
+            key_lengths: None,
             is_deterministic: false,
         };
         let weights = || {
@@ -178,15 +190,19 @@ fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
             Pass::Forward => {
                 client.memory_cleanup();
                 let _weights = weights();
-                let _forward = SourceOfCuda::flash_attention_packed_forward(packed, HEADS, &attention);
+                let _forward = SourceOfCuda::flash_attention_packed_forward(packed, HEADS, None, &attention);
                 reserved(&client)
             }
             Pass::Backward => {
-                let forward = SourceOfCuda::flash_attention_packed_forward(packed.clone(), HEADS, &attention);
+                let forward = SourceOfCuda::flash_attention_packed_forward(packed.clone(), HEADS, None, &attention);
                 client.memory_cleanup();
                 let _weights = weights();
-                let _gradient =
-                    SourceOfCuda::flash_attention_packed_backward(packed, HEADS, forward, gradient, &attention);
+                let pass = AttentionBackward {
+                    forward,
+                    gradient,
+                    bias: None,
+                };
+                let _gradient = SourceOfCuda::flash_attention_packed_backward(packed, HEADS, pass, &attention);
                 reserved(&client)
             }
         }

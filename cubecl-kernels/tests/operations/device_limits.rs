@@ -55,6 +55,7 @@ fn options() -> AttentionOptions {
         scale: 1.0,
         dropout: None,
         documents: None,
+        key_lengths: None,
         is_deterministic: false,
     }
 }

@@ -4,8 +4,9 @@ use anyhow::ensure;
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::paged_attention::{PagedCache, PagedSizes, host, paged_attention};
-use cubecl_kernels::precision::is_half;
+use cubecl_kernels::paged_attention::host::{self, HostOptions};
+use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, PagedSizes, paged_attention_with_options};
+use cubecl_kernels::precision::{compute_type, is_half};
 use libtest_mimic::Trial;
 
 use crate::backends::{Claim, Setting, trials_of};
@@ -13,6 +14,7 @@ use crate::compare::{expect_close, normal, over};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);
+    trials.extend(trials_of(AddsSlopesWithinAWindow));
     trials.extend(trials_of(LongSequencesMatchTheHost));
     trials.extend(trials_of(PagesOutsideThePoolAreHidden));
     trials.extend(trials_of(NothingIsTheAttentionOfNothing));
@@ -65,6 +67,19 @@ impl Case {
 
     /// Compares the output with the host's.
     fn check<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+        self.check_with(setting, false, None)
+    }
+
+    /// As [`check`](Self::check), with slopes of heads, or with a window.
+    fn check_with<B: KernelBackend>(
+        &self,
+        setting: &Setting<Autodiff<B>>,
+        has_slopes: bool,
+        window: Option<usize>,
+    ) -> anyhow::Result<()> {
+        let wide = setting.inner(compute_type(setting.dtype));
+        let slopes: Option<Vec<f64>> =
+            has_slopes.then(|| (1..=self.sizes.heads).map(|head| 0.5f64.powi(head as i32)).collect());
         let setting = &setting.inner(setting.dtype);
         let sizes = self.sizes;
         let query_shape = [sizes.batch, sizes.queries, sizes.heads, sizes.d_head];
@@ -75,7 +90,12 @@ impl Case {
         });
         let scale = (sizes.d_head.max(1) as f64).powf(-0.5);
         let inputs = [&query[..], &keys, &values];
-        let expected = host::forward(sizes, inputs, &self.block_table, &self.lengths, scale);
+        let options = HostOptions {
+            scale,
+            slopes: slopes.as_deref(),
+            window,
+        };
+        let expected = host::forward(sizes, inputs, &self.block_table, &self.lengths, &options);
         let cache = PagedCache {
             keys: setting.tensor(&keys, self.pool_shape()),
             values: setting.tensor(&values, self.pool_shape()),
@@ -87,7 +107,12 @@ impl Case {
             0 => setting.tensor(&query, query_shape),
             _ => setting.view(&query, query_shape),
         };
-        let output = paged_attention(query, cache, scale)?;
+        let options = PagedOptions {
+            scale,
+            slopes: slopes.as_ref().map(|slopes| wide.tensor(slopes, [sizes.heads])),
+            window,
+        };
+        let output = paged_attention_with_options(query, cache, options)?;
         ensure!(output.dims() == query_shape, "{:?} for {sizes:?}", output.dims());
         if expected.is_empty() {
             // CUDA has no copy of nothing.
@@ -97,7 +122,7 @@ impl Case {
         // added up in f32, so that only the result is rounded.
         let roundings = if is_half(setting.dtype) { 1.0 } else { 24.0 };
         expect_close("output", output, &expected, roundings, 1.0)
-            .map_err(|error| error.context(format!("{sizes:?}, lengths {:?}", self.lengths)))
+            .map_err(|error| error.context(format!("{sizes:?}, lengths {:?}, window {window:?}", self.lengths)))
     }
 }
 
@@ -148,6 +173,41 @@ impl Claim for MatchesTheHost {
             let lengths = (0..batch).map(|sample| (1 + (most * (sample + 1)) / batch) as i64);
             Case::new(sizes, lengths.collect()).check(setting)
         })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct AddsSlopesWithinAWindow;
+
+impl Claim for AddsSlopesWithinAWindow {
+    const NAME: &'static str = "paged_attention_adds_slopes_within_a_window";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let sizes = PagedSizes {
+            batch: 4,
+            queries: 3,
+            heads: 6,
+            kv_heads: 2,
+            d_head: 24,
+            pages: 0,
+            page_size: 16,
+            most_pages: 40,
+        };
+        // Fewer tokens than queries, none, and several blocks.
+        let case = Case::new(sizes, vec![640, 2, 0, 301]);
+        for (has_slopes, window) in [
+            (true, None),
+            (false, Some(1)),
+            (false, Some(130)),
+            (true, Some(200)),
+            (true, Some(usize::MAX)),
+        ] {
+            case.check_with(setting, has_slopes, window)?;
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use burn_flex::Flex;
 use cubecl_kernels::accumulate::{self, GradientPlace, GradientSums};
 use cubecl_kernels::adamw::{self, AdamWBuffers, AdamWStep};
 use cubecl_kernels::embedding::{self, TokenRange};
-use cubecl_kernels::flash_attention::{self, AttentionMask, AttentionOptions};
+use cubecl_kernels::flash_attention::{self, AttentionBackward, AttentionMask, AttentionOptions, BackwardBias};
 use cubecl_kernels::linear::{self, LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::norm::{self, AddRule, Addends, NormKind, NormParameters};
 use cubecl_kernels::rotary::{self, RotaryAngles, RotaryHeads, RotaryLayout};
@@ -182,12 +182,28 @@ fn everything(of: DType, dtype: DType) -> Vec<(&'static str, Tensor<B, 1>)> {
         scale: 0.5,
         dropout: Some(dropout),
         documents: None,
+        key_lengths: None,
         is_deterministic: true,
     };
     let inputs = [heads(1), heads(4), heads(7)];
-    let forward = flash_attention::reference::forward(inputs.clone(), &options);
-    results.push(("attention", flat(forward.output)));
-    let gradients = flash_attention::reference::backward(inputs, heads(3), &options);
+    // In the type that scores are in.
+    let wide = Setting::<B> {
+        device,
+        dtype: DType::F32,
+    };
+    let bias: Tensor<B, 2> = wide.tensor(&normal(2 * (2 * ROWS - 1), 10), [2, 2 * ROWS - 1]);
+    let forward = flash_attention::reference::forward(inputs.clone(), Some(bias.clone()), &options);
+    results.push(("attention", flat(forward.output.clone())));
+    let pass = AttentionBackward {
+        forward,
+        gradient: heads(3),
+        bias: Some(BackwardBias {
+            table: bias,
+            is_wanted: true,
+        }),
+    };
+    let (gradients, of_bias) = flash_attention::reference::backward(inputs, pass, &options);
+    results.push(("the attention's bias", flat(of_bias.expect("wanted"))));
     results.extend(["dq", "dk", "dv"].into_iter().zip(gradients.map(flat)));
 
     let all = l2_norm::SquaredPart {

@@ -10,7 +10,8 @@ use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, Documents, MAX_HEAD, PackedHeads, flash_attention, flash_attention_packed,
+    AttentionMask, AttentionOptions, Documents, KeyLengths, MAX_HEAD, PackedHeads, flash_attention,
+    flash_attention_packed, flash_attention_with_bias,
 };
 use cubecl_kernels::l2_norm::{SquaredPart, sum_of_squares, sums_of_squares};
 use cubecl_kernels::linear::{linear, linear_transposed};
@@ -98,6 +99,7 @@ fn options() -> AttentionOptions {
         scale: 0.5,
         dropout: None,
         documents: None,
+        key_lengths: None,
         is_deterministic: false,
     }
 }
@@ -191,6 +193,51 @@ fn refuses_attention() -> anyhow::Result<()> {
         attend(shape, shape, shape, packing(vec![vec![2, 3]; 3])),
         Value,
         &[name, "all samples' documents", "10", "got 15"],
+    )?;
+
+    let masked = |mask| AttentionOptions { mask, ..options() };
+    refused(
+        attend(shape, shape, shape, masked(AttentionMask::CausalWindow(0))),
+        Value,
+        &[name, "the window", "at least 1", "got 0"],
+    )?;
+    refused(
+        attend(
+            shape,
+            [2, 6, 4, 8],
+            [2, 6, 4, 8],
+            masked(AttentionMask::CausalWindow(2)),
+        ),
+        Value,
+        &[name, "the number of keys", "causal", "5", "got 6"],
+    )?;
+    let padded = |lengths: &[usize]| AttentionOptions {
+        key_lengths: Some(KeyLengths::new(lengths)),
+        ..options()
+    };
+    refused(
+        attend(shape, shape, shape, padded(&[5])),
+        Value,
+        &[name, "the number of lengths of keys", "the samples, 2", "got 1"],
+    )?;
+    refused(
+        attend(shape, shape, shape, padded(&[5, 6])),
+        Value,
+        &[name, "the keys of sample 1", "the number of keys, 5", "got 6"],
+    )?;
+    let biased = |bias: Tensor<B, 2>| {
+        flash_attention_with_bias::<B>(tensor(shape), tensor(shape), tensor(shape), Some(bias), options())
+    };
+    let with_bias = "flash_attention_with_bias";
+    refused(
+        biased(tensor([4, 10])),
+        Shape,
+        &[with_bias, "the bias", "[4, 9]", "[4, 10]"],
+    )?;
+    refused(
+        biased(of_type([4, 9], DType::F16)),
+        MixedTypes,
+        &[with_bias, "the bias", "F32", "F16"],
     )?;
 
     let packed = |shape, heads| flash_attention_packed::<B>(tensor(shape), heads, options());

@@ -147,6 +147,7 @@ fn attention(setting: &Setting<B>) -> anyhow::Result<Results> {
         scale: 0.2,
         dropout: Some(dropout(2 * tokens, 0.2)),
         documents: None,
+        key_lengths: None,
         is_deterministic: true,
     };
     let query = leaf(setting, [2, tokens, 4, d_head], 1);

@@ -173,6 +173,7 @@ impl<B: KernelBackend> FusedAttention<B> {
             scale: (d_head as f64).sqrt().recip(),
             dropout: None,
             documents: None,
+            key_lengths: None,
             is_deterministic: true,
         };
         let attended = flash_attention(heads(&self.query)?, heads(&self.key)?, heads(&self.value)?, options)?;

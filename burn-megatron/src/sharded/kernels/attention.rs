@@ -1,7 +1,10 @@
 //! Fused attention: each rank its samples and heads.
 
 use burn::tensor::Tensor;
-use cubecl_kernels::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
+use burn::tensor::ops::FloatTensor;
+use cubecl_kernels::flash_attention::{
+    AttentionBackward, AttentionForward, AttentionOptions, BackwardBias, PackedHeads,
+};
 
 use super::super::Sharded;
 use super::super::apply::{Placed, apply};
@@ -11,19 +14,25 @@ use crate::collectives::CollectiveBackend;
 
 pub(super) fn forward<B: CollectiveBackend>(
     inputs: [Tensor<Sharded<B>, 4>; 3],
+    bias: Option<Tensor<Sharded<B>, 2>>,
     options: &AttentionOptions,
 ) -> AttentionForward<Sharded<B>> {
-    let names = Heads::of(&inputs).names("b.h.,b.h.,b.h.->b.h.,bh.", "b...,b...,b...->b...,b..");
+    let heads = Heads::of(&inputs);
+    let names = match bias {
+        None => heads.names("b.h.,b.h.,b.h.->b.h.,bh.", "b...,b...,b...->b...,b.."),
+        Some(_) => heads.names("b.h.,b.h.,b.h.,h.->b.h.,bh.", "b...,b...,b...,..->b...,b.."),
+    };
     let dims = inputs[0].dims();
     let [query, key, value] = inputs.map(placed);
     let rule = || Box::new(Named::new(names)) as _;
     let (output, log_sum_exp) = apply(
         "flash_attention",
-        (query, key, value),
+        (query, key, value, bias.map(placed)),
         rule,
-        |(query, key, value), placed| {
+        |(query, key, value, bias), placed| {
             let inputs = [query, key, value].map(local::<B, 4>);
-            let forward = B::flash_attention_forward(inputs, &of_part(options, dims, placed));
+            let options = of_part(options, dims, placed);
+            let forward = B::flash_attention_forward(inputs, bias.map(local), &options);
             (primitive(forward.output), primitive(forward.log_sum_exp))
         },
     );
@@ -33,38 +42,47 @@ pub(super) fn forward<B: CollectiveBackend>(
     }
 }
 
+/// The gradient of the bias is a sum over the samples, of which a rank with some of them has a term.
 pub(super) fn backward<B: CollectiveBackend>(
     inputs: [Tensor<Sharded<B>, 4>; 3],
-    forward: AttentionForward<Sharded<B>>,
-    gradient: Tensor<Sharded<B>, 4>,
+    pass: AttentionBackward<Sharded<B>>,
     options: &AttentionOptions,
-) -> [Tensor<Sharded<B>, 4>; 3] {
-    let names = Heads::of(&inputs).names(
-        "b.h.,b.h.,b.h.,b.h.,bh.,b.h.->b.h.,b.h.,b.h.",
-        "b...,b...,b...,b...,b..,b...->b...,b...,b...",
-    );
+) -> ([Tensor<Sharded<B>, 4>; 3], Option<Tensor<Sharded<B>, 2>>) {
+    let heads = Heads::of(&inputs);
+    let is_bias_wanted = pass.bias.as_ref().map(|bias| bias.is_wanted);
+    let names = match is_bias_wanted {
+        None => heads.names(
+            "b.h.,b.h.,b.h.,b.h.,bh.,b.h.->b.h.,b.h.,b.h.",
+            "b...,b...,b...,b...,b..,b...->b...,b...,b...",
+        ),
+        Some(false) => heads.names(
+            "b.h.,b.h.,b.h.,b.h.,bh.,b.h.,h.->b.h.,b.h.,b.h.",
+            "b...,b...,b...,b...,b..,b...,..->b...,b...,b...",
+        ),
+        Some(true) => heads.names(
+            "b.h.,b.h.,b.h.,b.h.,bh.,b.h.,h.->b.h.,b.h.,b.h.,h.",
+            "b...,b...,b...,b...,b..,b...,..->b...,b...,b...,..",
+        ),
+    };
     let dims = inputs[0].dims();
-    let [query, key, value] = inputs.map(placed);
-    let (output, log_sum_exp) = (placed(forward.output), placed(forward.log_sum_exp));
-    let operands = (query, key, value, output, log_sum_exp, placed(gradient));
+    let inputs = inputs.map(placed).to_vec();
     let rule = || Box::new(Named::new(names).linear(&[5])) as _;
     let gradients: Vec<Option<FloatSharded<B>>> = apply(
         "flash_attention_backward",
-        operands,
+        (inputs, of_pass(pass)),
         rule,
-        |(query, key, value, output, log_sum_exp, gradient), placed| {
-            let inputs = [query, key, value].map(local::<B, 4>);
-            let forward = AttentionForward {
-                output: local(output),
-                log_sum_exp: local(log_sum_exp),
-            };
+        |(inputs, pass), placed| {
+            let mut inputs = inputs.into_iter().map(local::<B, 4>);
+            let inputs = std::array::from_fn(|_| inputs.next().expect("query, key and value"));
             let options = of_part(options, dims, placed);
-            let gradients = B::flash_attention_backward(inputs, forward, local(gradient), &options);
-            gradients.map(|gradient| Some(primitive(gradient))).to_vec()
+            let (gradients, of_bias) = B::flash_attention_backward(inputs, of_rank(pass, is_bias_wanted), &options);
+            let of_bias = of_bias.map(primitive);
+            gradients.map(primitive).into_iter().chain(of_bias).map(Some).collect()
         },
     );
-    let mut gradients = gradients.into_iter().flatten().map(tensor);
-    std::array::from_fn(|_| gradients.next().expect("of query, key and value"))
+    let mut gradients = gradients.into_iter().flatten();
+    let of_inputs = std::array::from_fn(|_| tensor(gradients.next().expect("of query, key and value")));
+    (of_inputs, gradients.next().map(tensor))
 }
 
 /// As [`forward`] of queries, keys and values in one tensor: heads stay together, since a cut of all of them is none of
@@ -72,12 +90,19 @@ pub(super) fn backward<B: CollectiveBackend>(
 pub(super) fn packed_forward<B: CollectiveBackend>(
     packed: Tensor<Sharded<B>, 4>,
     heads: PackedHeads,
+    bias: Option<Tensor<Sharded<B>, 2>>,
     options: &AttentionOptions,
 ) -> AttentionForward<Sharded<B>> {
     let dims = packed.dims();
-    let rule = || Box::new(Named::new("b...->b...,b..")) as _;
-    let (output, log_sum_exp) = apply("flash_attention_packed", placed(packed), rule, |packed, placed| {
-        let forward = B::flash_attention_packed_forward(local(packed), heads, &of_part(options, dims, placed));
+    let names = match bias {
+        None => "b...->b...,b..",
+        Some(_) => "b...,..->b...,b..",
+    };
+    let rule = || Box::new(Named::new(names)) as _;
+    let operands = (placed(packed), bias.map(placed));
+    let (output, log_sum_exp) = apply("flash_attention_packed", operands, rule, |(packed, bias), placed| {
+        let options = of_part(options, dims, placed);
+        let forward = B::flash_attention_packed_forward(local(packed), heads, bias.map(local), &options);
         (primitive(forward.output), primitive(forward.log_sum_exp))
     });
     AttentionForward {
@@ -89,33 +114,64 @@ pub(super) fn packed_forward<B: CollectiveBackend>(
 pub(super) fn packed_backward<B: CollectiveBackend>(
     packed: Tensor<Sharded<B>, 4>,
     heads: PackedHeads,
-    forward: AttentionForward<Sharded<B>>,
-    gradient: Tensor<Sharded<B>, 4>,
+    pass: AttentionBackward<Sharded<B>>,
     options: &AttentionOptions,
-) -> Tensor<Sharded<B>, 4> {
+) -> (Tensor<Sharded<B>, 4>, Option<Tensor<Sharded<B>, 2>>) {
     let dims = packed.dims();
-    let operands = (
-        placed(packed),
-        placed(forward.output),
-        placed(forward.log_sum_exp),
-        placed(gradient),
-    );
-    let rule = || Box::new(Named::new("b...,b...,b..,b...->b...").linear(&[3])) as _;
-    let run = |(packed, output, log_sum_exp, gradient), placed: &Placed| {
-        let forward = AttentionForward {
+    let is_bias_wanted = pass.bias.as_ref().map(|bias| bias.is_wanted);
+    let names = match is_bias_wanted {
+        None => "b...,b...,b..,b...->b...",
+        Some(false) => "b...,b...,b..,b...,..->b...",
+        Some(true) => "b...,b...,b..,b...,..->b...,..",
+    };
+    let operands = (placed(packed), of_pass(pass));
+    let rule = || Box::new(Named::new(names).linear(&[3])) as _;
+    let run = |(packed, pass), placed: &Placed| {
+        let options = of_part(options, dims, placed);
+        let pass = of_rank(pass, is_bias_wanted);
+        let (gradient, of_bias) = B::flash_attention_packed_backward(local(packed), heads, pass, &options);
+        vec![Some(primitive(gradient)), of_bias.map(primitive)]
+    };
+    let gradients: Vec<Option<FloatSharded<B>>> = apply("flash_attention_packed_backward", operands, rule, run);
+    let mut gradients = gradients.into_iter().flatten();
+    let of_packed = tensor(gradients.next().expect("of the packed tensor"));
+    (of_packed, gradients.next().map(tensor))
+}
+
+type PassOperands<B> = (
+    FloatSharded<B>,
+    FloatSharded<B>,
+    FloatSharded<B>,
+    Option<FloatSharded<B>>,
+);
+type PassLocals<B> = (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>);
+
+/// The operands of a backward pass that are no inputs: the output, its statistics, its gradient, the bias.
+fn of_pass<B: CollectiveBackend>(pass: AttentionBackward<Sharded<B>>) -> PassOperands<B> {
+    (
+        placed(pass.forward.output),
+        placed(pass.forward.log_sum_exp),
+        placed(pass.gradient),
+        pass.bias.map(|bias| placed(bias.table)),
+    )
+}
+
+/// This rank's part of them.
+fn of_rank<B: CollectiveBackend>(
+    (output, log_sum_exp, gradient, bias): PassLocals<B>,
+    is_bias_wanted: Option<bool>,
+) -> AttentionBackward<B> {
+    AttentionBackward {
+        forward: AttentionForward {
             output: local(output),
             log_sum_exp: local(log_sum_exp),
-        };
-        let options = of_part(options, dims, placed);
-        primitive(B::flash_attention_packed_backward(
-            local(packed),
-            heads,
-            forward,
-            local(gradient),
-            &options,
-        ))
-    };
-    tensor(apply("flash_attention_packed_backward", operands, rule, run))
+        },
+        gradient: local(gradient),
+        bias: bias.map(|bias| BackwardBias {
+            table: local(bias),
+            is_wanted: is_bias_wanted == Some(true),
+        }),
+    }
 }
 
 /// Whether queries, keys and values have the same heads.
@@ -150,6 +206,7 @@ fn of_part(options: &AttentionOptions, [batch, queries, heads, _]: [usize; 4], p
         dropout.first_head += own_heads.start as u32;
         *dropout = rows_of(dropout, samples.start * queries..samples.end * queries);
     }
-    options.documents = options.documents.map(|documents| documents.of_samples(samples));
+    options.documents = options.documents.map(|documents| documents.of_samples(samples.clone()));
+    options.key_lengths = options.key_lengths.map(|lengths| lengths.of_samples(samples));
     options
 }

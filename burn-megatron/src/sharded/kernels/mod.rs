@@ -16,7 +16,7 @@ use cubecl_kernels::adamw::AdamWStep;
 use cubecl_kernels::bias_gelu::BiasGeluGradients;
 use cubecl_kernels::cross_entropy::Statistics;
 use cubecl_kernels::flash_attention::host::AttentionSizes;
-use cubecl_kernels::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
+use cubecl_kernels::flash_attention::{AttentionBackward, AttentionForward, AttentionOptions, PackedHeads};
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use cubecl_kernels::random::RowDropout;
@@ -35,14 +35,17 @@ type FloatSharded<B> = ShardedTensor<B, Float>;
 pub(super) const RULES: &[(&str, &str)] = &[
     ("flash_attention", OF_PASSES),
     ("check_attention", INNER),
-    ("flash_attention_forward", "Named(\"b.h.,b.h.,b.h.->b.h.,bh.\")"),
+    ("flash_attention_forward", "Named(\"b.h.,b.h.,b.h.,h.->b.h.,bh.\")"),
     (
         "flash_attention_backward",
-        "Named(\"b.h.,b.h.,b.h.,b.h.,bh.,b.h.->b.h.,b.h.,b.h.\")",
+        "Named(\"b.h.,b.h.,b.h.,b.h.,bh.,b.h.,h.->b.h.,b.h.,b.h.,h.\")",
     ),
     ("flash_attention_packed", OF_PASSES),
-    ("flash_attention_packed_forward", "Named(\"b...->b...,b..\")"),
-    ("flash_attention_packed_backward", "Named(\"b...,b...,b..,b...->b...\")"),
+    ("flash_attention_packed_forward", "Named(\"b...,..->b...,b..\")"),
+    (
+        "flash_attention_packed_backward",
+        "Named(\"b...,b...,b..,b...,..->b...,..\")",
+    ),
     ("paged_attention", SERVING),
     ("multiply", "Linear"),
     ("add_product", BUFFERS),
@@ -109,35 +112,38 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
         B::check_attention(device, operation, dtype, sizes)
     }
 
-    fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
-        attention::forward(inputs, options)
+    fn flash_attention_forward(
+        inputs: [Tensor<Self, 4>; 3],
+        bias: Option<Tensor<Self, 2>>,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
+        attention::forward(inputs, bias, options)
     }
 
     fn flash_attention_backward(
         inputs: [Tensor<Self, 4>; 3],
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> [Tensor<Self, 4>; 3] {
-        attention::backward(inputs, forward, gradient, options)
+    ) -> ([Tensor<Self, 4>; 3], Option<Tensor<Self, 2>>) {
+        attention::backward(inputs, pass, options)
     }
 
     fn flash_attention_packed_forward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
+        bias: Option<Tensor<Self, 2>>,
         options: &AttentionOptions,
     ) -> AttentionForward<Self> {
-        attention::packed_forward(packed, heads, options)
+        attention::packed_forward(packed, heads, bias, options)
     }
 
     fn flash_attention_packed_backward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> Tensor<Self, 4> {
-        attention::packed_backward(packed, heads, forward, gradient, options)
+    ) -> (Tensor<Self, 4>, Option<Tensor<Self, 2>>) {
+        attention::packed_backward(packed, heads, pass, options)
     }
 
     fn multiply(a: Tensor<Self, 2>, b: Tensor<Self, 2>, bias: Option<Tensor<Self, 1>>) -> Tensor<Self, 2> {

@@ -233,11 +233,12 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
                 .dropout
                 .of_attention::<B>(&tokens.all, self.first_head, &packed.device()),
             documents: tokens.documents.clone(),
+            key_lengths: None,
             is_deterministic: self.is_deterministic,
         };
         let output = match self.kernels {
             Kernels::Fused => checked(flash_attention_packed(packed, parts, options)),
-            Kernels::Plain => reference::forward(unpack(packed, parts), &options).output,
+            Kernels::Plain => reference::forward(unpack(packed, parts), None, &options).output,
         };
         output.reshape([batch * seq, heads * d_head])
     }

@@ -82,6 +82,7 @@ impl Heads {
                 scale: 1.0 / (self.d_k as f64).sqrt(),
                 dropout: None,
                 documents: None,
+                key_lengths: None,
                 is_deterministic: self.is_deterministic,
             };
             return checked(flash_attention(query, key, value, options));

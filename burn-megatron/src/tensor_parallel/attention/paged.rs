@@ -8,7 +8,7 @@ use cubecl_kernels::Kernels;
 use cubecl_kernels::flash_attention::{
     AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed, reference as whole_reference, unpack,
 };
-use cubecl_kernels::paged_attention::{PagedCache, paged_attention, reference as paged_reference};
+use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, paged_attention, reference as paged_reference};
 use cubecl_kernels::ranges::{RangeTarget, scatter_ranges};
 
 use super::CausalSelfAttention;
@@ -270,11 +270,12 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             scale: self.scale(),
             dropout: None,
             documents: None,
+            key_lengths: None,
             is_deterministic: self.is_deterministic,
         };
         let output = match self.kernels {
             Kernels::Fused => checked(flash_attention_packed(qkv, parts, options)),
-            Kernels::Plain => whole_reference::forward(unpack(qkv, parts), &options).output,
+            Kernels::Plain => whole_reference::forward(unpack(qkv, parts), None, &options).output,
         };
         output.reshape([tokens, heads * d_head])
     }
@@ -286,7 +287,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let query = query.reshape([sequences, tokens / sequences, heads, d_head]);
         let output = match self.kernels {
             Kernels::Fused => checked(paged_attention(query, cache, self.scale())),
-            Kernels::Plain => paged_reference::forward(query, cache, self.scale()),
+            Kernels::Plain => paged_reference::forward(query, cache, PagedOptions::new(self.scale())),
         };
         output.reshape([tokens, width])
     }

@@ -14,7 +14,7 @@ use burn_fusion::{Fusion, FusionBackend};
 
 use self::custom::Custom;
 use self::parts::{
-    NormShape, addend_primitives, next_addends, next_angles, next_buffers, next_sums, next_vector_sums,
+    NormShape, addend_primitives, next_addends, next_angles, next_attention, next_buffers, next_sums, next_vector_sums,
     norm_primitives, statistics_primitives, sums_primitives,
 };
 use super::KernelBackend;
@@ -25,11 +25,11 @@ use crate::cross_entropy::Statistics;
 use crate::embedding::TokenRange;
 use crate::error::KernelError;
 use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
+use crate::flash_attention::{AttentionBackward, AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm::SquaredPart;
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
-use crate::paged_attention::PagedCache;
+use crate::paged_attention::{PagedCache, PagedOptions};
 use crate::precision::compute_type;
 use crate::ranges::{BufferRange, RangeTarget};
 use crate::rotary::{RotaryAngles, RotaryHeads};
@@ -46,19 +46,25 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         B::check_attention(device, operation, dtype, sizes)
     }
 
-    fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
+    fn flash_attention_forward(
+        inputs: [Tensor<Self, 4>; 3],
+        bias: Option<Tensor<Self, 2>>,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
         let ([batch, queries, heads, d_head], dtype) = (inputs[0].dims(), inputs[0].dtype());
-        let options = options.clone();
+        let (options, has_bias) = (options.clone(), bias.is_some());
         let mut custom = Custom::<B>::new("flash_attention_forward");
         for input in &inputs {
             custom = custom.with(input);
         }
         let mut outputs = custom
+            .with_some(bias.as_ref())
             .output([batch, queries, heads, d_head], dtype)
             .output([batch, heads, queries], compute_type(dtype))
             .register(move |inputs| {
                 let tensors = [inputs.next(), inputs.next(), inputs.next()];
-                let forward = B::flash_attention_forward(tensors, &options);
+                let bias = inputs.next_if(has_bias);
+                let forward = B::flash_attention_forward(tensors, bias, &options);
                 vec![primitive(forward.output), primitive(forward.log_sum_exp)]
             });
         AttentionForward {
@@ -69,45 +75,42 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
 
     fn flash_attention_backward(
         inputs: [Tensor<Self, 4>; 3],
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> [Tensor<Self, 4>; 3] {
-        let dtype = gradient.dtype();
-        let options = options.clone();
+    ) -> ([Tensor<Self, 4>; 3], Option<Tensor<Self, 2>>) {
+        let (dtype, options) = (pass.gradient.dtype(), options.clone());
         let mut custom = Custom::<B>::new("flash_attention_backward");
         for input in &inputs {
             custom = custom.with(input).output(input.dims(), dtype);
         }
-        let mut outputs = custom
-            .with(&forward.output)
-            .with(&forward.log_sum_exp)
-            .with(&gradient)
-            .register(move |inputs| {
-                let tensors = [inputs.next(), inputs.next(), inputs.next()];
-                let forward = AttentionForward {
-                    output: inputs.next(),
-                    log_sum_exp: inputs.next(),
-                };
-                let gradients = B::flash_attention_backward(tensors, forward, inputs.next(), &options);
-                gradients.map(primitive).to_vec()
-            });
-        [outputs.next(), outputs.next(), outputs.next()]
+        let (custom, shape) = custom.with_attention(pass);
+        let mut outputs = custom.register(move |inputs| {
+            let tensors = [inputs.next(), inputs.next(), inputs.next()];
+            let (gradients, of_bias) = B::flash_attention_backward(tensors, next_attention(inputs, shape), &options);
+            let of_bias = of_bias.map(primitive);
+            gradients.map(primitive).into_iter().chain(of_bias).collect()
+        });
+        let gradients = [outputs.next(), outputs.next(), outputs.next()];
+        (gradients, outputs.next_if(shape.is_bias_wanted))
     }
 
     fn flash_attention_packed_forward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
+        bias: Option<Tensor<Self, 2>>,
         options: &AttentionOptions,
     ) -> AttentionForward<Self> {
         let ([batch, seq, _, d_head], dtype) = (packed.dims(), packed.dtype());
-        let options = options.clone();
+        let (options, has_bias) = (options.clone(), bias.is_some());
         let mut outputs = Custom::<B>::new("flash_attention_packed_forward")
             .with_owned(packed)
+            .with_some(bias.as_ref())
             .output([batch, seq, heads.queries, d_head], dtype)
             .output([batch, heads.queries, seq], compute_type(dtype))
             .register(move |inputs| {
-                let forward = B::flash_attention_packed_forward(inputs.next(), heads, &options);
+                let packed = inputs.next();
+                let bias = inputs.next_if(has_bias);
+                let forward = B::flash_attention_packed_forward(packed, heads, bias, &options);
                 vec![primitive(forward.output), primitive(forward.log_sum_exp)]
             });
         AttentionForward {
@@ -119,40 +122,40 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
     fn flash_attention_packed_backward(
         packed: Tensor<Self, 4>,
         heads: PackedHeads,
-        forward: AttentionForward<Self>,
-        gradient: Tensor<Self, 4>,
+        pass: AttentionBackward<Self>,
         options: &AttentionOptions,
-    ) -> Tensor<Self, 4> {
+    ) -> (Tensor<Self, 4>, Option<Tensor<Self, 2>>) {
         let (dims, dtype) = (packed.dims(), packed.dtype());
         let options = options.clone();
-        let mut outputs = Custom::<B>::new("flash_attention_packed_backward")
+        let custom = Custom::<B>::new("flash_attention_packed_backward")
             .with_owned(packed)
-            .with_owned(forward.output)
-            .with_owned(forward.log_sum_exp)
-            .with_owned(gradient)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let packed = inputs.next();
-                let forward = AttentionForward {
-                    output: inputs.next(),
-                    log_sum_exp: inputs.next(),
-                };
-                let gradient = inputs.next();
-                vec![primitive(B::flash_attention_packed_backward(
-                    packed, heads, forward, gradient, &options,
-                ))]
-            });
-        outputs.next()
+            .output(dims, dtype);
+        let (custom, shape) = custom.with_attention(pass);
+        let mut outputs = custom.register(move |inputs| {
+            let packed = inputs.next();
+            let pass = next_attention(inputs, shape);
+            let (gradient, of_bias) = B::flash_attention_packed_backward(packed, heads, pass, &options);
+            let of_bias = of_bias.map(primitive);
+            std::iter::once(primitive(gradient)).chain(of_bias).collect()
+        });
+        (outputs.next(), outputs.next_if(shape.is_bias_wanted))
     }
 
-    fn paged_attention(query: Tensor<Self, 4>, cache: PagedCache<Self>, scale: f64) -> Tensor<Self, 4> {
+    fn paged_attention(
+        query: Tensor<Self, 4>,
+        cache: PagedCache<Self>,
+        options: PagedOptions<Self>,
+    ) -> Tensor<Self, 4> {
         let (dims, dtype) = (query.dims(), query.dtype());
+        let PagedOptions { scale, slopes, window } = options;
+        let has_slopes = slopes.is_some();
         let mut outputs = Custom::<B>::new("paged_attention")
             .with_owned(query)
             .with_owned(cache.keys)
             .with_owned(cache.values)
             .with_int(&cache.block_table)
             .with_int(&cache.lengths)
+            .with_some(slopes.as_ref())
             .output(dims, dtype)
             .register(move |inputs| {
                 let query = inputs.next();
@@ -162,7 +165,12 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
                     block_table: inputs.next_int(),
                     lengths: inputs.next_int(),
                 };
-                vec![primitive(B::paged_attention(query, cache, scale))]
+                let options = PagedOptions {
+                    scale,
+                    slopes: inputs.next_if(has_slopes),
+                    window,
+                };
+                vec![primitive(B::paged_attention(query, cache, options))]
             });
         outputs.next()
     }

@@ -8,6 +8,7 @@ use burn_fusion::{Fusion, FusionBackend};
 use super::custom::{Custom, Inputs, Outputs};
 use crate::accumulate::{GradientPlace, GradientSums, VectorSums};
 use crate::adamw::AdamWBuffers;
+use crate::flash_attention::{AttentionBackward, AttentionForward, BackwardBias};
 use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics};
 use crate::precision::compute_type;
 use crate::rotary::{RotaryAngles, RotaryLayout};
@@ -106,6 +107,55 @@ pub(super) fn next_angles<B: FusionBackend>(
         positions: inputs.next_int(),
         layout,
     })
+}
+
+/// What of an attention's backward pass is no tensor.
+#[derive(Clone, Copy)]
+pub(super) struct BackwardShape {
+    has_bias: bool,
+    pub(super) is_bias_wanted: bool,
+}
+
+impl<B: FusionBackend> Custom<B> {
+    /// With what an attention's backward pass takes in addition to its inputs; the gradient of the bias is an output
+    /// where it is wanted.
+    pub(super) fn with_attention(self, pass: AttentionBackward<Fusion<B>>) -> (Self, BackwardShape) {
+        let bias = pass.bias.as_ref();
+        let shape = BackwardShape {
+            has_bias: bias.is_some(),
+            is_bias_wanted: bias.is_some_and(|bias| bias.is_wanted),
+        };
+        let mut custom = self
+            .with_owned(pass.forward.output)
+            .with_owned(pass.forward.log_sum_exp)
+            .with_owned(pass.gradient);
+        if let Some(bias) = pass.bias {
+            let (dims, dtype) = (bias.table.dims(), bias.table.dtype());
+            custom = custom.with_owned(bias.table);
+            if bias.is_wanted {
+                custom = custom.output(dims, dtype);
+            }
+        }
+        (custom, shape)
+    }
+}
+
+/// What an attention's backward pass takes, in the order in which [`Custom::with_attention`] names it.
+pub(super) fn next_attention<B: FusionBackend>(
+    inputs: &mut Inputs<'_, B>,
+    shape: BackwardShape,
+) -> AttentionBackward<B> {
+    AttentionBackward {
+        forward: AttentionForward {
+            output: inputs.next(),
+            log_sum_exp: inputs.next(),
+        },
+        gradient: inputs.next(),
+        bias: inputs.next_if(shape.has_bias).map(|table| BackwardBias {
+            table,
+            is_wanted: shape.is_bias_wanted,
+        }),
+    }
 }
 
 /// The optimizer's buffers, in the order in which [`Custom::with_buffers`] names them.

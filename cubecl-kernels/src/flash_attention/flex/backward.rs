@@ -5,11 +5,12 @@ use std::ops::Range;
 use burn::tensor::{Element, Tensor};
 use burn_flex::{Flex, FlexTensor};
 
+use super::bias::{Bias, BiasSums};
 use super::block::{Known, Queries};
 use super::heads::{Heads, Places};
 use super::{KEYS, QUERIES};
-use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads, unpack};
-use crate::flex::blocks::{share_out, uninit};
+use crate::flash_attention::{AttentionBackward, AttentionOptions, PackedHeads, unpack};
+use crate::flex::blocks::{in_tasks, uninit};
 use crate::flex::lanes::sums;
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
@@ -17,33 +18,30 @@ use crate::flex::product::{Matrix, MatrixMut, Onto, product};
 use crate::flex::tensor::{flat, tensor};
 use crate::tape::primitive;
 
-/// Returns the gradients of query, key and value for the output's.
+/// Returns the gradients of query, key and value for the output's, and of the bias where it is wanted.
 pub(crate) fn backward(
     inputs: [Tensor<Flex, 4>; 3],
-    forward: AttentionForward<Flex>,
-    gradient: Tensor<Flex, 4>,
+    pass: AttentionBackward<Flex>,
     options: &AttentionOptions,
-) -> [Tensor<Flex, 4>; 3] {
-    with_number!(gradient.dtype(), T => separate::<T>(inputs, forward, gradient, options))
+) -> ([Tensor<Flex, 4>; 3], Option<Tensor<Flex, 2>>) {
+    with_number!(pass.gradient.dtype(), T => separate::<T>(inputs, pass, options))
 }
 
-/// Returns the gradient of the packed tensor for the output's.
+/// Returns the gradient of the packed tensor for the output's, and of the bias where it is wanted.
 pub(crate) fn packed_backward(
     packed: Tensor<Flex, 4>,
     heads: PackedHeads,
-    forward: AttentionForward<Flex>,
-    gradient: Tensor<Flex, 4>,
+    pass: AttentionBackward<Flex>,
     options: &AttentionOptions,
-) -> Tensor<Flex, 4> {
-    with_number!(gradient.dtype(), T => packed_of::<T>(packed, heads, forward, gradient, options))
+) -> (Tensor<Flex, 4>, Option<Tensor<Flex, 2>>) {
+    with_number!(pass.gradient.dtype(), T => packed_of::<T>(packed, heads, pass, options))
 }
 
 fn separate<T: Number>(
     inputs: [Tensor<Flex, 4>; 3],
-    forward: AttentionForward<Flex>,
-    gradient: Tensor<Flex, 4>,
+    pass: AttentionBackward<Flex>,
     options: &AttentionOptions,
-) -> [Tensor<Flex, 4>; 3] {
+) -> ([Tensor<Flex, 4>; 3], Option<Tensor<Flex, 2>>) {
     let dims = inputs.each_ref().map(Tensor::dims);
     let mut memory = dims.map(|dims| uninit::<T>(dims.iter().product()));
     let mut index = 0;
@@ -52,29 +50,29 @@ fn separate<T: Number>(
         index += 1;
         places
     });
-    run(inputs.map(primitive), forward, primitive(gradient), options, places);
+    let of_bias = run(inputs.map(primitive), pass, options, places);
     let mut dims = dims.into_iter();
-    memory.map(|memory| {
+    let gradients = memory.map(|memory| {
         // SAFETY: `run` has written all of them.
         let values = unsafe { memory.assume_init() }.into_vec();
         tensor(values, dims.next().unwrap_or_default())
-    })
+    });
+    (gradients, of_bias)
 }
 
 fn packed_of<T: Number>(
     packed: Tensor<Flex, 4>,
     heads: PackedHeads,
-    forward: AttentionForward<Flex>,
-    gradient: Tensor<Flex, 4>,
+    pass: AttentionBackward<Flex>,
     options: &AttentionOptions,
-) -> Tensor<Flex, 4> {
+) -> (Tensor<Flex, 4>, Option<Tensor<Flex, 2>>) {
     let dims = packed.dims();
     let mut memory = uninit::<T>(dims.iter().product());
     let places = Places::cut(&mut memory, dims, [0, heads.queries, heads.queries + heads.keys]);
     let inputs = unpack(packed, heads).map(primitive);
-    run(inputs, forward, primitive(gradient), options, places);
+    let of_bias = run(inputs, pass, options, places);
     // SAFETY: `run` has written queries, keys and values, which are all there is.
-    tensor(unsafe { memory.assume_init() }.into_vec(), dims)
+    (tensor(unsafe { memory.assume_init() }.into_vec(), dims), of_bias)
 }
 
 /// What a thread computes in, kept from task to task.
@@ -113,19 +111,33 @@ struct Inputs<'a, T: Number> {
     gradient: Heads<'a, T>,
     /// `[batch, heads, queries]`
     log_sum_exp: &'a [T::Real],
+    bias: Option<Bias<T::Real>>,
 }
 
-/// Writes the gradients of query, key and value, all of them.
+/// Which block of queries is worked on.
+#[derive(Clone, Copy)]
+struct BlockPlace {
+    sample: usize,
+    head: usize,
+    kv_head: usize,
+    /// The head's number among those of the key head.
+    member: usize,
+}
+
+/// Writes the gradients of query, key and value, all of them. Returns that of the bias where it is wanted.
 fn run<T: Number>(
     inputs: [FlexTensor; 3],
-    forward: AttentionForward<Flex>,
-    gradient: FlexTensor,
+    pass: AttentionBackward<Flex>,
     options: &AttentionOptions,
     [of_query, of_key, of_value]: [Places<'_, T>; 3],
-) {
-    let log_sum_exp = flat(forward.log_sum_exp);
-    let output = primitive(forward.output);
+) -> Option<Tensor<Flex, 2>> {
+    let log_sum_exp = flat(pass.forward.log_sum_exp);
+    let (output, gradient) = (primitive(pass.forward.output), primitive(pass.gradient));
     let [query, key, value] = inputs.each_ref().map(Heads::<T>::of);
+    let ([batch, queries, heads, _], [_, keys, kv_heads, d_head]) = (query.dims, key.dims);
+    let scale = T::Real::of(options.scale);
+    let distances = (queries + keys).saturating_sub(1);
+    let is_bias_wanted = pass.bias.as_ref().is_some_and(|bias| bias.is_wanted);
     let inputs = Inputs {
         query,
         key,
@@ -133,8 +145,10 @@ fn run<T: Number>(
         output: Heads::of(&output),
         gradient: Heads::of(&gradient),
         log_sum_exp: log_sum_exp.storage(),
+        bias: pass
+            .bias
+            .map(|bias| Bias::new(flat(bias.table).storage(), distances, keys, scale)),
     };
-    let ([batch, queries, heads, _], [_, keys, kv_heads, d_head]) = (inputs.query.dims, inputs.key.dims);
     let group = heads / kv_heads;
     let run = |task: usize| {
         let scratch = &mut Scratch::default();
@@ -143,10 +157,19 @@ fn run<T: Number>(
             sums.clear();
             sums.resize(keys * d_head, T::Real::ZERO);
         }
-        for head in kv_head * group..(kv_head + 1) * group {
+        let bias = inputs.bias.as_ref().filter(|_| is_bias_wanted);
+        let mut of_bias = bias.map(|bias| bias.sums(group));
+        for member in 0..group {
+            let head = kv_head * group + member;
+            let place = BlockPlace {
+                sample,
+                head,
+                kv_head,
+                member,
+            };
             for first in (0..queries).step_by(QUERIES) {
                 let block = Queries::new([sample, head, first], [queries, keys], options);
-                inputs.add_block([sample, head, kv_head], &block, options, scratch);
+                inputs.add_block(place, &block, options, scratch, of_bias.as_mut());
                 // SAFETY: no other task has this head of queries.
                 unsafe { of_query.write([sample, head, first], &mut scratch.of_query, |_| T::Real::ONE) };
             }
@@ -156,20 +179,37 @@ fn run<T: Number>(
             of_key.write([sample, kv_head, 0], &mut scratch.of_key, |_| T::Real::ONE);
             of_value.write([sample, kv_head, 0], &mut scratch.of_value, |_| T::Real::ONE);
         }
+        of_bias
     };
-    share_out(batch * kv_heads, &run);
+    let of_tasks = in_tasks(batch * kv_heads, run);
+    is_bias_wanted.then(|| {
+        let of_tasks: Vec<BiasSums<T::Real>> = of_tasks.into_iter().flatten().collect();
+        let gradient = if of_tasks.is_empty() {
+            vec![T::Real::ZERO; heads * distances]
+        } else {
+            BiasSums::gradient(&of_tasks, kv_heads, distances, scale)
+        };
+        tensor(gradient, [heads, distances])
+    })
 }
 
 impl<T: Number> Inputs<'_, T> {
-    /// Leaves the gradient of a block of queries in `scratch.of_query`, and adds those of the keys and values to
-    /// theirs.
+    /// Leaves the gradient of a block of queries in `scratch.of_query`, and adds those of the keys and values, and of
+    /// the bias where it is wanted, to theirs.
     fn add_block(
         &self,
-        [sample, head, kv_head]: [usize; 3],
+        place: BlockPlace,
         block: &Queries<'_>,
         options: &AttentionOptions,
         scratch: &mut Scratch<T::Real>,
+        mut of_bias: Option<&mut BiasSums<T::Real>>,
     ) {
+        let BlockPlace {
+            sample,
+            head,
+            kv_head,
+            member,
+        } = place;
         let [_, queries, heads, d_head] = self.query.dims;
         let (count, width) = (block.range.len(), block.width());
         let scale = T::Real::of(options.scale);
@@ -197,12 +237,12 @@ impl<T: Number> Inputs<'_, T> {
             |range: Range<usize>, key: Matrix<'_, T::Real>, value: Matrix<'_, T::Real>, blocks: [&mut [T::Real]; 2]| {
                 let [scores, gradients] = blocks;
                 let shape = [count, range.len()];
-                product(
-                    query,
-                    key.transposed(),
-                    MatrixMut::new(scores, shape, [1, width]),
-                    Onto::Nothing,
-                );
+                let mut onto = Onto::Nothing;
+                if let Some(bias) = &self.bias {
+                    bias.write(scores, head, block, range);
+                    onto = Onto::Sum;
+                }
+                product(query, key.transposed(), MatrixMut::new(scores, shape, [1, width]), onto);
                 product(
                     gradient,
                     value.transposed(),
@@ -237,6 +277,9 @@ impl<T: Number> Inputs<'_, T> {
                 #[inline(always)]
                 || known.gradients([scores, gradients], block, range.clone(), scale),
             );
+            if let Some(of_bias) = of_bias.as_deref_mut() {
+                of_bias.add(gradients, member, block, range.clone());
+            }
             let of_rows = range.start * d_head..range.end * d_head;
             let strides = [1, width as isize];
             let weights = Matrix::new(scores, 0, shape, strides);

@@ -9,7 +9,7 @@ use crate::random::philox::philox4x32_10;
 use crate::random::{BLOCK_BITS, RowDropout};
 
 /// Queries that are computed with at once: a vector of f32 in AVX-512.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// A block's queries, with what the passes need to know of each. Made once for each block of queries.
 pub(super) struct Queries<'a> {

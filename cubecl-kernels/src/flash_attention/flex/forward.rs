@@ -3,6 +3,7 @@
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 
+use super::bias::Bias;
 use super::block::{Queries, Running};
 use super::heads::{Heads, Places};
 use super::{KEYS, QUERIES};
@@ -11,12 +12,24 @@ use crate::flex::blocks::{in_tasks, uninit};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
 use crate::flex::product::{Matrix, MatrixMut, Onto, product};
-use crate::flex::tensor::tensor;
+use crate::flex::tensor::{flat, tensor};
 use crate::tape::primitive;
 
 /// Returns output and row statistics.
-pub(crate) fn forward(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOptions) -> AttentionForward<Flex> {
-    with_number!(inputs[0].dtype(), T => forward_of::<T>(inputs, options))
+pub(crate) fn forward(
+    inputs: [Tensor<Flex, 4>; 3],
+    bias: Option<Tensor<Flex, 2>>,
+    options: &AttentionOptions,
+) -> AttentionForward<Flex> {
+    with_number!(inputs[0].dtype(), T => forward_of::<T>(inputs, bias, options))
+}
+
+/// What all tasks read.
+struct Inputs<'a, T: Number> {
+    query: Heads<'a, T>,
+    key: Heads<'a, T>,
+    value: Heads<'a, T>,
+    bias: Option<Bias<T::Real>>,
 }
 
 /// What a thread computes in, kept from task to task.
@@ -40,18 +53,35 @@ impl<R> Default for Scratch<R> {
     }
 }
 
-fn forward_of<T: Number>(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOptions) -> AttentionForward<Flex> {
+fn forward_of<T: Number>(
+    inputs: [Tensor<Flex, 4>; 3],
+    bias: Option<Tensor<Flex, 2>>,
+    options: &AttentionOptions,
+) -> AttentionForward<Flex> {
     let inputs = inputs.map(primitive);
     let [query, key, value] = inputs.each_ref().map(Heads::<T>::of);
-    let dims @ [batch, queries, heads, _] = query.dims;
+    let (dims @ [batch, queries, heads, _], keys) = (query.dims, key.dims[1]);
+    let inputs = Inputs {
+        query,
+        key,
+        value,
+        bias: bias.map(|bias| {
+            Bias::new(
+                flat(bias).storage(),
+                queries + keys - 1,
+                keys,
+                T::Real::of(options.scale),
+            )
+        }),
+    };
     let blocks = queries.div_ceil(QUERIES);
     let mut output = uninit::<T>(dims.iter().product());
     let [places] = Places::cut(&mut output, dims, [0]);
     let run = |task: usize| {
         let scratch = &mut Scratch::default();
         let [sample, head, block] = [task / (heads * blocks), task / blocks % heads, task % blocks];
-        let block = Queries::new([sample, head, block * QUERIES], [queries, key.dims[1]], options);
-        let running = attend(&query, &key, &value, [sample, head], &block, options, scratch);
+        let block = Queries::new([sample, head, block * QUERIES], [queries, keys], options);
+        let running = attend(&inputs, [sample, head], &block, options, scratch);
         let kept = options.dropout.as_ref().map_or(1.0, |dropout| dropout.scale());
         let factor = |row: usize| {
             if running.sum[row] == T::Real::ZERO {
@@ -76,9 +106,12 @@ fn forward_of<T: Number>(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOption
 
 /// Leaves the sums of the values, weighted and not yet divided, in `scratch.output`.
 fn attend<T: Number>(
-    query: &Heads<'_, T>,
-    key: &Heads<'_, T>,
-    value: &Heads<'_, T>,
+    Inputs {
+        query,
+        key,
+        value,
+        bias,
+    }: &Inputs<'_, T>,
     [sample, head]: [usize; 2],
     block: &Queries<'_>,
     options: &AttentionOptions,
@@ -99,8 +132,13 @@ fn attend<T: Number>(
         let is_first = index == 0;
         let scores = &mut scratch.scores[..range.len() * width];
         let rows = key.rows(sample, kv_head, range.clone()).widened(&mut scratch.key);
+        let mut onto = Onto::Nothing;
+        if let Some(bias) = bias {
+            bias.write(scores, head, block, range.clone());
+            onto = Onto::Sum;
+        }
         let into = MatrixMut::new(scores, [count, range.len()], [1, width]);
-        product(query, rows.transposed(), into, Onto::Nothing);
+        product(query, rows.transposed(), into, onto);
         vectorised(
             #[inline(always)]
             || {

@@ -5,6 +5,7 @@
 //! their strides. Blocks follow from the shapes alone: the results do not depend on the number of threads.
 
 mod backward;
+mod bias;
 mod block;
 mod forward;
 mod heads;

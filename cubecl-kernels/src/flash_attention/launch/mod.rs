@@ -5,6 +5,7 @@ mod heads;
 mod on_matrix_units;
 mod portable;
 mod problem;
+mod ranges;
 
 use burn::tensor::Tensor;
 use burn_cubecl::tensor::CubeTensor;
@@ -14,21 +15,23 @@ use cubecl::prelude::AddressType;
 use super::host::AttentionSizes;
 use super::matrix::{self, tile::LOAD};
 use super::reference::is_nothing;
-use super::{AttentionForward, AttentionOptions, PackedHeads, reference, unpack};
+use super::{AttentionBackward, AttentionForward, AttentionOptions, PackedHeads, reference, unpack};
 use crate::cube::launch::{empty_beside, into_contiguous};
+use crate::precision::zeros_like;
 use crate::tape::{float, primitive};
 use heads::{Heads, parts};
 pub(crate) use problem::check;
 use problem::{Backward, Launch};
 
 type Backend<R, F, I, BT> = CubeBackend<R, F, I, BT>;
+type Inputs<R, F, I, BT> = [Tensor<Backend<R, F, I, BT>, 4>; 3];
 
 impl<R: CubeRuntime> Launch<'_, R> {
     /// Output and statistics.
     fn forward(&self) -> [CubeTensor<R>; 2] {
         let vector_size = self.vector_size(&[]);
         let has_dropout = self.options.dropout.is_some();
-        let is_short = self.address_type(&[]) == AddressType::U64 || self.options.documents.is_some();
+        let is_short = self.address_type(&[]) == AddressType::U64 || self.options.has_ranges() || self.bias.is_some();
         let tile = matrix::tile::Tile::forward(self.sizes.d_head, has_dropout, is_short);
         let has_blocks =
             self.sizes.queries <= tile.staying() * self.client().properties().hardware.max_cube_count.1 as usize;
@@ -39,15 +42,9 @@ impl<R: CubeRuntime> Launch<'_, R> {
         }
     }
 
-    /// Writes the gradients into `results`.
-    fn backward(
-        &self,
-        output: CubeTensor<R>,
-        log_sum_exp: CubeTensor<R>,
-        gradient: CubeTensor<R>,
-        results: &[Heads<R>; 3],
-    ) {
-        let (output, gradient) = (Heads::new(output, 0), Heads::new(gradient, 0));
+    /// Writes the gradients into `results`, and returns that of the bias where it is wanted.
+    fn backward(&self, given: Given<R>, results: &[Heads<R>; 3]) -> Option<CubeTensor<R>> {
+        let (output, gradient) = (Heads::new(given.output, 0), Heads::new(given.gradient, 0));
         let vector_size = self.vector_size(&[&output, &gradient]);
         let on_matrix_units = self.matrix_backward_plan(vector_size);
         let query_sums = on_matrix_units.as_ref().and_then(|plan| plan.query_sums.as_ref());
@@ -57,7 +54,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
         let address_type = self.address_type(&tensors);
         let pass = Backward {
             gradient: &gradient,
-            log_sum_exp: into_contiguous(log_sum_exp),
+            log_sum_exp: into_contiguous(given.log_sum_exp),
             along: self.row_products(&output, &gradient, query_sums, vector_size, address_type),
             results,
             vector_size,
@@ -67,6 +64,34 @@ impl<R: CubeRuntime> Launch<'_, R> {
             Some(plan) => self.matrix_backward(&plan, &pass),
             None => self.portable_backward(&pass),
         }
+        given.is_bias_wanted.then(|| self.bias_gradient(&pass))
+    }
+}
+
+/// What a backward pass is given.
+struct Given<R: CubeRuntime> {
+    output: CubeTensor<R>,
+    log_sum_exp: CubeTensor<R>,
+    /// The output's.
+    gradient: CubeTensor<R>,
+    is_bias_wanted: bool,
+}
+
+impl<R: CubeRuntime> Given<R> {
+    /// Of a pass, with its bias.
+    fn of<F, I, BT>(pass: AttentionBackward<Backend<R, F, I, BT>>) -> (Self, Option<CubeTensor<R>>)
+    where
+        F: FloatElement,
+        I: IntElement,
+        BT: BoolElement,
+    {
+        let given = Self {
+            output: primitive(pass.forward.output),
+            log_sum_exp: primitive(pass.forward.log_sum_exp),
+            gradient: primitive(pass.gradient),
+            is_bias_wanted: pass.bias.as_ref().is_some_and(|bias| bias.is_wanted),
+        };
+        (given, pass.bias.map(|bias| primitive(bias.table)))
     }
 }
 
@@ -85,6 +110,7 @@ where
 
 pub(crate) fn separate_forward<R, F, I, BT>(
     inputs: [Tensor<Backend<R, F, I, BT>, 4>; 3],
+    bias: Option<Tensor<Backend<R, F, I, BT>, 2>>,
     options: &AttentionOptions,
 ) -> AttentionForward<Backend<R, F, I, BT>>
 where
@@ -94,22 +120,21 @@ where
     BT: BoolElement,
 {
     if is_nothing(&inputs[0], &inputs[1]) {
-        return reference::forward(inputs, options);
+        return reference::forward(inputs, bias, options);
     }
     let sizes = AttentionSizes::of(inputs[0].dims(), inputs[1].dims());
     let heads = inputs.clone().map(|input| Heads::new(primitive(input), 0));
-    match Launch::new(heads, sizes, options) {
+    match Launch::new(heads, bias.clone().map(primitive), sizes, options) {
         Some(launch) => result(launch.forward()),
-        None => reference::forward(inputs, options),
+        None => reference::forward(inputs, bias, options),
     }
 }
 
 pub(crate) fn separate_backward<R, F, I, BT>(
     inputs: [Tensor<Backend<R, F, I, BT>, 4>; 3],
-    forward: AttentionForward<Backend<R, F, I, BT>>,
-    gradient: Tensor<Backend<R, F, I, BT>, 4>,
+    pass: AttentionBackward<Backend<R, F, I, BT>>,
     options: &AttentionOptions,
-) -> [Tensor<Backend<R, F, I, BT>, 4>; 3]
+) -> (Inputs<R, F, I, BT>, Option<Tensor<Backend<R, F, I, BT>, 2>>)
 where
     R: CubeRuntime,
     F: FloatElement,
@@ -117,29 +142,27 @@ where
     BT: BoolElement,
 {
     if is_nothing(&inputs[0], &inputs[1]) {
-        return reference::backward(inputs, gradient, options);
+        return reference::backward(inputs, pass, options);
     }
     let sizes = AttentionSizes::of(inputs[0].dims(), inputs[1].dims());
     let heads = inputs.clone().map(|input| Heads::new(primitive(input), 0));
-    let Some(launch) = Launch::new(heads, sizes, options) else {
-        return reference::backward(inputs, gradient, options);
+    let (given, bias) = Given::of(pass.clone());
+    let Some(launch) = Launch::new(heads, bias, sizes, options) else {
+        return reference::backward(inputs, pass, options);
     };
+    drop(pass);
     let results = inputs.map(|input| Heads {
         tensor: empty_beside(&launch.inputs[0].tensor, &input.dims(), launch.dtype()),
         first: 0,
     });
-    launch.backward(
-        primitive(forward.output),
-        primitive(forward.log_sum_exp),
-        primitive(gradient),
-        &results,
-    );
-    results.map(|heads| float(heads.tensor))
+    let of_bias = launch.backward(given, &results);
+    (results.map(|heads| float(heads.tensor)), of_bias.map(float))
 }
 
 pub(crate) fn packed_forward<R, F, I, BT>(
     packed: Tensor<Backend<R, F, I, BT>, 4>,
     heads: PackedHeads,
+    bias: Option<Tensor<Backend<R, F, I, BT>, 2>>,
     options: &AttentionOptions,
 ) -> AttentionForward<Backend<R, F, I, BT>>
 where
@@ -151,20 +174,19 @@ where
     if packed.shape().num_elements() > 0 {
         let sizes = AttentionSizes::of_packed(packed.dims(), heads);
         let parts = parts(primitive(packed.clone()), heads);
-        if let Some(launch) = Launch::new(parts, sizes, options) {
+        if let Some(launch) = Launch::new(parts, bias.clone().map(primitive), sizes, options) {
             return result(launch.forward());
         }
     }
-    reference::forward(unpack(packed, heads), options)
+    reference::forward(unpack(packed, heads), bias, options)
 }
 
 pub(crate) fn packed_backward<R, F, I, BT>(
     packed: Tensor<Backend<R, F, I, BT>, 4>,
     heads: PackedHeads,
-    forward: AttentionForward<Backend<R, F, I, BT>>,
-    gradient: Tensor<Backend<R, F, I, BT>, 4>,
+    pass: AttentionBackward<Backend<R, F, I, BT>>,
     options: &AttentionOptions,
-) -> Tensor<Backend<R, F, I, BT>, 4>
+) -> (Tensor<Backend<R, F, I, BT>, 4>, Option<Tensor<Backend<R, F, I, BT>, 2>>)
 where
     R: CubeRuntime,
     F: FloatElement,
@@ -172,20 +194,18 @@ where
     BT: BoolElement,
 {
     if packed.shape().num_elements() == 0 {
-        return packed;
+        let wanted = pass.bias.filter(|bias| bias.is_wanted);
+        return (packed, wanted.map(|bias| zeros_like(&bias.table)));
     }
     let (dims, sizes) = (packed.dims(), AttentionSizes::of_packed(packed.dims(), heads));
     let inputs = parts(primitive(packed.clone()), heads);
-    let Some(launch) = Launch::new(inputs, sizes, options) else {
-        let gradients = reference::backward(unpack(packed, heads), gradient, options);
-        return Tensor::cat(gradients.to_vec(), 2);
+    let (given, bias) = Given::of(pass.clone());
+    let Some(launch) = Launch::new(inputs, bias, sizes, options) else {
+        let (gradients, of_bias) = reference::backward(unpack(packed, heads), pass, options);
+        return (Tensor::cat(gradients.to_vec(), 2), of_bias);
     };
+    drop(pass);
     let result = empty_beside(&launch.inputs[0].tensor, &dims, launch.dtype());
-    launch.backward(
-        primitive(forward.output),
-        primitive(forward.log_sum_exp),
-        primitive(gradient),
-        &parts(result.clone(), heads),
-    );
-    float(result)
+    let of_bias = launch.backward(given, &parts(result.clone(), heads));
+    (float(result), of_bias.map(float))
 }

@@ -1,14 +1,16 @@
 //! The kernels that need no matrix units and no plane operations, and the one that both backward passes begin with.
 
+use burn::tensor::DType;
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::heads::{Heads, array};
 use super::problem::{Backward, Launch};
+use crate::cube::launch::empty_beside;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::portable::tile::{Pass, Tile};
-use crate::flash_attention::portable::{SIDE, UNITS, backward, forward};
+use crate::flash_attention::portable::{SIDE, UNITS, backward, bias, forward};
 
 impl<R: CubeRuntime> Launch<'_, R> {
     fn tile(&self, pass: Pass) -> Tile {
@@ -36,7 +38,8 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 array(&log_sum_exp),
                 self.forward_places(&output_heads),
                 self.problem(),
-                self.documents(),
+                self.ranges(),
+                self.bias(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),
@@ -114,7 +117,8 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 of_value.array(),
                 self.backward_places(pass),
                 self.problem(),
-                self.documents(),
+                self.ranges(),
+                self.bias(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),
@@ -138,11 +142,47 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 of_query.array(),
                 self.backward_places(pass),
                 self.problem(),
-                self.documents(),
+                self.ranges(),
+                self.bias(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),
             );
         }
+    }
+
+    /// The gradient of the bias.
+    pub fn bias_gradient(&self, pass: &Backward<'_, R>) -> CubeTensor<R> {
+        let AttentionSizes { batch, heads, .. } = self.sizes;
+        let [query, key, value] = &self.inputs;
+        let distances = self.sizes.distances();
+        let of_bias = empty_beside(&query.tensor, &[heads, distances], DType::F32);
+        let bands = distances.div_ceil(bias::BAND);
+        // SAFETY: every index is checked against queries, keys, `d_head` and distances, whose tensors these are.
+        unsafe {
+            bias::bias_gradient::launch_unchecked::<R>(
+                self.client(),
+                CubeCount::Static(bands as u32, heads as u32, 1),
+                CubeDim::new_1d(UNITS as u32),
+                pass.address_type,
+                pass.vector_size,
+                query.array(),
+                key.array(),
+                value.array(),
+                pass.gradient.array(),
+                array(&pass.log_sum_exp),
+                array(&pass.along),
+                array(&of_bias),
+                self.backward_places(pass),
+                self.problem(),
+                self.ranges(),
+                self.bias(),
+                self.dropped(),
+                batch,
+                self.tile(Pass::QueryGradients),
+                self.dtype().into(),
+            );
+        }
+        of_bias
     }
 }

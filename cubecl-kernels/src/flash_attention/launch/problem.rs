@@ -6,18 +6,18 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 
-use super::heads::Heads;
+use super::heads::{Heads, array};
+use super::ranges::ranges_argument;
 use crate::cube::dropout::{DroppedRows, dropped_rows_argument};
-use crate::cube::launch::{address_type, empty_beside, is_supported};
-use crate::cube::tables::on_device;
+use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported};
 use crate::error::{Check, KernelError};
+use crate::flash_attention::AttentionOptions;
 use crate::flash_attention::device::{
-    BackwardPlacesLaunch, DocumentBounds, DocumentBoundsLaunch, ForwardPlacesLaunch, ProblemLaunch,
+    BackwardPlacesLaunch, ForwardPlacesLaunch, KeyRanges, ProblemLaunch, RelativeBias, RelativeBiasLaunch,
 };
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::portable::UNITS;
 use crate::flash_attention::portable::tile::{Pass, Tile};
-use crate::flash_attention::{AttentionMask, AttentionOptions, Documents};
 
 /// The shared memory that the portable kernels use at most, in bytes.
 const SHARED_MEMORY: usize = 32 * 1024;
@@ -27,13 +27,25 @@ pub(super) struct Launch<'a, R: CubeRuntime> {
     pub sizes: AttentionSizes,
     pub options: &'a AttentionOptions,
     pub inputs: [Heads<R>; 3],
+    /// The relative bias, contiguous.
+    pub bias: Option<CubeTensor<R>>,
 }
 
 impl<'a, R: CubeRuntime> Launch<'a, R> {
     /// Where the kernels run for these inputs' type; elsewhere the reference does. The sizes are [checked](check).
-    pub fn new(inputs: [Heads<R>; 3], sizes: AttentionSizes, options: &'a AttentionOptions) -> Option<Self> {
+    pub fn new(
+        inputs: [Heads<R>; 3],
+        bias: Option<CubeTensor<R>>,
+        sizes: AttentionSizes,
+        options: &'a AttentionOptions,
+    ) -> Option<Self> {
         let tensor = &inputs[0].tensor;
-        is_supported(&tensor.client, tensor.dtype).then_some(Self { sizes, options, inputs })
+        is_supported(&tensor.client, tensor.dtype).then(|| Self {
+            sizes,
+            options,
+            inputs,
+            bias: bias.map(into_contiguous),
+        })
     }
 
     pub fn client(&self) -> &ComputeClient<R> {
@@ -79,7 +91,8 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
     /// The type that indexes all these tensors.
     pub fn address_type(&self, others: &[&CubeTensor<R>]) -> AddressType {
         let [query, key, value] = self.inputs.each_ref().map(|heads| &heads.tensor);
-        address_type(&[&[query, key, value], others].concat())
+        let bias: Vec<&CubeTensor<R>> = self.bias.iter().collect();
+        address_type(&[&[query, key, value], others, &bias].concat())
     }
 
     /// A cube for each block of each head of each sample.
@@ -103,7 +116,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
 
     /// Returns what the kernels know of the attention.
     pub fn problem(&self) -> ProblemLaunch<R> {
-        let is_causal = self.options.mask == AttentionMask::Causal;
+        let is_causal = self.options.mask.is_causal() && !self.options.has_ranges();
         ProblemLaunch::new(
             self.sizes.queries,
             self.sizes.keys,
@@ -115,12 +128,18 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         )
     }
 
-    /// The documents, where there are any.
-    pub fn documents(&self) -> ComptimeOptionArgs<DocumentBounds, R> {
-        let documents = self.options.documents.as_ref();
-        documents
-            .map(|documents| bounds_argument(self.client(), documents))
+    /// Which keys queries see, where the mask does not say it all.
+    pub fn ranges(&self) -> ComptimeOptionArgs<KeyRanges, R> {
+        let has_ranges = self.options.has_ranges();
+        has_ranges
+            .then(|| ranges_argument(self.client(), self.options, self.sizes))
             .into()
+    }
+
+    /// The relative bias, where there is one.
+    pub fn bias(&self) -> ComptimeOptionArgs<RelativeBias, R> {
+        let bias = self.bias.as_ref();
+        bias.map(|bias| RelativeBiasLaunch::new(array(bias))).into()
     }
 
     /// The dropout of the weights, where there is one.
@@ -130,14 +149,6 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
             .map(|dropout| dropped_rows_argument(self.client(), dropout))
             .into()
     }
-}
-
-/// The documents as an argument of a kernel; their table is brought to the device if it is not there.
-fn bounds_argument<R: CubeRuntime>(client: &ComputeClient<R>, documents: &Documents) -> DocumentBoundsLaunch<R> {
-    let bounds = documents.bounds();
-    let handle = on_device(client, bounds, |bounds| bounds.as_flattened().to_vec());
-    // SAFETY: the buffer holds two words for each token.
-    DocumentBoundsLaunch::new(unsafe { ArrayArg::from_raw_parts(handle, 2 * bounds.len()) })
 }
 
 /// Checks that a device runs the kernels for attention of these sizes, forward and backward.

@@ -8,9 +8,10 @@ use cubecl::ir::FastMath;
 use cubecl::prelude::*;
 
 use super::super::device::{
-    DocumentBounds, ForwardPlaces, HeadRows, Problem, common_document, document, fragment_factors, is_outside,
+    ForwardPlaces, HeadRows, KeyRanges, Problem, RelativeBias, common_keys, fragment_factors, is_outside, keys_of,
     keys_seen,
 };
+use super::bias::add_bias;
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
 use super::tile::{LOG2_E, exp2, from_the_end, lane, row_maximum, row_sum};
 use crate::cube::dropout::DroppedRows;
@@ -46,7 +47,8 @@ pub fn attend_mma<F: Float, N: Size>(
     log_sum_exp: &mut Array<f32>,
     places: ForwardPlaces,
     problem: Problem,
-    documents: ComptimeOption<DocumentBounds>,
+    ranges: ComptimeOption<KeyRanges>,
+    bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -79,7 +81,7 @@ pub fn attend_mma<F: Float, N: Size>(
     let mut keys = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(passing * tile.vectors()), 16usize);
     let mut values = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(passing * tile.vectors()), 16usize);
     copy::<F, N>(&query, &query_rows, first_query, &mut queries, 0usize, staying, tile);
-    let seen = keys_seen(&documents, &problem, rows.sample, first_query, first_query + staying);
+    let seen = keys_seen(&ranges, &problem, rows.sample, first_query, first_query + staying);
     copy::<F, N>(&key, &key_rows, seen.from, &mut keys, 0usize, passing, tile);
     commit_copies();
 
@@ -103,7 +105,7 @@ pub fn attend_mma<F: Float, N: Size>(
     let sharpness = problem.scale * LOG2_E;
     let is_causal = problem.is_causal != 0;
     let plane_end = rows.query + comptime!(tile.row_tiles * SIDE);
-    let common = common_document(&documents, &problem, rows.sample, rows.query, plane_end);
+    let common = common_keys(&ranges, &problem, rows.sample, rows.query, plane_end);
 
     let mut first_key = seen.from;
     while first_key < seen.to {
@@ -121,11 +123,21 @@ pub fn attend_mma<F: Float, N: Size>(
             copy::<F, N>(&key, &key_rows, next, &mut keys, 0usize, passing, tile);
             commit_copies();
         }
-        if next > problem.keys
-            || (is_causal && next > rows.query + 1)
-            || is_outside(&documents, &common, first_key, next)
+        if comptime!(bias.is_some()) {
+            add_bias::<P>(
+                &mut scores,
+                &bias,
+                &problem,
+                rows.head,
+                rows.query,
+                first_key,
+                tile.row_tiles,
+                comptime!(passing / COLUMNS),
+            );
+        }
+        if next > problem.keys || (is_causal && next > rows.query + 1) || is_outside(&ranges, &common, first_key, next)
         {
-            hide::<F, P>(&mut scores, &rows, first_key, &problem, &documents, tile);
+            hide::<F, P>(&mut scores, &rows, first_key, &problem, &ranges, tile);
         }
         weigh::<P>(&mut scores, &mut sums, &mut bases, &mut totals, sharpness, tile);
         if comptime!(tile.has_dropout) {
@@ -218,7 +230,7 @@ fn hide<F: Float, P: Size>(
     rows: &PlaneRows,
     first_key: usize,
     problem: &Problem,
-    documents: &ComptimeOption<DocumentBounds>,
+    ranges: &ComptimeOption<KeyRanges>,
     #[comptime] tile: Tile,
 ) {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
@@ -230,7 +242,7 @@ fn hide<F: Float, P: Size>(
             let (i, j) = def.position_of_nth(lane() as u32, (half * 2) as u32, cmma::MatrixIdent::Accumulator);
             let query = rows.query + row * SIDE + i as usize;
             let seen = select(problem.is_causal != 0 && query < problem.keys, query + 1, problem.keys);
-            let own = document(documents, problem, rows.sample, query);
+            let own = keys_of(ranges, problem, rows.sample, query);
             // Of the first column; the others are one more each.
             let key = first_key + j as usize;
             #[unroll]
@@ -240,7 +252,7 @@ fn hide<F: Float, P: Size>(
                 #[unroll]
                 for element in 0..2usize {
                     let at = key + column * COLUMNS + element;
-                    let is_hidden = at >= seen || is_outside(documents, &own, at, at + 1);
+                    let is_hidden = at >= seen || is_outside(ranges, &own, at, at + 1);
                     pair[element] = select(is_hidden, problem.nothing, pair[element]);
                 }
                 scores[index] = pair;

@@ -9,5 +9,6 @@
 //! Dao 2023, arXiv:2307.08691, section 3; PTX ISA, `mma.m16n8k16` and `ldmatrix`.
 
 pub(super) mod backward;
+mod bias;
 pub(super) mod forward;
 pub(super) mod tile;

@@ -4,8 +4,8 @@
 
 use cubecl::prelude::*;
 
-use super::super::device::{BackwardPlaces, DocumentBounds, HeadsAt, Problem, keys_seen, queries_seeing};
-use super::tile::{Tile, Tiles, gradients_of_scores, load};
+use super::super::device::{BackwardPlaces, HeadsAt, KeyRanges, Problem, RelativeBias, keys_seen, queries_seeing};
+use super::tile::{BlockPlace, Tile, Tiles, gradients_of_scores, load};
 use super::{SIDE, UNITS};
 use crate::cube::dropout::DroppedRows;
 
@@ -92,7 +92,8 @@ pub fn key_gradients<F: Float, N: Size>(
     of_value: &mut Array<F>,
     places: BackwardPlaces,
     problem: Problem,
-    documents: ComptimeOption<DocumentBounds>,
+    ranges: ComptimeOption<KeyRanges>,
+    bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -133,7 +134,7 @@ pub fn key_gradients<F: Float, N: Size>(
     }
 
     let end = first_key + tile.keys;
-    let seeing = queries_seeing(&documents, &problem, sample, first_key, end, tile.queries);
+    let seeing = queries_seeing(&ranges, &problem, sample, first_key, end, tile.queries);
     for member in 0..problem.group {
         let head = key_head * problem.group + member;
         let heads = CUBE_COUNT_Y as usize * problem.group;
@@ -161,18 +162,23 @@ pub fn key_gradients<F: Float, N: Size>(
                 tile.width,
             );
             sync_cube();
+            let block = BlockPlace {
+                sample,
+                head,
+                query: first_query,
+                key: first_key,
+                statistics,
+            };
             gradients_of_scores(
                 &tiles,
                 &mut weights,
                 &mut of_scores,
                 log_sum_exp,
                 along,
-                statistics,
-                first_query,
-                first_key,
-                head,
+                &block,
                 &problem,
-                &documents,
+                &ranges,
+                &bias,
                 &dropped,
                 tile,
             );
@@ -228,7 +234,8 @@ pub fn query_gradients<F: Float, N: Size>(
     of_query: &mut Array<F>,
     places: BackwardPlaces,
     problem: Problem,
-    documents: ComptimeOption<DocumentBounds>,
+    ranges: ComptimeOption<KeyRanges>,
+    bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -284,7 +291,7 @@ pub fn query_gradients<F: Float, N: Size>(
         sums[index] = 0.0f32;
     }
 
-    let seen = keys_seen(&documents, &problem, sample, first_query, first_query + tile.queries);
+    let seen = keys_seen(&ranges, &problem, sample, first_query, first_query + tile.queries);
     let mut first_key = seen.from;
     while first_key < seen.to {
         // The block before has been read.
@@ -292,18 +299,23 @@ pub fn query_gradients<F: Float, N: Size>(
         load::<F, N>(key, &key_rows, first_key, &mut key_tile, tile.keys, tile.width);
         load::<F, N>(value, &value_rows, first_key, &mut value_tile, tile.keys, tile.width);
         sync_cube();
+        let block = BlockPlace {
+            sample,
+            head,
+            query: first_query,
+            key: first_key,
+            statistics,
+        };
         gradients_of_scores(
             &tiles,
             &mut weights,
             &mut of_scores,
             log_sum_exp,
             along,
-            statistics,
-            first_query,
-            first_key,
-            head,
+            &block,
             &problem,
-            &documents,
+            &ranges,
+            &bias,
             &dropped,
             tile,
         );

@@ -2,7 +2,9 @@
 
 use cubecl::prelude::*;
 
-use super::super::device::{DocumentBounds, ForwardPlaces, Problem, document, factors, is_outside, keys_seen};
+use super::super::device::{
+    ForwardPlaces, KeyRanges, Problem, RelativeBias, bias_of, factors, is_outside, keys_of, keys_seen,
+};
 use super::SIDE;
 use super::tile::{Tile, load};
 use crate::cube::dropout::DroppedRows;
@@ -20,7 +22,8 @@ pub fn attend<F: Float, N: Size>(
     log_sum_exp: &mut Array<f32>,
     places: ForwardPlaces,
     problem: Problem,
-    documents: ComptimeOption<DocumentBounds>,
+    ranges: ComptimeOption<KeyRanges>,
+    bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -64,7 +67,7 @@ pub fn attend<F: Float, N: Size>(
     let mut numbers = Array::<f32>::new(comptime!(if elements > columns { elements } else { columns }));
     let size!(C) = columns;
 
-    let seen = keys_seen(&documents, &problem, sample, first_query, first_query + tile.queries);
+    let seen = keys_seen(&ranges, &problem, sample, first_query, first_query + tile.queries);
     let mut first_key = seen.from;
     while first_key < seen.to {
         // The block before has been read.
@@ -95,7 +98,7 @@ pub fn attend<F: Float, N: Size>(
         #[unroll]
         for row in 0..rows {
             let tile_row = unit_row + row * SIDE;
-            let own = document(&documents, &problem, sample, first_query + tile_row);
+            let own = keys_of(&ranges, &problem, sample, first_query + tile_row);
             let mut maximum = problem.nothing;
             #[unroll]
             for column in 0..columns {
@@ -103,8 +106,12 @@ pub fn attend<F: Float, N: Size>(
                 let key = first_column + column;
                 let is_hidden = key >= problem.keys
                     || (problem.is_causal != 0 && key > first_query + tile_row)
-                    || is_outside(&documents, &own, key, key + 1);
-                let score = select(is_hidden, problem.nothing, scores[index] * problem.scale);
+                    || is_outside(&ranges, &own, key, key + 1);
+                let mut score = scores[index] * problem.scale;
+                if comptime!(bias.is_some()) {
+                    score += bias_of(&bias, &problem, head, first_query + tile_row, key);
+                }
+                let score = select(is_hidden, problem.nothing, score);
                 scores[index] = score;
                 maximum = select(score > maximum, score, maximum);
             }
@@ -129,7 +136,7 @@ pub fn attend<F: Float, N: Size>(
             let mut kept = Vector::<f32, C>::new(1.0f32);
             if comptime!(tile.has_dropout) {
                 let query = first_query + tile_row;
-                kept = factors::<C>(&dropped, &problem, query, head, first_column);
+                kept = factors::<C>(&dropped, &problem, sample, query, head, first_column);
             }
             #[unroll]
             for column in 0..columns {

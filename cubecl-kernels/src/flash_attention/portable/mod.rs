@@ -4,6 +4,7 @@
 //! keeps its part of the results in registers. Launched by [`launch`](super::launch).
 
 pub(super) mod backward;
+pub(super) mod bias;
 pub(super) mod forward;
 pub(super) mod tile;
 

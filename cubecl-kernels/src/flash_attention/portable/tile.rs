@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use super::super::device::{DocumentBounds, HeadRows, Problem, document, factors, is_outside};
+use super::super::device::{HeadRows, KeyRanges, Problem, RelativeBias, bias_of, factors, is_outside, keys_of};
 use super::{SIDE, UNITS};
 use crate::cube::dropout::DroppedRows;
 
@@ -91,6 +91,20 @@ pub fn load<F: Float, N: Size>(
     }
 }
 
+/// Which blocks of queries and of keys are worked on.
+#[derive(CubeType, Clone, Copy)]
+pub struct BlockPlace {
+    pub sample: usize,
+    /// The queries' head.
+    pub head: usize,
+    /// The first query.
+    pub query: usize,
+    /// The first key.
+    pub key: usize,
+    /// Where what is known of the head's queries is.
+    pub statistics: usize,
+}
+
 /// For a block of queries and one of keys: the weights as dropout leaves them, and the scores' gradients.
 #[cube]
 #[allow(clippy::too_many_arguments)]
@@ -100,12 +114,10 @@ pub fn gradients_of_scores(
     of_scores: &mut SharedMemory<f32>,
     log_sum_exp: &Array<f32>,
     along: &Array<f32>,
-    statistics: usize,
-    first_query: usize,
-    first_key: usize,
-    head: usize,
+    block: &BlockPlace,
     problem: &Problem,
-    documents: &ComptimeOption<DocumentBounds>,
+    ranges: &ComptimeOption<KeyRanges>,
+    bias: &ComptimeOption<RelativeBias>,
     dropped: &ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
 ) {
@@ -141,18 +153,18 @@ pub fn gradients_of_scores(
         #[unroll]
         for row in 0..rows {
             let tile_row = unit_row + row * SIDE;
-            let query = first_query + tile_row;
+            let query = block.query + tile_row;
             let mut statistic = 0.0f32;
             let mut along_row = 0.0f32;
             if query < problem.queries {
-                statistic = log_sum_exp[statistics + query];
-                along_row = along[statistics + query];
+                statistic = log_sum_exp[block.statistics + query];
+                along_row = along[block.statistics + query];
             }
-            let own = document(documents, problem, CUBE_POS_Z as usize, query);
-            let key = first_key + unit_column * columns;
+            let own = keys_of(ranges, problem, block.sample, query);
+            let key = block.key + unit_column * columns;
             let mut kept = Vector::<f32, C>::new(1.0f32);
             if comptime!(tile.has_dropout) {
-                kept = factors::<C>(dropped, problem, query, head, key);
+                kept = factors::<C>(dropped, problem, block.sample, query, block.head, key);
             }
             #[unroll]
             for column in 0..columns {
@@ -160,12 +172,16 @@ pub fn gradients_of_scores(
                 let seen = query < problem.queries
                     && key + column < problem.keys
                     && (problem.is_causal == 0 || key + column <= query)
-                    && !is_outside(documents, &own, key + column, key + column + 1);
+                    && !is_outside(ranges, &own, key + column, key + column + 1);
                 // A query that sees nothing has the statistic −∞ and weighs nothing. One that is no number differs from
                 // −∞, for which not every shader language has a `!=`.
                 let is_nothing = statistic == problem.nothing;
                 let seen = seen && !is_nothing;
-                let weight = (scores[index] * problem.scale - statistic).exp();
+                let mut score = scores[index] * problem.scale;
+                if comptime!(bias.is_some()) {
+                    score += bias_of(bias, problem, block.head, query, key + column);
+                }
+                let weight = (score - statistic).exp();
                 let mut of_weight = of_weights[index];
                 let mut weight_kept = weight;
                 if comptime!(tile.has_dropout) {

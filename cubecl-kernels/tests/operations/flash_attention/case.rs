@@ -4,11 +4,12 @@ use burn::backend::Autodiff;
 use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor};
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::host::{self, AttentionSizes};
+use cubecl_kernels::flash_attention::host::{self, AttentionSizes, HostInputs};
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention, flash_attention_packed, unpack,
+    AttentionMask, AttentionOptions, Documents, KeyLengths, PackedHeads, flash_attention_packed_with_bias,
+    flash_attention_with_bias, unpack,
 };
-use cubecl_kernels::precision::is_half;
+use cubecl_kernels::precision::{compute_type, is_half};
 use cubecl_kernels::random::{RowDropout, RowPlace};
 
 use crate::backends::Setting;
@@ -74,6 +75,10 @@ pub struct Case {
     pub form: Form,
     /// The lengths of each sample's documents; of none, each sample is one.
     pub documents: &'static [&'static [usize]],
+    /// How many keys each sample has; of none, each has all.
+    pub key_lengths: &'static [usize],
+    /// Whether a relative bias is added to the scores.
+    pub has_bias: bool,
     /// Whether gradients are added up in one order.
     pub is_deterministic: bool,
 }
@@ -97,6 +102,7 @@ impl Case {
             scale: self.scale.unwrap_or((self.sizes.d_head as f64).powf(-0.5)),
             dropout: (self.probability > 0.0).then_some(dropout),
             documents: self.documents(),
+            key_lengths: (!self.key_lengths.is_empty()).then(|| KeyLengths::new(self.key_lengths)),
             is_deterministic: self.is_deterministic,
         }
     }
@@ -105,6 +111,31 @@ impl Case {
         let samples: Vec<Vec<usize>> = self.documents.iter().map(|lengths| lengths.to_vec()).collect();
         let documents = || Documents::from_lengths(self.sizes.queries, &samples);
         (!samples.is_empty()).then(|| documents().expect("lengths of whole samples"))
+    }
+
+    /// The length of a relative bias.
+    pub fn bias_length(self) -> usize {
+        self.sizes.heads * self.distances()
+    }
+
+    fn distances(self) -> usize {
+        self.sizes.queries + self.sizes.keys - 1
+    }
+
+    /// The relative bias, in the type that scores are in.
+    fn bias<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> Option<(Vec<f64>, Tensor<Autodiff<B>, 2>)>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let wide = Setting::<Autodiff<B>> {
+            device: setting.device.clone(),
+            dtype: compute_type(setting.dtype),
+        };
+        self.has_bias.then(|| {
+            let values = wide.rounded(&normal(self.bias_length(), 5));
+            let tensor = wide.tensor(&values, [self.sizes.heads, self.distances()]);
+            (values, tensor.require_grad())
+        })
     }
 
     /// Lengths of query, key and value.
@@ -182,8 +213,13 @@ impl Case {
         };
         let gradient = setting.rounded(&normal(inputs[0].len(), 4));
         let slices = inputs.each_ref().map(Vec::as_slice);
-        let (expected, _) = host::forward(self.sizes, slices, &options);
-        let expected_gradients = host::backward(self.sizes, slices, &gradient, &options);
+        let (bias_values, bias) = self.bias(setting).unzip();
+        let on_host = HostInputs {
+            bias: bias_values.as_deref(),
+            ..HostInputs::new(slices)
+        };
+        let (expected, _) = host::forward(self.sizes, on_host, &options);
+        let expected_gradients = host::backward(self.sizes, on_host, &gradient, &options);
 
         let tensors = [
             setting.tensor(&inputs[0], query_shape),
@@ -191,25 +227,33 @@ impl Case {
             setting.tensor(&inputs[2], key_shape),
         ];
         let contiguous_gradient = setting.tensor(&gradient, query_shape);
-        let (output, gradients) = match self.form {
-            Form::Separate => separate(tensors, options.clone(), contiguous_gradient, |tensor| tensor)?,
-            Form::HeadsFirst => separate(tensors, options.clone(), contiguous_gradient, |tensor| {
-                tensor.swap_dims(1, 2)
-            })?,
-            Form::Transposed => separate(tensors, options.clone(), contiguous_gradient, |tensor| {
-                tensor.swap_dims(1, 3)
-            })?,
+        let separately = |view: fn(Tensor<Autodiff<B>, 4>) -> Tensor<Autodiff<B>, 4>| {
+            separate(
+                tensors.clone(),
+                bias.clone(),
+                options.clone(),
+                contiguous_gradient.clone(),
+                view,
+            )
+        };
+        let (output, gradients, of_bias) = match self.form {
+            Form::Separate => separately(|tensor| tensor)?,
+            Form::HeadsFirst => separately(|tensor| tensor.swap_dims(1, 2))?,
+            Form::Transposed => separately(|tensor| tensor.swap_dims(1, 3))?,
             Form::Packed | Form::Unpacked => {
                 let leaf = Tensor::cat(tensors.to_vec(), 2).require_grad();
                 let output = match self.form {
-                    Form::Packed => flash_attention_packed(leaf.clone(), heads, options.clone())?,
+                    Form::Packed => {
+                        flash_attention_packed_with_bias(leaf.clone(), heads, bias.clone(), options.clone())?
+                    }
                     _ => {
                         let [query, key, value] = unpack(leaf.clone(), heads);
-                        flash_attention(query, key, value, options.clone())?
+                        flash_attention_with_bias(query, key, value, bias.clone(), options.clone())?
                     }
                 };
-                let gradients = backward(vec![[output.clone(), contiguous_gradient]]);
-                (output, unpack(leaf.grad(&gradients).expect("tracked"), heads))
+                let gradients = backward(vec![[output.clone(), contiguous_gradient.clone()]]);
+                let of_bias = bias.as_ref().map(|bias| bias.grad(&gradients).expect("tracked"));
+                (output, unpack(leaf.grad(&gradients).expect("tracked"), heads), of_bias)
             }
         };
         // The terms of the sums are about as large as the largest result.
@@ -224,7 +268,18 @@ impl Case {
         if is_finite {
             expect_norm("output", output, &expected, tolerance.norm[0])?;
         }
-        let results = gradients.into_iter().zip(expected_gradients);
+        if let (Some(actual), Some(expected)) = (of_bias, &expected_gradients.bias) {
+            // It is in the type that scores are in; what it is summed from is as precise as the other gradients.
+            let roundings = epsilon(setting.dtype) / epsilon(compute_type(setting.dtype));
+            // Of a single key all of them are 0, as sums over the batch of what is a difference then.
+            let floor = 4.0 * (self.sizes.d_head as f64).sqrt() * self.sizes.batch as f64;
+            let scale = if self.sizes.keys == 1 { floor } else { largest(expected) };
+            expect_close("bias", actual.clone(), expected, tolerance.gradient * roundings, scale)?;
+            if is_finite && self.sizes.keys > 1 {
+                expect_norm("bias", actual, expected, tolerance.norm[1] * roundings)?;
+            }
+        }
+        let results = gradients.into_iter().zip(expected_gradients.inputs);
         for ((actual, expected), what) in results.zip(["query", "key", "value"]) {
             let d_head = self.sizes.d_head;
             let is_by_element = tolerance.is_by_element && what == "key";
@@ -256,15 +311,16 @@ impl Case {
     }
 }
 
-/// The output of three tensors and their gradients; the tensors, and the output's gradient, are stored as `view` shows
+/// The output of three tensors and their gradients, and that of the bias; the tensors, and the output's gradient, are stored as `view` shows
 /// them, which is its own inverse.
 #[allow(clippy::type_complexity)]
 fn separate<B: KernelBackend>(
     tensors: [Tensor<Autodiff<B>, 4>; 3],
+    bias: Option<Tensor<Autodiff<B>, 2>>,
     options: AttentionOptions,
     gradient: Tensor<Autodiff<B>, 4>,
     view: impl Fn(Tensor<Autodiff<B>, 4>) -> Tensor<Autodiff<B>, 4>,
-) -> anyhow::Result<(Tensor<Autodiff<B>, 4>, [Tensor<B, 4>; 3])>
+) -> anyhow::Result<(Tensor<Autodiff<B>, 4>, [Tensor<B, 4>; 3], Option<Tensor<B, 2>>)>
 where
     Autodiff<B>: KernelBackend,
 {
@@ -280,7 +336,7 @@ where
         Tensor::<Autodiff<B>, 4>::from_data(data, (&device, dtype)).require_grad()
     });
     let [query, key, value] = leaves.clone().map(&view);
-    let output = flash_attention(query, key, value, options)?;
+    let output = flash_attention_with_bias(query, key, value, bias.clone(), options)?;
     let (data, dtype) = laid(gradient);
     let gradient = view(Tensor::from_data(data, (&device, dtype)));
     let gradients = backward(vec![[output.clone(), gradient]]);
@@ -288,7 +344,8 @@ where
         let gradient = leaf.grad(&gradients).expect("tracked");
         view(Tensor::from_inner(gradient)).inner()
     });
-    Ok((output, of_leaves))
+    let of_bias = bias.map(|bias| bias.grad(&gradients).expect("tracked"));
+    Ok((output, of_leaves, of_bias))
 }
 
 /// The largest finite magnitude.
@@ -313,6 +370,8 @@ pub fn small(queries: usize, keys: usize, mask: AttentionMask, d_head: usize) ->
         scale: None,
         form: Form::Separate,
         documents: &[],
+        key_lengths: &[],
+        has_bias: false,
         is_deterministic: false,
     }
 }

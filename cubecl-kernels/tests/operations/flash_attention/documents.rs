@@ -2,7 +2,8 @@
 
 use burn::backend::Autodiff;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionMask, flash_attention, host};
+use cubecl_kernels::flash_attention::host::{self, HostInputs};
+use cubecl_kernels::flash_attention::{AttentionMask, flash_attention};
 use libtest_mimic::Trial;
 
 use super::case::{Case, Form, Tolerance, largest, small};
@@ -107,8 +108,9 @@ where
     let inputs = case.normal(setting).map(&spoilt);
     let gradient = spoilt(setting.rounded(&normal(inputs[0].len(), 4)));
     let slices = inputs.each_ref().map(Vec::as_slice);
-    let (output, _) = host::forward(case.sizes, slices, &case.options());
-    let [of_query, of_key, of_value] = host::backward(case.sizes, slices, &gradient, &case.options());
+    let (output, _) = host::forward(case.sizes, HostInputs::new(slices), &case.options());
+    let [of_query, of_key, of_value] =
+        host::backward(case.sizes, HostInputs::new(slices), &gradient, &case.options()).inputs;
 
     let [shape, _] = case.shapes();
     let leaves = inputs
@@ -141,8 +143,8 @@ fn documents_are_attentions_of_their_own() -> anyhow::Result<()> {
         let inputs = case.lengths().map(|length| normal(length, length as u64));
         let gradient = normal(inputs[0].len(), 9);
         let slices = inputs.each_ref().map(Vec::as_slice);
-        let (output, log_sum_exp) = host::forward(case.sizes, slices, &case.options());
-        let gradients = host::backward(case.sizes, slices, &gradient, &case.options());
+        let (output, log_sum_exp) = host::forward(case.sizes, HostInputs::new(slices), &case.options());
+        let gradients = host::backward(case.sizes, HostInputs::new(slices), &gradient, &case.options()).inputs;
         for (sample, first, count) in [(0, 0, 1), (0, 1, 4), (0, 5, 7), (1, 0, 12)] {
             let mut alone = case;
             alone.documents = &[];
@@ -161,7 +163,7 @@ fn documents_are_attentions_of_their_own() -> anyhow::Result<()> {
                 rows(&inputs[2], kv_heads),
             ];
             let own = own.each_ref().map(Vec::as_slice);
-            let (own_output, own_log_sum_exp) = host::forward(alone.sizes, own, &alone.options());
+            let (own_output, own_log_sum_exp) = host::forward(alone.sizes, HostInputs::new(own), &alone.options());
             anyhow::ensure!(own_output == rows(&output, heads), "the output of {alone:?}");
             for head in 0..heads {
                 let start = (sample * heads + head) * 12 + first;
@@ -170,7 +172,13 @@ fn documents_are_attentions_of_their_own() -> anyhow::Result<()> {
                     "the statistics of {alone:?}"
                 );
             }
-            let own = host::backward(alone.sizes, own, &rows(&gradient, heads), &alone.options());
+            let own = host::backward(
+                alone.sizes,
+                HostInputs::new(own),
+                &rows(&gradient, heads),
+                &alone.options(),
+            )
+            .inputs;
             for ((own, all), heads) in own.iter().zip(&gradients).zip([heads, kv_heads, kv_heads]) {
                 anyhow::ensure!(*own == rows(all, heads), "a gradient of {alone:?}");
             }

@@ -3,7 +3,8 @@
 use burn::backend::Autodiff;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionMask, flash_attention, host};
+use cubecl_kernels::flash_attention::host::{self, HostInputs};
+use cubecl_kernels::flash_attention::{AttentionMask, flash_attention};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
@@ -57,7 +58,7 @@ impl Claim for ShowsWhatIsNotFinite {
             };
         }
         let slices = [&query, &key, &value].map(Vec::as_slice);
-        let (expected, _) = host::forward(case.sizes, slices, &case.options());
+        let (expected, _) = host::forward(case.sizes, HostInputs::new(slices), &case.options());
         anyhow::ensure!(expected[0] == 0.0, "nothing is seen: {}", expected[0]);
         let [query_shape, key_shape] = case.shapes();
         let output = flash_attention(

@@ -1,14 +1,16 @@
 //! `flash_attention` and `flash_attention_packed` against their host version.
 
+mod bias;
 mod case;
 mod documents;
 mod extremes;
+mod key_ranges;
 
 use burn::backend::Autodiff;
 use burn::tensor::{DType, backend::Backend};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::AttentionMask;
-use cubecl_kernels::flash_attention::host::{self, AttentionSizes};
+use cubecl_kernels::flash_attention::host::{self, AttentionSizes, HostInputs};
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 
@@ -22,7 +24,9 @@ pub fn trials() -> Vec<Trial> {
     trials.extend(trials_of(TakesSeveralBlocks));
     trials.extend(trials_of(TakesViews));
     trials.extend(trials_of(KeepsLogSumExp));
+    trials.extend(bias::trials());
     trials.extend(documents::trials());
+    trials.extend(key_ranges::trials());
     trials.extend(extremes::trials());
     let differences = || Ok(host_gradients_are_slopes()?);
     trials.push(Trial::test(
@@ -71,6 +75,8 @@ impl Claim for MatchesTheHost {
                     scale: None,
                     form: Form::Separate,
                     documents: &[],
+                    key_lengths: &[],
+                    has_bias: false,
                     is_deterministic: false,
                 };
                 case.check(setting, case.normal(setting))
@@ -174,6 +180,8 @@ impl Claim for TakesViews {
                 scale: None,
                 form,
                 documents: &[],
+                key_lengths: &[],
+                has_bias: false,
                 is_deterministic: false,
             };
             case.check(setting, case.normal(setting))?;
@@ -201,8 +209,12 @@ impl Claim for KeepsLogSumExp {
                 setting.tensor(&inputs[1], key_shape).inner(),
                 setting.tensor(&inputs[2], key_shape).inner(),
             ];
-            let forward = B::flash_attention_forward(tensors, &case.options());
-            let (_, expected) = host::forward(case.sizes, inputs.each_ref().map(Vec::as_slice), &case.options());
+            let forward = B::flash_attention_forward(tensors, None, &case.options());
+            let (_, expected) = host::forward(
+                case.sizes,
+                HostInputs::new(inputs.each_ref().map(Vec::as_slice)),
+                &case.options(),
+            );
             let dims = [case.sizes.batch, case.sizes.heads, case.sizes.queries];
             anyhow::ensure!(forward.log_sum_exp.dims() == dims, "{:?}", forward.log_sum_exp.dims());
             expect_close("log_sum_exp", forward.log_sum_exp, &expected, 8.0, largest(&expected))?;
@@ -217,21 +229,36 @@ fn host_gradients_are_slopes() -> anyhow::Result<()> {
         (AttentionMask::Causal, 5, 0.0),
         (AttentionMask::Full, 7, 0.3),
         (AttentionMask::Causal, 5, 0.3),
+        (AttentionMask::CausalWindow(2), 5, 0.0),
     ] {
         let mut case = small(5, keys, mask, 3);
         case.probability = probability;
         let options = case.options();
         let inputs = case.lengths().map(|length| normal(length, length as u64));
+        let bias = normal(case.bias_length(), 8);
         let gradient = normal(inputs[0].len(), 9);
-        let gradients = host::backward(case.sizes, inputs.each_ref().map(Vec::as_slice), &gradient, &options);
-        for (which, gradients) in gradients.iter().enumerate() {
-            let loss = |moved: &[f64]| {
-                let mut slices = inputs.each_ref().map(Vec::as_slice);
-                slices[which] = moved;
-                dot(&host::forward(case.sizes, slices, &options).0, &gradient)
-            };
-            expect_slopes(&format!("{case:?}, input {which}"), gradients, &inputs[which], loss)?;
-        }
+        let all = HostInputs {
+            bias: Some(&bias),
+            ..HostInputs::new(inputs.each_ref().map(Vec::as_slice))
+        };
+        let gradients = host::backward(case.sizes, all, &gradient, &options);
+        let loss = |moved: HostInputs<'_>| dot(&host::forward(case.sizes, moved, &options).0, &gradient);
+        let what = |input: &str| format!("{case:?}, {input}");
+        let [of_query, of_key, of_value] = &gradients.inputs;
+        expect_slopes(&what("query"), of_query, all.query, |query| {
+            loss(HostInputs { query, ..all })
+        })?;
+        expect_slopes(&what("key"), of_key, all.key, |key| loss(HostInputs { key, ..all }))?;
+        expect_slopes(&what("value"), of_value, all.value, |value| {
+            loss(HostInputs { value, ..all })
+        })?;
+        let of_bias = gradients.bias.as_ref().expect("there is one");
+        expect_slopes(&what("bias"), of_bias, &bias, |bias| {
+            loss(HostInputs {
+                bias: Some(bias),
+                ..all
+            })
+        })?;
     }
     Ok(())
 }

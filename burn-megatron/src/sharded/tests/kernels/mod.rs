@@ -10,7 +10,8 @@ use burn_flex::{Flex, FlexDevice};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention, flash_attention_packed,
+    AttentionMask, AttentionOptions, Documents, KeyLengths, PackedHeads, flash_attention, flash_attention_packed,
+    flash_attention_packed_with_bias, flash_attention_with_bias,
 };
 use cubecl_kernels::norm::{layer_norm, rms_norm};
 use cubecl_kernels::random::{RowDropout, RowPlace};
@@ -96,6 +97,7 @@ fn attention_is_the_same_over_samples_and_heads() {
         scale: 0.4,
         dropout: None,
         documents: None,
+        key_lengths: None,
         is_deterministic: true,
     };
     let cuts = [None, Some(0), Some(1), Some(2), Some(3)];
@@ -134,6 +136,67 @@ fn attention_is_the_same_over_samples_and_heads() {
             }
         });
     }
+}
+
+/// The gradient of the bias is a sum over the samples, of which each rank has a term.
+#[test]
+fn attention_with_a_bias_is_the_same_over_samples_and_heads() {
+    let options = || AttentionOptions {
+        mask: AttentionMask::CausalWindow(3),
+        scale: 0.4,
+        dropout: None,
+        documents: None,
+        key_lengths: Some(KeyLengths::new([4, 2, 3])),
+        is_deterministic: true,
+    };
+    for kv_heads in [4, 2] {
+        let shapes = [QUERIES, [3, 4, kv_heads, 5], [3, 4, kv_heads, 5]];
+        on_mesh(DATA_2_TENSOR_2, |_, mesh| {
+            for (data, tensor, of_bias) in [
+                (None, None, None),
+                (Some(0), None, None),
+                (Some(0), Some(2), Some(0)),
+                (None, Some(2), None),
+                (Some(1), None, Some(1)),
+            ] {
+                let cuts = [(AxisRole::Data, data), (AxisRole::Tensor, tensor)];
+                let own_bias = operand(3, [4, 7], mesh, [(AxisRole::Data, None), (AxisRole::Tensor, of_bias)]);
+                let other_bias = plain(3, [4, 7]);
+                let own: Vec<_> = (0..3).map(|n| operand(n, shapes[n], mesh, cuts)).collect();
+                let others: Vec<_> = (0..3).map(|n| plain(n, shapes[n])).collect();
+                fn run<B: KernelBackend>(
+                    tensors: &[Tensor<B, 4>],
+                    bias: Tensor<B, 2>,
+                    options: AttentionOptions,
+                ) -> Tensor<B, 4> {
+                    let [query, key, value] = [0, 1, 2].map(|n| tensors[n].clone());
+                    flash_attention_with_bias(query, key, value, Some(bias), options).expect("they fit")
+                }
+                let name = format!("{kv_heads} heads, cut {data:?}, {tensor:?} and {of_bias:?}");
+                let output = || run(&own, own_bias.clone(), options());
+                let expected = || run(&others, other_bias.clone(), options());
+                let bias = (vec![own_bias.clone()], vec![other_bias.clone()]);
+                expect_same(&name, (output(), bias.0), (expected(), bias.1));
+                expect_same(&name, (output(), own.clone()), (expected(), others.clone()));
+            }
+        });
+    }
+    let heads = PackedHeads { queries: 4, keys: 2 };
+    on_mesh(DATA_2_TENSOR_2, |_, mesh| {
+        for tensor in [None, Some(0), Some(2)] {
+            let cuts = [(AxisRole::Data, Some(0)), (AxisRole::Tensor, tensor)];
+            let (own, other) = (operand(0, [3, 4, 8, 5], mesh, cuts), plain(0, [3, 4, 8, 5]));
+            let own_bias = operand(3, [4, 7], mesh, [(AxisRole::Data, None), (AxisRole::Tensor, None)]);
+            let other_bias = plain(3, [4, 7]);
+            let output = flash_attention_packed_with_bias(own, heads, Some(own_bias.clone()), options());
+            let expected = flash_attention_packed_with_bias(other, heads, Some(other_bias.clone()), options());
+            expect_same(
+                &format!("packed, cut {tensor:?}"),
+                (output.expect("it fits"), vec![own_bias]),
+                (expected.expect("it fits"), vec![other_bias]),
+            );
+        }
+    });
 }
 
 #[test]
@@ -202,6 +265,7 @@ fn attention_of_one_packed_tensor_is_the_same() {
                 scale: 0.4,
                 dropout: None,
                 documents: None,
+                key_lengths: None,
                 is_deterministic: true,
             };
             let own = operand(0, PACKED, mesh, [(AxisRole::Data, data), (AxisRole::Tensor, tensor)]);

@@ -8,7 +8,7 @@ use cubecl::ir::FastMath;
 use cubecl::prelude::*;
 
 use super::super::super::device::{
-    BackwardPlaces, DocumentBounds, Problem, Span, common_document, is_outside, queries_seeing,
+    BackwardPlaces, KeyRanges, Problem, RelativeBias, Span, common_queries, is_outside, queries_seeing,
 };
 use super::super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, copy_numbers, fragment_place, lane};
 use super::super::tile::{left_of_columns, right_of_columns};
@@ -60,7 +60,8 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     of_value: &mut Array<Vector<F, O>>,
     places: BackwardPlaces,
     problem: Problem,
-    documents: ComptimeOption<DocumentBounds>,
+    ranges: ComptimeOption<KeyRanges>,
+    bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: KeysTile,
     #[define(F)] _dtype: StorageType,
@@ -89,10 +90,10 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let mut of_scores = SharedMemory::<Vector<F, N>>::new_aligned(pairs, 128usize);
 
     let end = first_key + tile.keys;
-    let seeing = queries_seeing(&documents, &problem, sample, first_key, end, tile.queries);
+    let seeing = queries_seeing(&ranges, &problem, sample, first_key, end, tile.queries);
     let column = first_key + share_column(comptime!(tile.scores()));
     let column_end = column + comptime!(tile.scores().columns * COLUMNS);
-    let common = common_document(&documents, &problem, sample, column, column_end);
+    let common = common_queries(&ranges, &problem, sample, column, column_end);
 
     let mut of_keys = zeros::<P>(comptime!(kept.accumulators()));
     let mut of_values = zeros::<P>(comptime!(kept.accumulators()));
@@ -184,7 +185,8 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
             &blocks,
             stage,
             &problem,
-            &documents,
+            &ranges,
+            &bias,
             &dropped,
             &block,
             &common,
@@ -289,7 +291,8 @@ fn weigh_block<F: Float, N: Size, P: Size>(
     blocks: &Blocks<F, N>,
     stage: usize,
     problem: &Problem,
-    documents: &ComptimeOption<DocumentBounds>,
+    ranges: &ComptimeOption<KeyRanges>,
+    bias: &ComptimeOption<RelativeBias>,
     dropped: &ComptimeOption<DroppedRows>,
     block: &QueryBlock,
     common: &Span,
@@ -345,14 +348,15 @@ fn weigh_block<F: Float, N: Size, P: Size>(
         &statistics,
         &products,
         problem,
+        bias,
         dropped,
         &place,
         share,
         tile.has_dropout,
     );
     let query_end = place.query + comptime!(share.rows * SIDE);
-    if is_edge(&place, problem, share) || is_outside(documents, common, place.query, query_end) {
-        hide::<P>(&mut scores, &mut of_weights, problem, documents, &place, share);
+    if is_edge(&place, problem, share) || is_outside(ranges, common, place.query, query_end) {
+        hide::<P>(&mut scores, &mut of_weights, problem, ranges, &place, share);
     }
     exchange::<F, N, P>(&scores, weights, row, column, share, comptime!(tile.weights()));
     exchange::<F, N, P>(&of_weights, of_scores, row, column, share, comptime!(tile.weights()));

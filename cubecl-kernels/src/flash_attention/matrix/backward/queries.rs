@@ -7,7 +7,7 @@ use cubecl::ir::FastMath;
 use cubecl::prelude::*;
 
 use super::super::super::device::{
-    BackwardPlaces, DocumentBounds, HeadRows, Problem, common_document, is_outside, keys_seen,
+    BackwardPlaces, HeadRows, KeyRanges, Problem, RelativeBias, common_keys, is_outside, keys_seen,
 };
 use super::super::tile::{LOAD, PLANE, SIDE, Tile, copy, from_the_end, lane, right_of_columns};
 use super::scores::{ScorePlace, add_scores, hide, is_edge, left_tiles, multiply_tiles, statistic, weigh, zeros};
@@ -44,7 +44,8 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
     of_query: &mut Array<Vector<F, O>>,
     places: BackwardPlaces,
     problem: Problem,
-    documents: ComptimeOption<DocumentBounds>,
+    ranges: ComptimeOption<KeyRanges>,
+    bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -70,9 +71,9 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
         key: places.key.rows(sample, key_head, problem.keys, problem.d_head),
         value: places.value.rows(sample, key_head, problem.keys, problem.d_head),
     };
-    let seen = keys_seen(&documents, &problem, sample, first_query, first_query + staying);
+    let seen = keys_seen(&ranges, &problem, sample, first_query, first_query + staying);
     let plane_end = first_query + plane_row + SIDE;
-    let common = common_document(&documents, &problem, sample, first_query + plane_row, plane_end);
+    let common = common_keys(&ranges, &problem, sample, first_query + plane_row, plane_end);
 
     let from = places.query.rows(sample, head, problem.queries, problem.d_head);
     copy::<F, N>(
@@ -157,13 +158,14 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
             &statistics,
             &products,
             &problem,
+            &bias,
             &dropped,
             &place,
             share,
             tile.has_dropout,
         );
-        if is_edge(&place, &problem, share) || is_outside(&documents, &common, first, next) {
-            hide::<P>(&mut scores, &mut of_weights, &problem, &documents, &place, share);
+        if is_edge(&place, &problem, share) || is_outside(&ranges, &common, first, next) {
+            hide::<P>(&mut scores, &mut of_weights, &problem, &ranges, &place, share);
         }
         #[unroll]
         for step in 0..summed.steps {

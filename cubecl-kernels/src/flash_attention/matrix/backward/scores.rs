@@ -4,7 +4,8 @@
 
 use cubecl::prelude::*;
 
-use super::super::super::device::{DocumentBounds, Problem, document, fragment_factors, is_outside};
+use super::super::super::device::{KeyRanges, Problem, RelativeBias, fragment_factors, is_outside, keys_of};
+use super::super::bias::add_bias;
 use super::super::tile::{COLUMNS, LOG2_E, SIDE, Tile, exp2, lane, left, multiply, right_of_rows};
 use super::split::Share;
 use crate::cube::dropout::DroppedRows;
@@ -111,11 +112,24 @@ pub fn weigh<P: Size>(
     statistics: &Array<f32>,
     products: &Array<f32>,
     problem: &Problem,
+    bias: &ComptimeOption<RelativeBias>,
     dropped: &ComptimeOption<DroppedRows>,
     place: &ScorePlace,
     #[comptime] share: Share,
     #[comptime] has_dropout: bool,
 ) {
+    if comptime!(bias.is_some()) {
+        add_bias::<P>(
+            scores,
+            bias,
+            problem,
+            place.head,
+            place.query,
+            place.key,
+            share.rows,
+            share.columns,
+        );
+    }
     let sharpness = problem.scale * LOG2_E;
     #[unroll]
     for row in 0..share.rows {
@@ -165,7 +179,7 @@ pub fn hide<P: Size>(
     weights: &mut Array<Vector<f32, P>>,
     of_scores: &mut Array<Vector<f32, P>>,
     problem: &Problem,
-    documents: &ComptimeOption<DocumentBounds>,
+    ranges: &ComptimeOption<KeyRanges>,
     place: &ScorePlace,
     #[comptime] share: Share,
 ) {
@@ -179,7 +193,7 @@ pub fn hide<P: Size>(
                 let index = (row * share.columns + column) * 2 + half;
                 let query = place.query + row * SIDE + half * 8 + lane / 4;
                 let is_beyond = query >= problem.queries;
-                let own = document(documents, problem, place.sample, query);
+                let own = keys_of(ranges, problem, place.sample, query);
                 let mut weight = weights[index];
                 let mut of_score = of_scores[index];
                 #[unroll]
@@ -188,7 +202,7 @@ pub fn hide<P: Size>(
                     let is_hidden = is_beyond
                         || key >= problem.keys
                         || (problem.is_causal != 0 && key > query)
-                        || is_outside(documents, &own, key, key + 1);
+                        || is_outside(ranges, &own, key, key + 1);
                     weight[element] = select(is_hidden, 0.0f32, weight[element]);
                     of_score[element] = select(is_hidden, 0.0f32, of_score[element]);
                 }

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use burn::tensor::Tensor;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionForward, AttentionMask, AttentionOptions};
+use cubecl_kernels::flash_attention::{AttentionBackward, AttentionMask, AttentionOptions};
 use cubecl_kernels::linear::{LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::softmax::SoftmaxMask;
 use serde_json::json;
@@ -23,6 +23,7 @@ pub fn flash_attention<B: KernelBackend>([batch, heads, seq, d_head]: [usize; 4]
                 scale: (d_head as f64).powf(-0.5),
                 dropout: has_dropout.then(|| dropout(batch * seq, seq)),
                 documents: None,
+                key_lengths: None,
                 is_deterministic: false,
             };
             let prepare: Prepare<B> = Box::new(move |setting: &Setting<B>| {
@@ -56,7 +57,7 @@ pub fn flash_attention<B: KernelBackend>([batch, heads, seq, d_head]: [usize; 4]
 
 fn forward<B: KernelBackend>(inputs: [Tensor<B, 4>; 3], options: AttentionOptions) -> anyhow::Result<Call> {
     Ok(Box::new(move || {
-        drop(B::flash_attention_forward(inputs.clone(), &options));
+        drop(B::flash_attention_forward(inputs.clone(), None, &options));
         Ok(())
     }))
 }
@@ -66,18 +67,14 @@ fn backward<B: KernelBackend>(
     gradient: Tensor<B, 4>,
     options: AttentionOptions,
 ) -> anyhow::Result<Call> {
-    let AttentionForward { output, log_sum_exp } = B::flash_attention_forward(inputs.clone(), &options);
+    let forward = B::flash_attention_forward(inputs.clone(), None, &options);
     Ok(Box::new(move || {
-        let forward = AttentionForward {
-            output: output.clone(),
-            log_sum_exp: log_sum_exp.clone(),
+        let pass = AttentionBackward {
+            forward: forward.clone(),
+            gradient: gradient.clone(),
+            bias: None,
         };
-        drop(B::flash_attention_backward(
-            inputs.clone(),
-            forward,
-            gradient.clone(),
-            &options,
-        ));
+        drop(B::flash_attention_backward(inputs.clone(), pass, &options));
         Ok(())
     }))
 }
