@@ -14,7 +14,7 @@ pub enum AttentionMask {
     Full,
     /// Those up to its own position; the numbers of keys and queries are equal.
     Causal,
-    /// Of those up to its own position the last ones, so many; with 1 its own alone.
+    /// The last `n` of those up to its own position; with 1 its own alone.
     CausalWindow(usize),
 }
 

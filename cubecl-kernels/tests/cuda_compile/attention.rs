@@ -26,8 +26,7 @@ const DETERMINISTIC: &[&str] = &["attend_mma", "dot", "gradients_mma", "query_gr
 /// The same without matrix units.
 const PORTABLE: &[&str] = &["attend", "dot", "key_gradients", "query_gradients"];
 
-/// The same with a relative bias, whose gradient has a kernel of its own on any unit.
-const ON_MATRIX_UNITS_WITH_BIAS: &[&str] = &["attend_mma", "dot", "gradients_mma", "finish_queries", "bias_gradient"];
+/// The same with a relative bias whose gradient is summed in one order, which takes a kernel of its own.
 const DETERMINISTIC_WITH_BIAS: &[&str] = &[
     "attend_mma",
     "dot",
@@ -139,10 +138,9 @@ fn has_biases(dtype: DType, d_head: usize) -> bool {
 fn kernels(dtype: DType, form: Form) -> &'static [&'static str] {
     match (dtype, form.is_deterministic, form.has_bias) {
         (DType::F32, _, false) => PORTABLE,
-        (_, false, false) => ON_MATRIX_UNITS,
-        (_, true, false) => DETERMINISTIC,
         (DType::F32, _, true) => PORTABLE_WITH_BIAS,
-        (_, false, true) => ON_MATRIX_UNITS_WITH_BIAS,
+        (_, false, _) => ON_MATRIX_UNITS,
+        (_, true, false) => DETERMINISTIC,
         (_, true, true) => DETERMINISTIC_WITH_BIAS,
     }
 }

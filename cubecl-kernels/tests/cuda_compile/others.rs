@@ -6,13 +6,13 @@ use cubecl_kernels::adamw::{AdamWBuffers, AdamWRanges, AdamWStep, adamw, adamw_r
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::embedding::{TokenRange, add_rows, embedding};
 use cubecl_kernels::l2_norm::sum_of_squares;
-use cubecl_kernels::paged_attention::{PagedCache, paged_attention};
+use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, paged_attention_with_options};
 use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, scatter_ranges};
 use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout, rotary};
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 
 use crate::Backend;
-use crate::operations::{Differentiable, List, MANY_ROWS, ROWS, SAMPLES, TOKENS};
+use crate::operations::{Differentiable, List, MANY_ROWS, ROWS, SAMPLES, Setting, TOKENS};
 
 /// GPT-2's vocabulary, and what it is padded to.
 const VOCABULARY: [usize; 2] = [50257, 50304];
@@ -70,18 +70,29 @@ fn softmaxes(list: &mut List, keys: usize) {
 /// Adds attention to sequences in pages, whose keys are split.
 fn paged_attention_of(list: &mut List, queries: usize, [heads, kv_heads]: [usize; 2], d_head: usize) {
     let shape = format!("{SAMPLES} x {queries} x {heads}/{kv_heads} x {d_head}");
-    list.add("paged_attention", shape, move |setting| {
-        let pool = || setting.plain([PAGES, PAGE_SIZE, kv_heads, d_head], setting.dtype);
-        let cache = PagedCache {
-            keys: pool(),
-            values: pool(),
-            block_table: Tensor::<Backend, 2, Int>::empty([SAMPLES, PAGES / SAMPLES], &setting.device),
-            lengths: Tensor::<Backend, 1, Int>::empty([SAMPLES], &setting.device),
-        };
-        let query = setting.plain([SAMPLES, queries, heads, d_head], setting.dtype);
-        paged_attention(query, cache, 0.125)?;
-        Ok(())
-    });
+    for (name, is_biased) in [("paged_attention", false), ("paged_attention, slopes, window", true)] {
+        list.add(name, shape.clone(), move |setting| {
+            paged(setting, [queries, heads, kv_heads, d_head], is_biased)
+        });
+    }
+}
+
+fn paged(setting: &Setting, [queries, heads, kv_heads, d_head]: [usize; 4], is_biased: bool) -> anyhow::Result<()> {
+    let pool = || setting.plain([PAGES, PAGE_SIZE, kv_heads, d_head], setting.dtype);
+    let cache = PagedCache {
+        keys: pool(),
+        values: pool(),
+        block_table: Tensor::<Backend, 2, Int>::empty([SAMPLES, PAGES / SAMPLES], &setting.device),
+        lengths: Tensor::<Backend, 1, Int>::empty([SAMPLES], &setting.device),
+    };
+    let query = setting.plain([SAMPLES, queries, heads, d_head], setting.dtype);
+    let options = PagedOptions {
+        scale: 0.125,
+        slopes: is_biased.then(|| Tensor::empty([heads], (&setting.device, DType::F32))),
+        window: is_biased.then_some(512),
+    };
+    paged_attention_with_options(query, cache, options)?;
+    Ok(())
 }
 
 /// Adds the split of a projection's heads, with a rotation in each layout and without.

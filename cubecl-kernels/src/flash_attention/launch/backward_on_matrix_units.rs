@@ -1,7 +1,9 @@
 //! The backward pass on matrix units.
 
-use burn::tensor::DType;
+use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
+use burn_cubecl::ops::numeric::zeros_client;
+use burn_cubecl::ops::reshape;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::calculate_cube_count_elemwise;
 use cubecl::features::AtomicUsage;
@@ -12,7 +14,7 @@ use super::heads::array;
 use super::problem::{Backward, Launch};
 use crate::cube::launch::empty_beside;
 use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::matrix::backward::split::KeysTile;
+use crate::flash_attention::matrix::backward::split::{Extras, KeysTile};
 use crate::flash_attention::matrix::backward::{keys, queries, store};
 use crate::flash_attention::matrix::tile::{LOAD, Tile};
 
@@ -24,14 +26,20 @@ pub(super) struct MatrixBackward<R: CubeRuntime> {
     queries: Tile,
     /// Where the gradients of queries are added up, if not by a kernel of their own.
     pub query_sums: Option<CubeTensor<R>>,
+    /// Where the gradient of the bias is added up, if not by a kernel of its own.
+    pub bias_sums: Option<CubeTensor<R>>,
 }
 
 impl<R: CubeRuntime> Launch<'_, R> {
     /// How the backward pass runs on matrix units, if it does.
-    pub fn matrix_backward_plan(&self, vector_size: usize) -> Option<MatrixBackward<R>> {
+    pub fn matrix_backward_plan(&self, vector_size: usize, is_bias_wanted: bool) -> Option<MatrixBackward<R>> {
         let hardware = &self.client().properties().hardware;
         let has_dropout = self.options.dropout.is_some();
-        let keys = KeysTile::new(self.sizes.d_head, has_dropout, hardware.max_shared_memory_size)?;
+        let extras = Extras {
+            has_dropout,
+            has_bias: self.bias.is_some(),
+        };
+        let keys = KeysTile::new(self.sizes.d_head, extras, hardware.max_shared_memory_size)?;
         let queries = Tile::backward(self.sizes.d_head, has_dropout);
         let blocks = [
             self.sizes.keys.div_ceil(keys.keys),
@@ -42,10 +50,12 @@ impl<R: CubeRuntime> Launch<'_, R> {
             && blocks
                 .iter()
                 .all(|&blocks| blocks <= hardware.max_cube_count.1 as usize);
+        let adds = !self.options.is_deterministic && self.adds_in_memory();
         fits.then(|| MatrixBackward {
             keys,
             queries,
-            query_sums: (!self.options.is_deterministic && self.adds_in_memory()).then(|| self.query_sums(&keys)),
+            query_sums: adds.then(|| self.query_sums(&keys)),
+            bias_sums: (adds && is_bias_wanted).then(|| self.bias_sums()),
         })
     }
 
@@ -63,6 +73,16 @@ impl<R: CubeRuntime> Launch<'_, R> {
         } = self.sizes;
         let shape = [batch, heads, tile.query_rows(queries), tile.width];
         empty_beside(&self.inputs[0].tensor, &shape, DType::F32)
+    }
+
+    /// A place for the sums of the gradient of the bias, all 0.
+    fn bias_sums(&self) -> CubeTensor<R> {
+        let (tensor, distances) = (&self.inputs[0].tensor, self.sizes.distances());
+        let (client, device) = (tensor.client.clone(), tensor.device.clone());
+        // Rows of a matrix would not follow each other.
+        let numbers = Shape::from([self.sizes.heads * distances]);
+        let sums = zeros_client(client, device, numbers, DType::F32);
+        reshape(sums, Shape::from([self.sizes.heads, distances]))
     }
 
     /// The gradients of keys and values, and of queries.
@@ -96,6 +116,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 array(&pass.log_sum_exp),
                 array(&pass.along),
                 plan.query_sums.as_ref().map(array).into(),
+                plan.bias_sums.as_ref().map(array).into(),
                 of_key.array(),
                 of_value.array(),
                 self.backward_places(pass),

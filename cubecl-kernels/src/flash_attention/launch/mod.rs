@@ -46,7 +46,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
     fn backward(&self, given: Given<R>, results: &[Heads<R>; 3]) -> Option<CubeTensor<R>> {
         let (output, gradient) = (Heads::new(given.output, 0), Heads::new(given.gradient, 0));
         let vector_size = self.vector_size(&[&output, &gradient]);
-        let on_matrix_units = self.matrix_backward_plan(vector_size);
+        let on_matrix_units = self.matrix_backward_plan(vector_size, given.is_bias_wanted);
         let query_sums = on_matrix_units.as_ref().and_then(|plan| plan.query_sums.as_ref());
         let [of_query, of_key, of_value] = results.each_ref().map(|heads| &heads.tensor);
         let mut tensors = vec![&output.tensor, &gradient.tensor, of_query, of_key, of_value];
@@ -60,11 +60,12 @@ impl<R: CubeRuntime> Launch<'_, R> {
             vector_size,
             address_type,
         };
-        match on_matrix_units {
-            Some(plan) => self.matrix_backward(&plan, &pass),
+        match &on_matrix_units {
+            Some(plan) => self.matrix_backward(plan, &pass),
             None => self.portable_backward(&pass),
         }
-        given.is_bias_wanted.then(|| self.bias_gradient(&pass))
+        let bias_sums = on_matrix_units.and_then(|plan| plan.bias_sums);
+        bias_sums.or_else(|| given.is_bias_wanted.then(|| self.bias_gradient(&pass)))
     }
 }
 

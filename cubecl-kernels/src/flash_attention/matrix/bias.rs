@@ -1,14 +1,14 @@
-//! The relative bias of a plane's share of scores.
+//! The relative bias of a plane's share of scores, and its gradient.
+//!
+//! Of tiles of eight rows by eight columns, those on a diagonal have the same bias at the same places.
 
 use cubecl::prelude::*;
 
 use super::super::device::{Problem, RelativeBias};
 use super::tile::{COLUMNS, lane};
 
-/// Adds the bias to scores that are not yet scaled, whose first ones are those of `query` and `key`; to those of queries
-/// and keys that there are not, any.
-///
-/// What tiles on a diagonal add is the same: it is loaded once.
+/// Adds the bias to scores that are not yet scaled, whose first ones are those of `query` and `key`; to those of
+/// queries and keys that there are not, any.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 pub fn add_bias<P: Size>(
@@ -22,13 +22,10 @@ pub fn add_bias<P: Size>(
     #[comptime] columns: usize,
 ) {
     let bias = bias.as_ref().unwrap();
-    let lane = lane();
-    // Tiles of eight rows and eight columns.
     let rows = comptime!(row_tiles * 2);
     let distances = problem.queries + problem.keys - 1;
     let to_scores = 1.0f32 / problem.scale;
-    // Of this unit's place in the last row's first tile; of queries far beyond the last one a large number.
-    let first = key + lane % 4 * 2 + problem.queries - 1 - (query + lane / 4 + comptime!((rows - 1) * COLUMNS));
+    let first = first_distance(problem, query, key, rows);
     #[unroll]
     for diagonal in 0..comptime!(columns + rows - 1) {
         let mut pair = Vector::<f32, P>::empty();
@@ -47,4 +44,51 @@ pub fn add_bias<P: Size>(
             }
         }
     }
+}
+
+/// Adds the gradients of scores to that of the bias, each diagonal's first among themselves. The order of what cubes
+/// add is not fixed.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub fn add_to_bias<P: Size>(
+    of_scores: &Array<Vector<f32, P>>,
+    of_bias: &mut Array<Atomic<f32>>,
+    problem: &Problem,
+    head: usize,
+    query: usize,
+    key: usize,
+    #[comptime] row_tiles: usize,
+    #[comptime] columns: usize,
+) {
+    let rows = comptime!(row_tiles * 2);
+    let distances = problem.queries + problem.keys - 1;
+    let first = first_distance(problem, query, key, rows);
+    #[unroll]
+    for diagonal in 0..comptime!(columns + rows - 1) {
+        let mut pair = Vector::<f32, P>::new(0.0f32);
+        #[unroll]
+        for row in 0..rows {
+            if comptime!(diagonal + row + 1 >= rows && diagonal + row + 1 - rows < columns) {
+                let column = comptime!(diagonal + row + 1 - rows);
+                pair = pair + of_scores[comptime!((row / 2 * columns + column) * 2 + row % 2)];
+            }
+        }
+        #[unroll]
+        for element in 0..2usize {
+            let distance = first + comptime!(diagonal * COLUMNS) + element;
+            // Of queries and keys that there are not, there is nothing to add.
+            if distance < distances {
+                of_bias[head * distances + distance].fetch_add(pair[element]);
+            }
+        }
+    }
+}
+
+/// The number of the distance at this unit's place in the last row's first tile; of queries far beyond the last one a
+/// large number.
+#[cube]
+fn first_distance(problem: &Problem, query: usize, key: usize, #[comptime] rows: usize) -> usize {
+    let lane = lane();
+    let last = query + lane / 4 + comptime!((rows - 1) * COLUMNS);
+    key + lane % 4 * 2 + problem.queries - 1 - last
 }

@@ -38,7 +38,7 @@ pub struct Tile {
 
 impl Tile {
     /// The tile of the forward pass for heads of `d_head` elements; `is_short` of registers, where other things take
-    /// them: places of 64 bits, documents.
+    /// them: places of 64 bits, ranges of keys, a bias.
     pub fn forward(d_head: usize, has_dropout: bool, is_short: bool) -> Self {
         let width = d_head.next_multiple_of(SIDE);
         // Two tiles of rows share what is loaded of the keys; as long as it all fits the registers.

@@ -311,8 +311,8 @@ impl Case {
     }
 }
 
-/// The output of three tensors and their gradients, and that of the bias; the tensors, and the output's gradient, are stored as `view` shows
-/// them, which is its own inverse.
+/// The output of three tensors and their gradients, and that of the bias; the tensors, and the output's gradient, are
+/// stored as `view` shows them, which is its own inverse.
 #[allow(clippy::type_complexity)]
 fn separate<B: KernelBackend>(
     tensors: [Tensor<Autodiff<B>, 4>; 3],

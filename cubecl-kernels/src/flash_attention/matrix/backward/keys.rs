@@ -10,6 +10,7 @@ use cubecl::prelude::*;
 use super::super::super::device::{
     BackwardPlaces, KeyRanges, Problem, RelativeBias, Span, common_queries, is_outside, queries_seeing,
 };
+use super::super::bias::add_to_bias;
 use super::super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, copy_numbers, fragment_place, lane};
 use super::super::tile::{left_of_columns, right_of_columns};
 use super::scores::{ScorePlace, add_scores, hide, is_edge, left_tiles, multiply_tiles, statistic, weigh, zeros};
@@ -39,7 +40,8 @@ struct QueryBlock {
 }
 
 /// Writes the gradients of keys and values. Adds those of queries, not yet scaled, to `query_sums` where there are
-/// any, as [`KeysTile::query_rows`](super::split::KeysTile::query_rows) tells: cubes do so in no fixed order.
+/// any, as [`KeysTile::query_rows`](super::split::KeysTile::query_rows) tells, and the gradient of the bias to
+/// `of_bias` where it is wanted: cubes do so in no fixed order.
 ///
 /// Cubes: heads of keys, blocks of keys from the one that most queries see, samples.
 #[cube(
@@ -56,6 +58,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     log_sum_exp: &Array<f32>,
     along: &Array<f32>,
     query_sums: &mut ComptimeOption<Array<Atomic<f32>>>,
+    of_bias: &mut ComptimeOption<Array<Atomic<f32>>>,
     of_key: &mut Array<Vector<F, O>>,
     of_value: &mut Array<Vector<F, O>>,
     places: BackwardPlaces,
@@ -193,6 +196,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
             first_key,
             &mut weights,
             &mut of_scores,
+            of_bias,
             tile,
         );
         // What each plane has computed is there for all.
@@ -299,6 +303,7 @@ fn weigh_block<F: Float, N: Size, P: Size>(
     first_key: usize,
     weights: &mut SharedMemory<Vector<F, N>>,
     of_scores: &mut SharedMemory<Vector<F, N>>,
+    of_bias: &mut ComptimeOption<Array<Atomic<f32>>>,
     #[comptime] tile: KeysTile,
 ) {
     let share = comptime!(tile.scores());
@@ -357,6 +362,19 @@ fn weigh_block<F: Float, N: Size, P: Size>(
     let query_end = place.query + comptime!(share.rows * SIDE);
     if is_edge(&place, problem, share) || is_outside(ranges, common, place.query, query_end) {
         hide::<P>(&mut scores, &mut of_weights, problem, ranges, &place, share);
+    }
+    #[comptime]
+    if let ComptimeOption::Some(of_bias) = of_bias {
+        add_to_bias::<P>(
+            &of_weights,
+            of_bias,
+            problem,
+            place.head,
+            place.query,
+            place.key,
+            share.rows,
+            share.columns,
+        );
     }
     exchange::<F, N, P>(&scores, weights, row, column, share, comptime!(tile.weights()));
     exchange::<F, N, P>(&of_weights, of_scores, row, column, share, comptime!(tile.weights()));

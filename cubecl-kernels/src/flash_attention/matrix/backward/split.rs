@@ -32,6 +32,15 @@ impl Share {
     }
 }
 
+/// What takes registers, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extras {
+    /// What is drawn for dropout.
+    pub has_dropout: bool,
+    /// Where a relative bias is.
+    pub has_bias: bool,
+}
+
 /// How large the blocks are where a cube keeps keys and values and goes over blocks of queries, and how many of the
 /// cube's planes share the rows of each product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,12 +65,12 @@ pub struct KeysTile {
 
 impl KeysTile {
     /// The largest tile for heads of `d_head` elements that fits the shared memory, in bytes, if there is one.
-    pub fn new(d_head: usize, has_dropout: bool, shared_memory: usize) -> Option<Self> {
+    pub fn new(d_head: usize, extras: Extras, shared_memory: usize) -> Option<Self> {
+        let Extras { has_dropout, has_bias } = extras;
         // Planes, queries, keys, and the planes that share rows: of scores, of keys' and of queries' gradients.
         let (width, splits): (usize, &[[usize; 6]]) = match d_head {
-            // What is drawn for dropout takes registers.
             ..=32 if has_dropout => (32, &[[4, 64, 64, 2, 2, 2]]),
-            33..=64 if has_dropout => (64, &[[4, 64, 64, 2, 2, 2]]),
+            33..=64 if has_dropout || has_bias => (64, &[[4, 64, 64, 2, 2, 2]]),
             97..=128 if has_dropout => (128, &[[8, 32, 128, 2, 4, 2], [4, 32, 64, 2, 2, 2]]),
             ..=32 => (32, &[[8, 128, 128, 4, 4, 4], [4, 64, 64, 2, 2, 2]]),
             33..=64 => (64, &[[8, 128, 128, 4, 4, 4], [4, 64, 64, 2, 2, 2]]),
@@ -170,8 +179,10 @@ mod tests {
     #[test]
     fn planes_share_whole_products() {
         let cases = (1..=256).flat_map(|d_head| SHARED_MEMORY.map(|memory| (d_head, memory)));
-        for ((d_head, shared_memory), has_dropout) in cases.flat_map(|case| [(case, false), (case, true)]) {
-            let Some(tile) = KeysTile::new(d_head, has_dropout, shared_memory) else {
+        let extras = [(false, false), (true, false), (false, true), (true, true)];
+        let extras = extras.map(|(has_dropout, has_bias)| Extras { has_dropout, has_bias });
+        for ((d_head, shared_memory), extras) in cases.flat_map(|case| extras.map(|extras| (case, extras))) {
+            let Some(tile) = KeysTile::new(d_head, extras, shared_memory) else {
                 assert!(d_head > 160 && shared_memory < SHARED_MEMORY[0], "heads of {d_head}");
                 continue;
             };
