@@ -79,6 +79,7 @@ const CRATES: [(&str, &[&str]); 6] = [
         "models/src",
         &[
             "layers",
+            "architecture",
             "model_config",
             "vocabulary",
             "generation",
@@ -89,6 +90,7 @@ const CRATES: [(&str, &[&str]); 6] = [
             "decoder",
             "gpt",
             "llama",
+            "neox",
             "registry",
         ],
     ),

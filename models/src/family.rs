@@ -84,6 +84,10 @@ pub struct ModelSettings {
     pub rotary_base: Option<f64>,
     /// Whether queries, keys and values have a bias where the family leaves it open.
     pub qkv_bias: bool,
+    /// Whether queries and keys are normed where the family leaves it open.
+    pub qk_norm: bool,
+    /// The share of a head that rotary positions turn where the family leaves it open.
+    pub rotary_percent: Option<f64>,
     /// The number that norms add to the variance.
     pub norm_epsilon: Option<f64>,
     /// Whether the output head is the token embedding; as the family has it if not given.

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use burn_megatron::topology::{ParallelConfig, TopologyError};
 
+use crate::architecture::Architecture;
 use crate::layers::LayerRecompute;
 
 /// The sizes of a model, and what follows from them.
@@ -40,6 +41,11 @@ pub trait ModelConfig: Debug {
     /// What the parameters depend on, by flag or in words, and the values: a checkpoint of other values is of another
     /// model.
     fn sizes(&self) -> Vec<(&'static str, String)>;
+
+    /// What the model is made of, in the words of flags; nothing if the family does not say.
+    fn architecture(&self) -> Architecture {
+        Architecture::default()
+    }
 
     /// The numbers of parameters, padding not counted.
     fn parameter_counts(&self) -> ParameterCounts;

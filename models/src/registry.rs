@@ -23,7 +23,11 @@ macro_rules! families {
     };
 }
 
-families![crate::gpt::GptConfig, crate::llama::LlamaConfig];
+families![
+    crate::gpt::GptConfig,
+    crate::llama::LlamaConfig,
+    crate::neox::NeoxConfig,
+];
 
 /// What is known of a family without its type.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +126,6 @@ mod tests {
     #[test]
     fn unknown_names_are_refused_with_those_that_there_are() {
         let error = Family::named("gtp").unwrap_err().to_string();
-        assert_eq!(error, "there is no model family \"gtp\": expected gpt or llama");
+        assert_eq!(error, "there is no model family \"gtp\": expected gpt or llama or neox");
     }
 }

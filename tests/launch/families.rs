@@ -16,6 +16,13 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// Sizes that no tile divides, heads that are wider together than a token, and keys that three heads share.
 const LLAMA: &str = "--model-family llama --num-layers 4 --hidden-size 30 --num-attention-heads 6 --num-query-groups 2 \
                      --kv-channels 6 --ffn-hidden-size 34 --add-qkv-bias --rotary-base 500 --seq-length 14";
+/// With norms of queries and keys.
+const QWEN3: &str = "--model-family llama --num-layers 4 --hidden-size 30 --num-attention-heads 6 --num-query-groups 2 \
+                     --kv-channels 6 --ffn-hidden-size 34 --qk-layernorm --rotary-base 500 --seq-length 14";
+/// Heads of 5 elements, of which 2 are turned.
+const NEOX: &str = "--model-family neox --num-layers 4 --hidden-size 30 --num-attention-heads 6 --ffn-hidden-size 34 \
+                    --rotary-percent 0.5 --rotary-base 500 --seq-length 14";
+const DROPOUT: &str = "--hidden-dropout 0.1 --attention-dropout 0.1";
 
 fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str]) -> anyhow::Result<Ended> {
     let mut command = Command::new(build(program)?);
@@ -27,32 +34,88 @@ fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str]) -> anyh
     end(start(&mut command)?, LIMIT)
 }
 
-#[test]
-fn layouts_of_llama_train_as_one_rank() -> anyhow::Result<()> {
+/// Trains in each layout as on one rank; each line is a run of its own.
+fn compare(family: &str, flags: &str, lines: &[&str]) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let steps = "--micro-batch-size 1 --global-batch-size 8 --train-iters 4 --hidden-dropout 0.1 \
-                 --attention-dropout 0.1 --lr-decay-style constant --ddp-bucket-size 3000";
-    for flags in [
-        "--dtype f64 --layouts tp2,tp2sp,pp2,tp2sp-pp2-dp2",
-        "--dtype f32 --layouts tp2sp,pp2v2,dp2 --use-distributed-optimizer --untie-embeddings-and-output-weights",
-        "--dtype f64 --layouts tp2 --no-fused-kernels",
-        "--dtype f64 --layouts pp2 --recompute-granularity full --recompute-method uniform",
-    ] {
-        let flags = format!("{LLAMA} {steps} {flags} --output comparison --data-path");
+    let steps = "--micro-batch-size 1 --global-batch-size 8 --train-iters 4 --lr-decay-style constant \
+                 --ddp-bucket-size 3000";
+    for line in lines {
+        let flags = format!("{flags} {steps} {line} --output comparison --data-path");
         let text = training_text().display().to_string();
         let ended = run("compare_sharding", folder.path(), &flags, &[&text])?;
         ended.expect_code(0)?;
-        ensure!(ended.stdout.contains("llama with 4 layers"), "{}", ended.stdout);
+        let shown = format!("{family} with 4 layers");
+        ensure!(ended.stdout.contains(&shown), "{}", ended.stdout);
     }
     Ok(())
 }
 
 #[test]
-fn a_trained_llama_generates_and_goes_to_hugging_face_and_back() -> anyhow::Result<()> {
+fn layouts_of_llama_train_as_one_rank() -> anyhow::Result<()> {
+    let dropped = format!("{LLAMA} {DROPOUT}");
+    compare(
+        "llama",
+        &dropped,
+        &[
+            "--dtype f64 --layouts tp2,tp2sp,pp2,tp2sp-pp2-dp2",
+            "--dtype f32 --layouts tp2sp,pp2v2,dp2 --use-distributed-optimizer --untie-embeddings-and-output-weights",
+            "--dtype f64 --layouts tp2 --no-fused-kernels",
+            "--dtype f64 --layouts pp2 --recompute-granularity full --recompute-method uniform",
+        ],
+    )
+}
+
+#[test]
+fn layouts_of_normed_queries_and_keys_train_as_one_rank() -> anyhow::Result<()> {
+    let dropped = format!("{QWEN3} {DROPOUT}");
+    compare(
+        "llama",
+        &dropped,
+        &[
+            "--dtype f64 --layouts tp2,tp2sp,tp2sp-pp2-dp2",
+            "--dtype f32 --layouts tp2,pp2v2 --use-distributed-optimizer",
+            "--dtype f64 --layouts tp2 --no-fused-kernels",
+        ],
+    )
+}
+
+#[test]
+fn layouts_of_neox_train_as_one_rank() -> anyhow::Result<()> {
+    let dropped = format!("{NEOX} {DROPOUT}");
+    compare(
+        "neox",
+        &dropped,
+        &[
+            "--dtype f64 --layouts tp2,tp2sp,pp2,tp2sp-pp2-dp2",
+            "--dtype f64 --layouts tp2 --no-fused-kernels",
+        ],
+    )?;
+    // Without dropout both sublayers are reduced at once.
+    compare(
+        "neox",
+        NEOX,
+        &[
+            "--dtype f64 --layouts tp2,tp2sp-pp2-dp2",
+            "--dtype f32 --layouts tp2sp,pp2v2 --tp-comm-overlap",
+            "--dtype f64 --layouts tp2sp --no-fused-kernels",
+        ],
+    )
+}
+
+#[test]
+fn what_is_trained_generates_and_goes_to_hugging_face_and_back() -> anyhow::Result<()> {
+    for (flags, count) in [(LLAMA, 2 + 4 * 7 + 1), (QWEN3, 2 + 4 * 8 + 1), (NEOX, 2 + 4 * 12 + 2)] {
+        generate_and_convert(flags, count)?;
+    }
+    Ok(())
+}
+
+/// Trains a model, generates in several layouts, and converts it there and back; it has this number of parameters.
+fn generate_and_convert(family: &str, expected_count: usize) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let layout = "--tensor-model-parallel-size 2 --sequence-parallel --dtype f32";
     let training = Training::new(&folder.path().join("run"), 4, layout)?
-        .with(LLAMA)
+        .with(family)
         .with_path("--save", &folder.path().join("checkpoints"));
     training.run()?;
 
@@ -71,7 +134,7 @@ fn a_trained_llama_generates_and_goes_to_hugging_face_and_back() -> anyhow::Resu
     ensure!(first.starts_with("fn ") && first.len() > 4, "{first:?}");
     for other in ["--model-parallel-size 2", "--pipeline-model-parallel-size 2"] {
         let found = text(other)?;
-        ensure!(found == first, "{other}: {found:?} in place of {first:?}");
+        ensure!(found == first, "{family} {other}: {found:?} in place of {first:?}");
     }
 
     run(
@@ -98,7 +161,7 @@ fn a_trained_llama_generates_and_goes_to_hugging_face_and_back() -> anyhow::Resu
         ensure!(first?.bytes[..] == second?.bytes[..], "{} has other bits", array.name);
         count += 1;
     }
-    ensure!(count == 2 + 4 * 7 + 1, "{count} parameters");
+    ensure!(count == expected_count, "{family}: {count} parameters");
     Ok(())
 }
 
@@ -122,6 +185,14 @@ fn what_a_family_does_not_have_is_refused_by_flag() -> anyhow::Result<()> {
             "the size of a head (--kv-channels) must be divisible by",
         ),
         ("--model-family llama --rotary-base 0.5", "the base"),
+        (
+            "--model-family neox --rotary-percent 1.5",
+            "--rotary-percent must be above 0 and at most 1, got 1.5",
+        ),
+        (
+            "--model-family llama --qk-layernorm --add-qkv-bias",
+            "either norms (--qk-layernorm)",
+        ),
         (
             "--model-family gpt --model-size llama3-8b",
             "--model-size must be one of",

@@ -10,8 +10,8 @@ use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp, TensorCal
 use crate::context::ParallelContext;
 use crate::parameters::Distribution;
 
-/// Sums over the tensor group the gradients of those parameters that see this rank's tokens only: norms and the biases
-/// of row-parallel layers under sequence parallelism.
+/// Sums over the tensor group the gradients of those parameters that see this rank's tokens or heads only: norms and the
+/// biases of row-parallel layers under sequence parallelism, and norms of heads.
 ///
 /// # Communication
 /// One all-reduce per such parameter over the tensor group.

@@ -189,8 +189,8 @@ pub enum Distribution {
     Sharded,
     /// Every rank holds the same, and computes the same complete gradient.
     Replicated,
-    /// Every rank holds the same, but its gradient comes from its own tokens only and must be summed over the group:
-    /// norms and row-parallel biases under sequence parallelism.
+    /// Every rank holds the same, but its gradient comes from its own tokens or its own heads only and must be summed
+    /// over the group: norms and row-parallel biases under sequence parallelism, norms of heads always.
     PartialOverTensor,
 }
 

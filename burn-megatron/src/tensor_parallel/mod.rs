@@ -39,7 +39,7 @@ mod transformer;
 
 pub use attention::{
     CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, MhaCache, MhaInput, MhaOutput,
-    PageSizes, PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, Rotary, RotaryConfig,
+    PageSizes, PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, QkNorms, Rotary, RotaryConfig,
     TensorCache,
 };
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};

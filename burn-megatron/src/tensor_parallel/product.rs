@@ -197,6 +197,24 @@ impl RowParallelMatmul {
             });
         }
         let part = self.affine(input, weight, None);
+        self.reduced(part)
+    }
+
+    /// Returns the sum of two such sums, of pairs of an input and a weight, by one collective; in chunks by two.
+    pub fn summed_with<B: CollectiveBackend>(
+        &self,
+        [(input, weight), (other_input, other_weight)]: [(Tensor<B, 2>, Tensor<B, 2>); 2],
+    ) -> Tensor<B, 2> {
+        let is_chunked = self.chunks(&input, &weight).is_some() || self.chunks(&other_input, &other_weight).is_some();
+        if is_chunked {
+            return self.summed(input, weight) + self.summed(other_input, other_weight);
+        }
+        let part = self.affine(input, weight, None) + self.affine(other_input, other_weight, None);
+        self.reduced(part)
+    }
+
+    /// Returns the sum of the ranks' terms: of all tokens, or of this rank's under sequence parallelism.
+    fn reduced<B: CollectiveBackend, const D: usize>(&self, part: Tensor<B, D>) -> Tensor<B, D> {
         if self.sequence_parallel {
             reduce_scatter_to_sequence_region(part, &self.group)
         } else {

@@ -41,6 +41,15 @@ impl RmsNormConfig {
         let config = nn::RmsNormConfig::new(self.d_model).with_epsilon(self.epsilon);
         RmsNorm::declared(config.init(device), scope)
     }
+
+    /// Returns a new norm of heads of `d_model` elements inside a tensor-parallel region, where each rank has its own
+    /// heads: its weight one, the same on every rank, and its gradient summed over the tensor group.
+    pub fn init_of_heads<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> RmsNorm<B> {
+        let config = nn::RmsNormConfig::new(self.d_model).with_epsilon(self.epsilon);
+        let norm = initialize::<B, _>(config.init(device));
+        scope.declare_head_wise("weight", &norm.gamma);
+        RmsNorm::of(norm, scope)
+    }
 }
 
 impl<B: Backend> RmsNorm<B> {
@@ -55,6 +64,10 @@ impl<B: Backend> RmsNorm<B> {
     fn declared(norm: nn::RmsNorm<B>, scope: &ParameterScope) -> Self {
         let norm = initialize::<B, _>(norm);
         scope.declare_token_wise("weight", &norm.gamma);
+        Self::of(norm, scope)
+    }
+
+    fn of(norm: nn::RmsNorm<B>, scope: &ParameterScope) -> Self {
         Self {
             norm,
             kernels: scope.context().kernels(),

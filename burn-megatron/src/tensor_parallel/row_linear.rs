@@ -226,6 +226,34 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
         (self.product.summed(input, self.weight.val()), bias)
     }
 
+    /// Applies this layer and another one to an input each and adds up their outputs, with one collective for both. The
+    /// biases are returned, this layer's first, for an operation that adds them.
+    ///
+    /// # Shapes
+    /// - inputs: `[tokens, d_input / tp]` of each layer, this rank's features
+    /// - output: as of [`forward`](Self::forward)
+    ///
+    /// # Communication
+    /// That of one layer; of two where the context says that it is overlapped in chunks.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward); when a layer's input is not parallel.
+    pub fn forward_with(
+        &self,
+        input: Tensor<B, 2>,
+        other: &Self,
+        other_input: Tensor<B, 2>,
+    ) -> (Tensor<B, 2>, [Option<Tensor<B, 1>>; 2]) {
+        assert!(
+            self.input_is_parallel && other.input_is_parallel,
+            "inputs of which each rank has its own features"
+        );
+        let factors =
+            [(self, input), (other, other_input)].map(|(layer, input)| (layer.check(input), layer.weight.val()));
+        let bias = |layer: &Self| layer.bias.as_ref().map(|bias| bias.val());
+        (self.product.summed_with(factors), [bias(self), bias(other)])
+    }
+
     /// Applies the layer to this rank's features and gives every rank all tokens, also under sequence parallelism.
     ///
     /// For inference: the gradient of the bias would not be the part that it has been declared as.

@@ -1,5 +1,6 @@
 //! Command-line flags of the training programs, with Megatron-LM's names, grouped by topic in `--help`.
 
+mod architecture;
 mod checkpointing;
 mod data;
 mod device;
@@ -33,6 +34,7 @@ use models::memory::{MemorySetting, bytes_of_stages};
 
 use crate::figures::bytes;
 use crate::run_tokenizer::RunTokenizer;
+pub use architecture::ArchitectureArguments;
 pub use checkpointing::CheckpointArguments;
 pub use data::{DataArguments, TextSource, parse_size};
 pub use device::DeviceArguments;

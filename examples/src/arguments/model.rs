@@ -6,7 +6,7 @@ use cubecl_kernels::Kernels;
 use models::registry::{self, FAMILIES, Family};
 use models::{ModelConfig, ModelSettings};
 
-use super::RecomputeArguments;
+use super::{ArchitectureArguments, RecomputeArguments};
 
 /// The longest sample unless another is asked for: the texts that models of today take would fill a GPU's memory.
 const MAX_DEFAULT_SAMPLE: usize = 4096;
@@ -89,6 +89,9 @@ pub struct ModelArguments {
     pub deterministic_mode: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub architecture: ArchitectureArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub recompute: RecomputeArguments,
 }
 
@@ -96,7 +99,7 @@ impl ModelArguments {
     /// The family that the flags name; that of `--model-size` if they name none.
     ///
     /// # Errors
-    /// When `--model-size` is another family's.
+    /// When `--model-size` is another family's, or the flags name what the family does not have.
     pub fn family(&self) -> anyhow::Result<&'static Family> {
         let of_size = self.model_size.as_deref().and_then(Family::with_preset);
         let Some(name) = &self.model_family else {
@@ -129,6 +132,9 @@ impl ModelArguments {
                 "--model-family {name} has no {flag}: leave it out"
             );
         }
+        // What is compared does not depend on the vocabulary.
+        let settings = self.settings(1);
+        self.architecture.check(family, &settings)?;
         Ok(family)
     }
 
@@ -147,6 +153,8 @@ impl ModelArguments {
             d_hidden: self.ffn_hidden_size,
             rotary_base: self.rotary_base,
             qkv_bias: self.add_qkv_bias,
+            qk_norm: self.architecture.qk_layernorm,
+            rotary_percent: self.architecture.rotary_percent,
             norm_epsilon: self.norm_epsilon,
             tied_embeddings: self.untie_embeddings_and_output_weights.then_some(false),
             init_deviation: self.init_method_std,

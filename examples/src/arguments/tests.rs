@@ -392,6 +392,46 @@ fn positions_are_at_least_the_tokens_of_a_sample() {
 }
 
 #[test]
+fn flags_say_what_a_family_is_or_name_the_families_that_are() {
+    for flags in [
+        "--normalization LayerNorm --position-embedding-type learned_absolute",
+        "--model-family llama --swiglu --normalization RMSNorm --position-embedding-type rope --rotary-percent 1 \
+         --disable-bias-linear --group-query-attention",
+        "--model-family llama --qk-layernorm",
+        "--model-size qwen3-0.6b --qk-layernorm --hidden-size 256",
+        "--model-family neox --rotary-percent 0.5 --position-embedding-type rope",
+    ] {
+        let arguments = parse(flags).expect("known flags");
+        assert!(arguments.model.config(257).is_ok(), "{flags}");
+    }
+    let llama = "--model-family llama";
+    for (flags, message) in [
+        (
+            "--swiglu",
+            "--model-family gpt of these sizes has no --swiglu, which --model-family llama has",
+        ),
+        (
+            "--normalization RMSNorm",
+            "--model-family gpt has --normalization LayerNorm, got RMSNorm, which --model-family llama has",
+        ),
+        (
+            &format!("{llama} --rotary-percent 0.5"),
+            "--model-family llama has --rotary-percent 1, got 0.5, which --model-family neox has",
+        ),
+        (
+            "--rotary-percent 0.5",
+            "--model-family gpt of these sizes has no --rotary-percent, which --model-family neox has",
+        ),
+        (
+            &format!("{llama} --num-query-groups 4 --group-query-attention"),
+            "--model-family llama of these sizes has no --group-query-attention, which no family has",
+        ),
+    ] {
+        assert_eq!(refusal(flags), message);
+    }
+}
+
+#[test]
 fn samples_of_the_model_in_training_have_a_place_and_an_interval() {
     let flags = "--tensorboard-dir logs --log-samples-interval 5";
     let arguments = parse(&format!("{flags} --sample-prompt fn --sample-length 9")).expect("valid");

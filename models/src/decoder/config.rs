@@ -15,6 +15,8 @@ pub struct DecoderConfig {
     pub padded_vocab_size: usize,
     /// How the model knows where a token is.
     pub positions: Positions,
+    /// Whether embeddings are normed before the first block, as the blocks' inputs are.
+    pub embedding_norm: bool,
     /// The blocks, each of which has the same parts.
     pub block: BlockConfig,
     /// Whether the output head is the token embedding.
@@ -45,6 +47,8 @@ pub struct DecoderNames {
     pub token_embedding: &'static str,
     /// The position embedding, where it is learned.
     pub position_embedding: &'static str,
+    /// The norm of the embeddings, where there is one.
+    pub embedding_norm: &'static str,
     /// The blocks, each with a dot and its number after this.
     pub blocks: &'static str,
     /// The parts of a block.

@@ -29,10 +29,11 @@ impl<B: CollectiveBackend> GenerationStage<B> for Decoder<B> {
             (Some(input), _) => input,
             (None, Some(embedding)) => {
                 let embedded = embedding.forward(tokens.ids.clone());
-                match &self.position_embedding {
+                let embedded = match &self.position_embedding {
                     Some(embedding) => embedding.forward_at(embedded, tokens.paged.positions()),
                     None => embedded,
-                }
+                };
+                self.normed_embedding(embedded)
             }
             (None, None) => panic!("what is not the first stage of the model has an input"),
         };

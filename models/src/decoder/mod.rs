@@ -7,6 +7,8 @@ mod config;
 mod generation;
 mod model;
 mod scoring;
+mod sizes;
 
 pub use config::{DecoderConfig, DecoderNames, Positions, weight_inits};
 pub use model::Decoder;
+pub use sizes::BiasedSizes;

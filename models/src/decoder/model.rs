@@ -41,6 +41,8 @@ pub struct Decoder<B: Backend> {
     pub token_embedding: Option<VocabParallelEmbedding<B>>,
     /// Position embedding, on the first virtual stage, where it is learned.
     pub position_embedding: Option<PositionEmbedding<B>>,
+    /// The norm of the embeddings, on the first virtual stage, where there is one.
+    pub embedding_norm: Option<Norm<B>>,
     /// The blocks that are here.
     pub blocks: Vec<Block<B>>,
     /// The final norm, on the last virtual stage.
@@ -133,10 +135,10 @@ impl DecoderConfig {
                 None => block,
             })
         };
-        let norm = part.is_last.then(|| {
-            let scope = scope.scope(names.norm);
-            self.block.norm.init(d_model, self.block.norm_epsilon, device, &scope)
-        });
+        let norm = |name: &str| {
+            let (kind, scope) = (self.block.norm, scope.scope(name));
+            kind.init(d_model, self.block.norm_epsilon, device, &scope)
+        };
         let head = (part.is_last && !self.tied_embeddings)
             .then(|| embedding.init(device, &scope.scope(names.head)))
             .transpose()?;
@@ -148,8 +150,9 @@ impl DecoderConfig {
             is_first: part.is_first,
             token_embedding,
             position_embedding,
+            embedding_norm: (part.is_first && self.embedding_norm).then(|| norm(names.embedding_norm)),
             blocks: part.layers.clone().map(block).collect::<Result<_, _>>()?,
-            norm,
+            norm: part.is_last.then(|| norm(names.norm)),
             head,
             embedding_dropout: DropoutConfig::new(self.block.hidden_dropout).init(embedding_site),
             recompute: self.layer_recompute,
@@ -251,7 +254,15 @@ impl<B: CollectiveBackend> Decoder<B> {
             Some(group) => scatter_to_tensor_region(embedded, 0, group),
             None => embedded,
         };
-        self.drop_embedded(hidden, context)
+        self.drop_embedded(self.normed_embedding(hidden), context)
+    }
+
+    /// The embeddings of tokens, `[tokens, d_model]`, as the first block or their dropout takes them.
+    pub(super) fn normed_embedding(&self, embedded: Tensor<B, 2>) -> Tensor<B, 2> {
+        match &self.embedding_norm {
+            Some(norm) => norm.forward(embedded),
+            None => embedded,
+        }
     }
 
     /// Drops elements of the embeddings; the fused sum draws the mask on the device, which the plain form uploads.

@@ -3,13 +3,13 @@
 use burn_megatron::autodiff::TrainingBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
-use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
+use burn_megatron::topology::{ParallelConfig, TopologyError};
 
 use super::{Gpt, GptConfig, GptPreset};
+use crate::architecture::Architecture;
 use crate::family::{ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
-use crate::vocabulary::check_padded_vocab;
 
 impl ModelConfig for GptConfig {
     fn family_name(&self) -> &'static str {
@@ -41,48 +41,30 @@ impl ModelConfig for GptConfig {
     }
 
     fn validate(&self, parallel: &ParallelConfig) -> Result<(), TopologyError> {
-        for (name, size) in [
-            ("n_layers", self.n_layers),
-            ("d_model", self.d_model),
-            ("n_heads", self.n_heads),
-            ("max_seq_length", self.max_seq_length),
-            ("vocab_size", self.vocab_size),
-        ] {
-            if size == 0 {
-                return Err(TopologyError::Zero { name });
-            }
-        }
-        if self.logit_chunk_tokens == Some(0) {
-            return Err(TopologyError::Zero {
-                name: "logit_chunk_tokens",
-            });
-        }
-        check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
-        parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
-        parallel.check_tensor_divides("the MLP's hidden size", self.hidden_size())?;
         let padded = self.padded_vocab(parallel.tensor_parallel_size);
-        check_padded_vocab(self.vocab_size, padded, parallel)
+        self.biased_sizes().validate(padded, parallel)
     }
 
     fn sizes(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("--num-layers", self.n_layers.to_string()),
-            ("--hidden-size", self.d_model.to_string()),
-            ("--num-attention-heads", self.n_heads.to_string()),
-            ("--seq-length", self.max_seq_length.to_string()),
-            ("the MLP's hidden size", self.hidden_size().to_string()),
+        let mut sizes = self.biased_sizes().shown();
+        sizes.extend([
             ("tied embeddings", self.tied_embeddings.to_string()),
             ("the epsilon of norms", self.norm_epsilon.to_string()),
-        ]
+        ]);
+        sizes
+    }
+
+    fn architecture(&self) -> Architecture {
+        Architecture {
+            positions: Some("learned_absolute"),
+            ..Architecture::with_biases()
+        }
     }
 
     fn parameter_counts(&self) -> ParameterCounts {
-        let (d, hidden) = (self.d_model, self.hidden_size());
-        let attention = 3 * d * d + 3 * d + d * d + d;
-        let mlp = d * hidden + hidden + hidden * d + d;
-        let norms = 4 * d;
+        let d = self.d_model;
         ParameterCounts {
-            layer: attention + mlp + norms,
+            layer: self.biased_sizes().layer_parameters(),
             first: (self.vocab_size + self.max_seq_length) * d,
             last: 2 * d,
             head: self.vocab_size * d,
@@ -107,24 +89,8 @@ impl ModelConfig for GptConfig {
         }
     }
 
-    /// Per token a layer has 8h² + 4hf in its four weights, with f the MLP's hidden size (24h² if that is 4h), and 4sh
-    /// in `QKᵀ` and its matmul with V; the head has 2hV.
-    ///
-    /// # Reference
-    /// Korthikanti et al. 2022, arXiv:2205.05198, appendix A.
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops {
-        let [l, h, hidden, v, s] = [
-            self.n_layers,
-            self.d_model,
-            self.hidden_size(),
-            self.vocab_size,
-            seq_length,
-        ]
-        .map(|size| size as f64);
-        ForwardFlops {
-            layers: s * l * (8.0 * h * h + 4.0 * h * hidden + 4.0 * s * h),
-            head: s * 2.0 * h * v,
-        }
+        self.biased_sizes().forward_flops(seq_length)
     }
 }
 

@@ -18,6 +18,8 @@ pub type Gpt<B> = Decoder<B>;
 const NAMES: DecoderNames = DecoderNames {
     token_embedding: "wte",
     position_embedding: "wpe",
+    // There is none.
+    embedding_norm: "",
     blocks: "h",
     block: BlockNames {
         attention_norm: "ln_1",
@@ -84,6 +86,7 @@ impl GptConfig {
             vocab_size: self.vocab_size,
             padded_vocab_size: self.padded_vocab(context.config().tensor_parallel_size),
             positions: Positions::Learned(self.max_seq_length),
+            embedding_norm: false,
             block: block
                 .with_norm_epsilon(self.norm_epsilon)
                 .with_hidden_dropout(self.hidden_dropout),

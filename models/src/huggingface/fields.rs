@@ -132,6 +132,16 @@ impl Fields {
         }
     }
 
+    /// Takes one of `values`, `default` if the setting is not there.
+    ///
+    /// # Errors
+    /// It has another value.
+    pub fn one_of(&mut self, field: &str, default: Value, values: &[Value]) -> Result<Value, HuggingFaceError> {
+        let value = self.left.get(field).filter(|value| !value.is_null()).cloned();
+        self.expect(field, values)?;
+        Ok(value.unwrap_or(default))
+    }
+
     /// Takes a size.
     ///
     /// # Errors

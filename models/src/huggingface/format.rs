@@ -95,6 +95,27 @@ impl Parameter {
         }
     }
 
+    /// Returns a parameter that has the same name and shape in files.
+    pub fn same(name: impl Into<String>, shape: impl Into<Vec<usize>>) -> Self {
+        let name = name.into();
+        Self::new(name.clone(), name, shape)
+    }
+
+    /// Returns the weight and the bias of a layer norm of tokens of `d_model`, which files have as they are.
+    pub fn layer_norm(name: &str, d_model: usize) -> [Self; 2] {
+        ["weight", "bias"].map(|of| Self::same(format!("{name}.{of}"), [d_model]))
+    }
+
+    /// Returns the weight and the bias of a linear layer that files have whole: the weight, `[d_input, ...]` here, as
+    /// PyTorch stores it, `[d_output, d_input]`, the bias `[d_output]`.
+    pub fn linear(name: &str, logical_shape: &[usize]) -> [Self; 2] {
+        let (weight, d_output) = (format!("{name}.weight"), logical_shape[1..].iter().product());
+        let bias = Self::same(format!("{name}.bias"), &logical_shape[1..]);
+        let bias = if logical_shape.len() > 2 { bias.fused() } else { bias };
+        let whole = [(weight.clone(), 0, 0..d_output)];
+        [Self::linear_weight(weight, logical_shape, &[d_output], whole), bias]
+    }
+
     /// Returns this parameter as one whose fused matrices are the columns of one matrix in files.
     pub fn fused(mut self) -> Self {
         if let ([tensor], [rows @ .., fused, width]) = (self.tensors.as_mut_slice(), self.logical_shape.as_slice()) {

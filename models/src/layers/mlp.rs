@@ -14,7 +14,7 @@ use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::{Kernels, swiglu};
 use serde::{Deserialize, Serialize};
 
-use super::gelu_tanh;
+use super::{gelu_erf, gelu_tanh};
 
 /// Configuration of [`Mlp`].
 #[derive(Config, Debug)]
@@ -40,16 +40,20 @@ pub struct MlpConfig {
 pub enum MlpActivation {
     /// GELU by tanh.
     Gelu,
+    /// GELU by the error function.
+    GeluErf,
     /// `silu(gate) ∘ up`: the first layer is two, `[gate | up]`.
     SwiGlu,
+    /// `gelu(gate) ∘ up`, GELU by tanh: the first layer is two, `[gate | up]`.
+    GeGlu,
 }
 
 impl MlpActivation {
     /// How many matrices the first layer is.
     pub fn num_inputs(self) -> usize {
         match self {
-            Self::Gelu => 1,
-            Self::SwiGlu => 2,
+            Self::Gelu | Self::GeluErf => 1,
+            Self::SwiGlu | Self::GeGlu => 2,
         }
     }
 }
@@ -63,8 +67,8 @@ pub struct MlpNames {
     pub output: &'static str,
 }
 
-/// `GELU(X W_1 + b_1) W_2 + b_2`, or `(silu(X W_g) ∘ (X W_u)) W_2`, the hidden features shared out over the
-/// tensor-parallel group.
+/// `GELU(X W_1 + b_1) W_2 + b_2`, or `(silu(X W_g) ∘ (X W_u)) W_2`, or that with GELU, the hidden features shared out
+/// over the tensor-parallel group.
 ///
 /// # Reference
 /// Shazeer 2020, arXiv:2002.05202, section 2.
@@ -143,12 +147,17 @@ impl<B: CollectiveBackend> Mlp<B> {
     }
 
     /// `[tokens, d_hidden / tp]`: this rank's hidden features.
-    fn hidden(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub(super) fn hidden(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
         match (self.activation, self.kernels) {
             (MlpActivation::SwiGlu, Kernels::Plain) => swiglu::reference::forward(self.input.forward(input)),
             (MlpActivation::SwiGlu, Kernels::Fused) => {
                 swiglu::swiglu(self.input.forward(input)).unwrap_or_else(|error| panic!("{error}"))
             }
+            (MlpActivation::GeGlu, _) => {
+                let [gate, up] = halves(self.input.forward(input));
+                gelu_tanh(gate) * up
+            }
+            (MlpActivation::GeluErf, _) => gelu_erf(self.input.forward(input)),
             (MlpActivation::Gelu, Kernels::Plain) => gelu_tanh(self.input.forward(input)),
             (MlpActivation::Gelu, Kernels::Fused) => self.gelu_of_sum(input),
         }
@@ -161,4 +170,10 @@ impl<B: CollectiveBackend> Mlp<B> {
             (hidden, None) => gelu_tanh(hidden),
         }
     }
+}
+
+/// `[tokens, 2 * features]` to `[tokens, features]` twice.
+fn halves<B: Backend>(both: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
+    let half = both.dims()[1] / 2;
+    [0, half].map(|first| both.clone().narrow(1, first, half))
 }

@@ -9,8 +9,8 @@ mod norm;
 mod part;
 mod recompute;
 
-pub use activation::gelu_tanh;
-pub use block::{Block, BlockConfig, BlockNames};
+pub use activation::{gelu_erf, gelu_tanh};
+pub use block::{Block, BlockConfig, BlockNames, Residual};
 pub use burn_megatron::tensor_parallel::{
     CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, Rotary, RotaryConfig,
     TokenContext,

@@ -37,6 +37,9 @@ pub struct LlamaConfig {
     /// Whether the query-key-value projection has a bias, as Qwen2's.
     #[config(default = false)]
     pub qkv_bias: bool,
+    /// Whether each query head and each key head is normed before it is turned, as Qwen3's.
+    #[config(default = false)]
+    pub qk_norm: bool,
     /// Whether the output head is the token embedding.
     #[config(default = false)]
     pub tied_embeddings: bool,

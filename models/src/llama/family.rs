@@ -7,6 +7,7 @@ use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
 use cubecl_kernels::rotary::tables::check;
 
 use super::{LlamaConfig, LlamaPreset};
+use crate::architecture::Architecture;
 use crate::decoder::Decoder;
 use crate::family::{ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
@@ -69,6 +70,11 @@ impl ModelConfig for LlamaConfig {
         )?;
         let rotary = check(self.head_size(), self.rotary_base, &self.rotary_scaling);
         rotary.map_err(|error| TopologyError::Setting(error.to_string()))?;
+        if self.qk_norm && self.qkv_bias {
+            let what = "queries and keys have either norms (--qk-layernorm), as Qwen3's, or a bias (--add-qkv-bias), as \
+                        Qwen2's: got both";
+            return Err(TopologyError::Setting(what.to_owned()));
+        }
         check_divides("n_heads", self.n_heads, "n_kv_heads", self.n_kv_heads)?;
         parallel.check_tensor_divides("the number of key heads", self.n_kv_heads)?;
         parallel.check_tensor_divides("the MLP's hidden size", self.d_hidden)?;
@@ -91,14 +97,28 @@ impl ModelConfig for LlamaConfig {
                 format!("{:?}", self.rotary_scaling),
             ),
             ("a bias of queries, keys and values", self.qkv_bias.to_string()),
+            ("--qk-layernorm", self.qk_norm.to_string()),
             ("tied embeddings", self.tied_embeddings.to_string()),
             ("the epsilon of norms", self.norm_epsilon.to_string()),
         ]
     }
 
+    fn architecture(&self) -> Architecture {
+        Architecture {
+            normalization: Some("RMSNorm"),
+            positions: Some("rope"),
+            rotary_percent: Some(1.0),
+            swiglu: true,
+            disable_bias_linear: true,
+            qk_layernorm: self.qk_norm,
+            group_query_attention: self.n_kv_heads < self.n_heads,
+            ..Architecture::default()
+        }
+    }
+
     fn parameter_counts(&self) -> ParameterCounts {
         let (d, head) = (self.d_model, self.head_size());
-        let attention = d * self.qkv_width() + self.num_biases() + self.n_heads * head * d;
+        let attention = d * self.qkv_width() + self.num_biases_and_norms() + self.n_heads * head * d;
         let mlp = 3 * d * self.d_hidden;
         ParameterCounts {
             layer: attention + mlp + 2 * d,
@@ -110,11 +130,16 @@ impl ModelConfig for LlamaConfig {
     }
 
     /// In numbers per element of the layer's input, by the tensors that are held: the inputs of both norms and of the
-    /// projections after them, 4; cut over the tensor group queries, keys and values, as they are turned, the
-    /// attention's output, and three times the MLP's hidden size.
+    /// projections after them, 4; cut over the tensor group queries, keys and values, as they are turned, queries and
+    /// keys before their norms, the attention's output, and three times the MLP's hidden size.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
         let tensor = parallel.tensor_parallel_size as f64;
-        let inside = self.qkv_width() + self.n_heads * self.head_size() + 3 * self.d_hidden;
+        let normed = if self.qk_norm {
+            self.n_heads + self.n_kv_heads
+        } else {
+            0
+        };
+        let inside = self.qkv_width() + (self.n_heads + normed) * self.head_size() + 3 * self.d_hidden;
         let inside = inside as f64 / self.d_model as f64;
         let outside = if parallel.sequence_parallel { 4.0 / tensor } else { 4.0 };
         outside + inside / tensor
@@ -123,7 +148,7 @@ impl ModelConfig for LlamaConfig {
     /// Two per weight and token, and 4sh of all heads in `QKᵀ` and its matmul with V; the head has 2hV.
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops {
         let counts = self.parameter_counts();
-        let weights = (counts.layer - 2 * self.d_model - self.num_biases()) as f64;
+        let weights = (counts.layer - 2 * self.d_model - self.num_biases_and_norms()) as f64;
         let (s, width) = (seq_length as f64, (self.n_heads * self.head_size()) as f64);
         ForwardFlops {
             layers: s * self.n_layers as f64 * (2.0 * weights + 4.0 * s * width),
@@ -134,8 +159,10 @@ impl ModelConfig for LlamaConfig {
 
 impl LlamaConfig {
     /// Those of a layer's queries, keys and values.
-    fn num_biases(&self) -> usize {
-        if self.qkv_bias { self.qkv_width() } else { 0 }
+    fn num_biases_and_norms(&self) -> usize {
+        let biases = if self.qkv_bias { self.qkv_width() } else { 0 };
+        let norms = if self.qk_norm { 2 * self.head_size() } else { 0 };
+        biases + norms
     }
 }
 
@@ -179,6 +206,7 @@ impl ModelFamily for LlamaConfig {
             rotary_base: settings.rotary_base.unwrap_or(base.rotary_base),
             norm_epsilon: settings.norm_epsilon.unwrap_or(base.norm_epsilon),
             qkv_bias: settings.qkv_bias || base.qkv_bias,
+            qk_norm: settings.qk_norm || base.qk_norm,
             max_seq_length: settings.max_seq_length.unwrap_or(base.max_seq_length),
             vocab_size: settings.vocab_size,
             padded_vocab_size: settings.padded_vocab_size,

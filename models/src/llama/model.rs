@@ -16,8 +16,9 @@ use crate::model_config::ModelConfig;
 /// Names of Hugging Face's Llama.
 const NAMES: DecoderNames = DecoderNames {
     token_embedding: "embed_tokens",
-    // There is none.
+    // There is neither.
     position_embedding: "",
+    embedding_norm: "",
     blocks: "layers",
     block: BlockNames {
         attention_norm: "input_layernorm",
@@ -68,6 +69,7 @@ impl LlamaConfig {
             .with_d_head(Some(self.head_size()))
             .with_order(HeadOrder::Groups)
             .with_qkv_bias(self.qkv_bias)
+            .with_qk_norm_epsilon(self.qk_norm.then_some(self.norm_epsilon))
             .with_output_bias(false)
             .with_dropout(self.attention_dropout);
         let mlp = MlpConfig::new(self.d_model, self.d_hidden, init, output_init)
@@ -84,6 +86,7 @@ impl LlamaConfig {
                 scaling: self.rotary_scaling.clone(),
                 layout: RotaryLayout::Halves,
             }),
+            embedding_norm: false,
             block: BlockConfig::new(attention, mlp)
                 .with_norm(NormType::RmsNorm)
                 .with_norm_epsilon(self.norm_epsilon)

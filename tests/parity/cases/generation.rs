@@ -32,6 +32,7 @@ use models::generation::{
 use models::gpt::{Gpt, GptConfig};
 use models::huggingface::{HuggingFaceFormat, HuggingFaceModel};
 use models::llama::LlamaConfig;
+use models::neox::NeoxConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -62,10 +63,24 @@ pub fn trials() -> Vec<Trial> {
             compare_with_transformers::<GptConfig>("gpt2", &layout).map_err(failed)
         }));
     }
-    for (model, layout) in [("llama3", ONE), ("llama3", TP2SP), ("mistral", TP2), ("qwen2", TP2PP2)] {
-        let name = format!("greedy_text_of_{model}_is_that_of_transformers_{}", layout.name);
+    for (model, layout) in [
+        ("llama/llama3", ONE),
+        ("llama/llama3", TP2SP),
+        ("llama/mistral", TP2),
+        ("llama/qwen2", TP2PP2),
+        ("llama/qwen3", TP2PP2),
+        ("llama/yarn", ONE),
+        ("neox/pythia", TP2SP),
+        ("neox/sequential", PP2),
+    ] {
+        let (_, short) = model.split_once('/').expect("a folder of its family");
+        let name = format!("greedy_text_of_{short}_is_that_of_transformers_{}", layout.name);
         trials.push(Trial::test(name, move || {
-            compare_with_transformers::<LlamaConfig>(model, &layout).map_err(failed)
+            match model.split_once('/') {
+                Some(("neox", _)) => compare_with_transformers::<NeoxConfig>(model, &layout),
+                _ => compare_with_transformers::<LlamaConfig>(model, &layout),
+            }
+            .map_err(failed)
         }));
     }
     trials
@@ -240,6 +255,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "generate" => generate(case, world),
         other => match other.strip_prefix("transformers_") {
             Some("gpt2") => generate_like_transformers::<GptConfig>("gpt2", case, world),
+            Some(name) if name.starts_with("neox/") => generate_like_transformers::<NeoxConfig>(name, case, world),
             Some(name) => generate_like_transformers::<LlamaConfig>(name, case, world),
             None => anyhow::bail!("there is no check {other}"),
         },
@@ -469,7 +485,7 @@ fn compare_layouts(dtype: &'static str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `transformers` has generated, as `gpt2_greedy.py` and `llama.py` wrote it.
+/// What `transformers` has generated, as `gpt2_greedy.py`, `llama.py` and their like wrote it.
 #[derive(Deserialize)]
 struct Greedy {
     prompt: Vec<u32>,
@@ -483,7 +499,7 @@ fn fixture(name: &str) -> PathBuf {
     let folder = tests::folder().join("parity/fixtures");
     match name {
         "gpt2" => folder.join("gpt2_greedy"),
-        llama => folder.join("llama").join(llama).join("f64"),
+        of_family => folder.join(of_family).join("f64"),
     }
 }
 

@@ -12,7 +12,6 @@ mod half;
 mod huggingface;
 mod layers;
 mod layouts;
-mod llama;
 mod memory;
 mod one_rank;
 mod pipeline;
@@ -20,6 +19,7 @@ mod plain_burn;
 mod planted;
 mod ramp_up;
 mod sharded;
+mod transformers;
 mod wrapper;
 
 use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
@@ -39,7 +39,7 @@ pub fn trials() -> Vec<Trial> {
         checkpoints::trials(),
         half::trials(),
         huggingface::trials(),
-        llama::trials(),
+        transformers::trials(),
         generation::trials(),
         memory::trials(),
         ramp_up::trials(),
@@ -83,7 +83,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "checkpoint" => checkpoints::run(case, world),
         "half" => half::run(case, world),
         "huggingface" => huggingface::run(case, world),
-        "llama" => llama::run(case, world),
+        "transformers" => transformers::run(case, world),
         "generation" => generation::run(case, world),
         "memory" => memory::run(case, world),
         "one_rank" => one_rank::run(case),

@@ -6,7 +6,8 @@ use crate::context::ParameterScope;
 use crate::parameters::ParameterInit;
 use crate::random::{Dropout, DropoutConfig, DropoutSite};
 use crate::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig, TokenContext, checked,
+    ColumnParallelLinear, ColumnParallelLinearConfig, RmsNorm, RmsNormConfig, RowParallelLinear,
+    RowParallelLinearConfig, TokenContext, checked,
 };
 use crate::topology::{TopologyError, check_divides};
 use burn::config::Config;
@@ -39,6 +40,9 @@ pub struct CausalSelfAttentionConfig {
     /// Whether the output projection has a bias.
     #[config(default = true)]
     pub output_bias: bool,
+    /// What RMS norms of each query head and each key head add to the mean of the squares; there are none if not given.
+    /// They come before the rotary embedding, and are called `q_norm` and `k_norm`.
+    pub qk_norm_epsilon: Option<f64>,
     /// The probability with which an attention weight becomes zero.
     #[config(default = 0.0)]
     pub dropout: f64,
@@ -76,6 +80,8 @@ pub struct CausalSelfAttention<B: Backend> {
     pub qkv: ColumnParallelLinear<B>,
     /// The projection back.
     pub output: RowParallelLinear<B>,
+    /// The norms of query heads and of key heads, each shared by all of them.
+    qk_norms: Option<QkNorms<B>>,
     dropout: Dropout,
     #[module(skip)]
     pub(super) kernels: Kernels,
@@ -90,12 +96,25 @@ pub struct CausalSelfAttention<B: Backend> {
     pub(super) d_head: usize,
 }
 
+/// RMS norms of each query head and of each key head.
+///
+/// # Reference
+/// Henry et al. 2020, arXiv:2010.04245, section 3; Yang et al. 2025, arXiv:2505.09388, section 2.
+#[derive(Module, Debug)]
+pub struct QkNorms<B: Backend> {
+    /// That of queries, `[d_head]`.
+    pub query: RmsNorm<B>,
+    /// That of keys, `[d_head]`.
+    pub key: RmsNorm<B>,
+}
+
 impl CausalSelfAttentionConfig {
     /// Returns the attention of a layer; its parameters are named by `names` in the context's scope.
     ///
     /// # Errors
     /// When the number of heads does not divide `d_model`, that of key heads not the heads, or the tensor-parallel size
-    /// does not divide the key heads. When key heads are shared in the order of [`HeadOrder::Parts`].
+    /// does not divide the key heads. When key heads are shared, or queries and keys normed, in the order of
+    /// [`HeadOrder::Parts`].
     pub fn init<B: Backend>(
         &self,
         dropout_site: DropoutSite,
@@ -127,6 +146,18 @@ impl CausalSelfAttentionConfig {
                 3
             }
         };
+        let qk_norms = self.qk_norm_epsilon.map(|epsilon| {
+            let config = RmsNormConfig::new(d_head).with_epsilon(epsilon);
+            let norm = |name| config.init_of_heads(device, &scope.scope(name));
+            QkNorms {
+                query: norm("q_norm"),
+                key: norm("k_norm"),
+            }
+        });
+        if qk_norms.is_some() && self.order == HeadOrder::Parts {
+            let what = "norms of queries and keys need the order of HeadOrder::Groups, got HeadOrder::Parts";
+            return Err(TopologyError::Setting(what.to_owned()));
+        }
         let n_heads = self.n_heads / group.size();
         let width = self.n_heads * d_head;
         let qkv = ColumnParallelLinearConfig::new(self.d_model, width + 2 * n_kv_heads * d_head)
@@ -143,6 +174,7 @@ impl CausalSelfAttentionConfig {
         Ok(CausalSelfAttention {
             qkv,
             output,
+            qk_norms,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
             kernels: scope.context().kernels(),
             order: self.order,
@@ -199,7 +231,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// # Panics
     /// When a collective fails, or the tokens' documents are those of another number of tokens.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        self.output.forward(self.attend(input, tokens))
+        self.output.forward(self.forward_heads(input, tokens))
     }
 
     /// As [`forward`](Self::forward), without the last bias, which is returned too, to be added by what comes next.
@@ -208,11 +240,21 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         input: Tensor<B, 2>,
         tokens: &TokenContext,
     ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
-        self.output.forward_without_bias(self.attend(input, tokens))
+        self.output.forward_without_bias(self.forward_heads(input, tokens))
     }
 
-    /// `[batch * seq, heads * d_head]`: what this rank's heads give.
-    fn attend(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+    /// Returns what this rank's heads give, before the projection back.
+    ///
+    /// # Shapes
+    /// - `input`: as of [`forward`](Self::forward)
+    /// - output: `[batch * seq, heads / tp * d_head]`
+    ///
+    /// # Communication
+    /// That of a column-parallel layer.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn forward_heads(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         let qkv = self.qkv.forward(input);
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
@@ -262,11 +304,27 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
                 let rotary = self.rotary.as_ref();
                 let angles = rotary.map(|rotary| rotary.angles(positions, qkv.dtype(), &qkv.device()));
                 let grouped = qkv.reshape([tokens, keys, queries / keys + 2, d_head]);
+                let grouped = match &self.qk_norms {
+                    Some(norms) => norms.forward(grouped),
+                    None => grouped,
+                };
                 match self.kernels {
                     Kernels::Fused => checked(rotary::rotary(grouped, angles)),
                     Kernels::Plain => rotary::reference::forward(grouped, angles),
                 }
             }
         }
+    }
+}
+
+impl<B: CollectiveBackend> QkNorms<B> {
+    /// `[tokens, groups, queries + 2, d_head]`, of each group its query heads, its key head and its value head, to the
+    /// same with normed queries and keys.
+    fn forward(&self, grouped: Tensor<B, 4>) -> Tensor<B, 4> {
+        let [_, _, heads, _] = grouped.dims();
+        let part = |first: usize, count: usize| grouped.clone().narrow(2, first, count);
+        let queries = self.query.forward(part(0, heads - 2));
+        let key = self.key.forward(part(heads - 2, 1));
+        Tensor::cat(vec![queries, key, part(heads - 1, 1)], 2)
     }
 }

@@ -11,7 +11,7 @@ mod paged;
 mod rotary;
 
 pub use cache::{MhaCache, TensorCache};
-pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder};
+pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, QkNorms};
 pub use multi_head::{MhaInput, MhaOutput, ParallelMultiHeadAttention};
 pub use paged::{PageSizes, PagedKeyValues, PagedSequence, PagedTokens};
 pub use rotary::{Rotary, RotaryConfig};

@@ -237,6 +237,27 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         tokens: &PagedTokens<B>,
         cache: &mut PagedKeyValues<B>,
     ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+        self.output
+            .forward_without_bias(self.forward_paged_heads(input, tokens, cache))
+    }
+
+    /// As [`forward_paged_without_bias`](Self::forward_paged_without_bias), before the projection back.
+    ///
+    /// # Shapes
+    /// - `input`: `[tokens, d_model]`, the same on every tensor-parallel rank
+    /// - output: `[tokens, heads / tp * d_head]`
+    ///
+    /// # Communication
+    /// That of a column-parallel layer.
+    ///
+    /// # Panics
+    /// As [`forward_paged_without_bias`](Self::forward_paged_without_bias).
+    pub fn forward_paged_heads(
+        &self,
+        input: Tensor<B, 2>,
+        tokens: &PagedTokens<B>,
+        cache: &mut PagedKeyValues<B>,
+    ) -> Tensor<B, 2> {
         let qkv = self.qkv.forward(input);
         assert_eq!(qkv.dims()[0], tokens.len(), "rows against new tokens");
         let qkv = self.pack(qkv, RotaryPositions::OnDevice(tokens.positions()));
@@ -256,8 +277,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
                 self.attend_paged(query, cache.view(block_table.clone(), lengths.clone()))
             }
         });
-        let output = Tensor::cat(outputs.collect(), 0);
-        self.output.forward_without_bias(output)
+        Tensor::cat(outputs.collect(), 0)
     }
 
     /// `[tokens, (heads + 2 * kv_heads) * d_head]` of a whole prompt to `[tokens, heads * d_head]`.

@@ -1,8 +1,9 @@
-//! Llama, Mistral and Qwen2 in Hugging Face's files: logits, loss and gradients are those of transformers in f32 and of
-//! a plain reference in PyTorch in f64, on one rank and tensor-parallel; what is exported has the files' bits.
+//! Families in Hugging Face's files: logits, loss and gradients are those of transformers in f32 and of a plain reference
+//! in PyTorch in f64, on one rank and tensor-parallel; what is exported has the files' bits.
 //!
-//! `fixtures/llama.py` makes the files.
+//! `fixtures/llama.py` and its like make the files.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
@@ -15,12 +16,15 @@ use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, 
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::compare_shard;
+use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use burn_megatron::random::{StepCoordinates, TokenMap};
 use burn_megatron::training::{MODEL, load_parameters};
 use libtest_mimic::Trial;
+use models::ModelFamily;
 use models::decoder::Decoder;
 use models::huggingface::{ExportConfig, HuggingFaceModel, export};
 use models::llama::LlamaConfig;
+use models::neox::NeoxConfig;
 use safetensors::tensor::SafeTensors;
 use serde_json::json;
 
@@ -32,13 +36,26 @@ use crate::harness::{Case, Job};
 /// Rows of the embedding, which two ranks divide; the files have 61.
 const PADDED: usize = 64;
 
+/// The models, each in the folder of its family.
+const MODELS: [&str; 8] = [
+    "llama/llama3",
+    "llama/mistral",
+    "llama/qwen2",
+    "llama/qwen3",
+    "llama/linear",
+    "llama/yarn",
+    "neox/pythia",
+    "neox/sequential",
+];
+
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for model in ["llama3", "mistral", "qwen2"] {
+    for model in MODELS {
+        let (_, short) = model.split_once('/').expect("a folder of its family");
         for layout in [ONE, TP2, TP2SP] {
             for dtype in ["f64", "f32"] {
-                let case = layout.describe(Case::new("llama"), dtype).with("model", model);
-                let name = format!("{model}_is_pytorchs_in_{}_{dtype}", layout.name);
+                let case = layout.describe(Case::new("transformers"), dtype).with("model", model);
+                let name = format!("{short}_is_pytorchs_in_{}_{dtype}", layout.name);
                 trials.push(Job::new(case, layout.world_size()).succeeds(name));
             }
         }
@@ -47,21 +64,36 @@ pub fn trials() -> Vec<Trial> {
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
-    let folder = tests::folder().join("parity/fixtures/llama");
-    let folder = folder
-        .join(case.setting::<String>("model")?)
-        .join(case.setting::<String>("dtype")?);
+    let model: String = case.setting("model")?;
+    match model.split_once('/') {
+        Some(("llama", _)) => compare::<LlamaConfig>(&model, case, world),
+        Some(("neox", _)) => compare::<NeoxConfig>(&model, case, world),
+        _ => anyhow::bail!("there is no family of {model}"),
+    }
+}
+
+fn compare<C: ModelFamily<Stage<B> = Decoder<B>>>(model: &str, case: &Case, world: &World) -> anyhow::Result<()> {
+    let folder = tests::folder().join("parity/fixtures").join(model);
+    let folder = folder.join(case.setting::<String>("dtype")?);
     let context = connect(case, world)?;
     let truth = Truth::read(folder, dtype(case)?, context)?;
     let written = tempfile::tempdir()?;
     let import = |from: PathBuf, name: &str| -> anyhow::Result<_> {
-        let model = HuggingFaceModel::<LlamaConfig>::open(from)?;
+        let model = HuggingFaceModel::<C>::open(from)?;
         let checkpoint = Checkpoint::open(model.write_checkpoint(written.path().join(name), json!(null))?)?;
-        Ok((model.config().clone().with_padded_vocab_size(Some(PADDED)), checkpoint))
+        let mut config = serde_json::to_value(model.config())?;
+        config["padded_vocab_size"] = PADDED.into();
+        Ok((serde_json::from_value::<C>(config)?, checkpoint))
     };
     let (config, checkpoint) = import(truth.folder.clone(), "model")?;
     let (_, gradients) = import(truth.folder.join("gradients"), "gradients")?;
-    let model = config.init::<B>(&FlexDevice, &truth.context)?;
+    let layers = LayerLayout::even(LayerSizes {
+        n_layers: config.n_layers(),
+        num_stages: 1,
+        num_chunks: 1,
+    })?;
+    let mut stages = config.init_stage::<B>(&layers, &FlexDevice, &truth.context)?;
+    let model = stages.pop().context("the whole model")?;
     let model = load_parameters(model, &checkpoint, &truth.context)?;
     truth.compare_logits(&model)?;
     // What is loaded is not trained by itself.
@@ -79,8 +111,15 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             second.len(),
             first.len()
         );
-        for (name, tensor) in first.tensors() {
-            let exported = second.tensor(&name)?;
+        // What is called otherwise in newer files.
+        let named: HashMap<_, _> = second
+            .iter()
+            .map(|(name, tensor)| (C::imported_name(name), tensor))
+            .collect();
+        for (name, tensor) in first.iter() {
+            let exported = named
+                .get(&C::imported_name(name))
+                .with_context(|| format!("{name} is not there"))?;
             ensure!(
                 exported.shape() == tensor.shape(),
                 "{name} has shape {:?}",

@@ -1,5 +1,7 @@
 //! A pre-norm transformer block.
 
+mod parallel;
+
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
@@ -11,6 +13,7 @@ use burn_megatron::topology::TopologyError;
 use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
+use serde::{Deserialize, Serialize};
 
 use super::{
     CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, Mlp, MlpConfig, MlpNames, Norm, NormType,
@@ -32,12 +35,24 @@ pub struct BlockConfig {
     /// The norms.
     #[config(default = "NormType::LayerNorm")]
     pub norm: NormType,
+    /// What the MLP takes.
+    #[config(default = "Residual::Sequential")]
+    pub residual: Residual,
     /// The number that norms add to the variance.
     #[config(default = 1e-5)]
     pub norm_epsilon: f64,
     /// The probability with which an element of the attention's or the MLP's output becomes zero.
     #[config(default = 0.0)]
     pub hidden_dropout: f64,
+}
+
+/// How attention and MLP are added to the residual stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Residual {
+    /// One after the other: `x + attention(norm(x))`, then `x + mlp(norm(x))`.
+    Sequential,
+    /// Both from the same stream: `x + attention(norm(x)) + mlp(norm(x))`, with a norm of each.
+    Parallel,
 }
 
 /// The names of a block's parameters in the block's scope.
@@ -57,10 +72,11 @@ pub struct BlockNames {
     pub mlp_layers: MlpNames,
 }
 
-/// `x + attention(norm(x))`, then `x + mlp(norm(x))`.
+/// `x + attention(norm(x))`, then `x + mlp(norm(x))`; or both at once: see [`Residual`].
 ///
 /// # Reference
-/// Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.3.
+/// Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.3; both at once: Black et al.
+/// 2022, arXiv:2204.06745, section 2.1.
 #[derive(Module, Debug)]
 pub struct Block<B: Backend> {
     /// The norm before the attention.
@@ -73,6 +89,8 @@ pub struct Block<B: Backend> {
     pub mlp: Mlp<B>,
     attention_dropout: Dropout,
     mlp_dropout: Dropout,
+    #[module(skip)]
+    residual: Residual,
     #[module(skip)]
     kernels: Kernels,
 }
@@ -111,6 +129,7 @@ impl BlockConfig {
             mlp: self.mlp.init(&names.mlp_layers, device, &scope.scope(names.mlp))?,
             attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
             mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),
+            residual: self.residual,
             kernels: scope.context().kernels(),
         })
     }
@@ -148,14 +167,17 @@ impl<B: CollectiveBackend> Block<B> {
     ///
     /// # Communication
     /// That of the attention and of the MLP: two all-reduces of the input's size over the tensor group (under sequence
-    /// parallelism two all-gathers and two reduce-scatters) in the forward pass, and the same in the backward pass.
+    /// parallelism two all-gathers and two reduce-scatters) in the forward pass, and the same in the backward pass. With
+    /// a parallel residual and without dropout one all-reduce (two all-gathers and one reduce-scatter) in the forward
+    /// pass and two (two reduce-scatters and one all-gather) in the backward pass.
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        match self.kernels {
-            Kernels::Fused => self.forward_fused(input, tokens),
-            Kernels::Plain => self.forward_plain(input, tokens),
+        match (self.residual, self.kernels) {
+            (Residual::Parallel, _) => self.forward_parallel(input, tokens),
+            (Residual::Sequential, Kernels::Fused) => self.forward_fused(input, tokens),
+            (Residual::Sequential, Kernels::Plain) => self.forward_plain(input, tokens),
         }
     }
 
@@ -186,13 +208,12 @@ impl<B: CollectiveBackend> Block<B> {
             dropout: attention_dropout,
         });
         let (transformed, bias) = self.mlp.forward_without_bias(normal);
-        let sum = bias_dropout_add(Addends {
+        add_dropped(Addends {
             input: transformed,
             bias,
             residual: hidden,
             dropout: mlp_dropout,
-        });
-        sum.unwrap_or_else(|error| panic!("{error}"))
+        })
     }
 
     /// Applies the block to the new tokens of sequences, whose earlier tokens are in `cache`; nothing is dropped.
@@ -202,7 +223,8 @@ impl<B: CollectiveBackend> Block<B> {
     /// - output: as `input`
     ///
     /// # Communication
-    /// That of the attention and of the MLP: two all-reduces of the input's size over the tensor group.
+    /// That of the attention and of the MLP: two all-reduces of the input's size over the tensor group; one with a
+    /// parallel residual.
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
@@ -212,6 +234,9 @@ impl<B: CollectiveBackend> Block<B> {
         tokens: &PagedTokens<B>,
         cache: &mut PagedKeyValues<B>,
     ) -> Tensor<B, 2> {
+        if self.residual == Residual::Parallel {
+            return self.forward_paged_parallel(input, tokens, cache);
+        }
         let mut attend = |normal| self.attention.forward_paged_without_bias(normal, tokens, cache);
         match self.kernels {
             Kernels::Fused => self.fused(input, [None, None], attend),
@@ -236,4 +261,9 @@ impl<B: CollectiveBackend> Block<B> {
         let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()));
         hidden + self.mlp_dropout.forward(transformed, &tokens.local)
     }
+}
+
+/// Adds an output to the residual stream, with its bias and its mask.
+fn add_dropped<B: CollectiveBackend>(addends: Addends<B>) -> Tensor<B, 2> {
+    bias_dropout_add(addends).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -1,0 +1,153 @@
+//! Tests of Llama in Hugging Face's files.
+
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::context::ParallelContext;
+
+use super::*;
+use crate::huggingface::checks;
+use crate::model_config::ModelConfig;
+
+fn parse(value: Value) -> Result<LlamaConfig, String> {
+    checks::parse(value)
+}
+
+/// The settings of the published Llama 3.1 with 8 billion parameters.
+fn llama31() -> Value {
+    json!({
+        "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+        "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "hidden_act": "silu",
+        "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+        "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama", "num_attention_heads": 32,
+        "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+        "rope_scaling": {
+            "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192, "rope_type": "llama3"
+        },
+        "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+        "transformers_version": "4.42.3", "use_cache": true, "vocab_size": 128256
+    })
+}
+
+/// Those of the published Qwen2.5 with half a billion.
+fn qwen25() -> Value {
+    json!({
+        "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+        "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02,
+        "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 24,
+        "model_type": "qwen2", "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2,
+        "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true,
+        "torch_dtype": "bfloat16", "transformers_version": "4.40.1", "use_cache": true, "use_mrope": false,
+        "use_sliding_window": false, "vocab_size": 151936
+    })
+}
+
+/// Those of the published Qwen3 with 0.6 billion.
+fn qwen3() -> Value {
+    json!({
+        "architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+        "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024,
+        "initializer_range": 0.02, "intermediate_size": 3072, "max_position_embeddings": 40960,
+        "max_window_layers": 28, "model_type": "qwen3", "num_attention_heads": 16, "num_hidden_layers": 28,
+        "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000,
+        "sliding_window": null, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+        "transformers_version": "4.51.0", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936
+    })
+}
+
+#[test]
+fn published_settings_are_the_presets() {
+    use crate::llama::LlamaPreset;
+    let preset = |name: &str| LlamaPreset::named(name).expect("a preset").config();
+    assert_eq!(parse(llama31()), Ok(preset("llama3.1-8b")));
+    assert_eq!(parse(qwen25()), Ok(preset("qwen2.5-0.5b")));
+    assert_eq!(parse(qwen3()), Ok(preset("qwen3-0.6b")));
+    let mut without_head = qwen3();
+    without_head["head_dim"] = Value::Null;
+    assert_eq!(parse(without_head), Ok(preset("qwen3-0.6b")));
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let plain = LlamaConfig::new(3, 24, 4, 2, 36, 15, 61);
+    let odd = (plain.clone().with_d_head(Some(8)).with_qkv_bias(true))
+        .with_tied_embeddings(true)
+        .with_rotary_base(77.0)
+        .with_rotary_scaling(RotaryScaling::Linear { factor: 3.0 });
+    let normed = plain.clone().with_qk_norm(true);
+    let wide = normed.clone().with_d_head(Some(10));
+    for config in [plain, odd, normed, wide] {
+        assert_eq!(parse(config.written_fields("float32")), Ok(config));
+    }
+    let scaled = parse(llama31()).expect("a preset");
+    assert_eq!(parse(scaled.written_fields("bfloat16")), Ok(scaled));
+}
+
+#[test]
+fn what_the_model_does_not_have_is_refused_by_name_and_value() {
+    for (field, value, words) in [
+        ("hidden_act", json!("gelu"), "\"silu\""),
+        ("attention_bias", json!(true), "false"),
+        ("mlp_bias", json!(true), "false"),
+        ("sliding_window", json!(4096), "null"),
+        ("model_type", json!("gemma"), "\"llama\" or \"mistral\" or \"qwen2\""),
+        ("rope_scaling", json!({"rope_type": "dynamic", "factor": 2.0}), "llama3"),
+        ("rope_scaling", json!("long"), "an object"),
+        (
+            "rope_scaling",
+            json!({"factor": 4.0, "mscale": 0.7, "rope_type": "linear"}),
+            "no mscale",
+        ),
+        ("rope_scaling", json!({"factor": 0.0, "rope_type": "linear"}), "factor"),
+        ("rope_theta", json!(0.5), "from 1"),
+        ("num_key_value_heads", json!(0), "from 1"),
+        ("extra", json!(3), "remove it if it changes nothing"),
+    ] {
+        let mut fields = llama31();
+        fields[field] = value.clone();
+        let error = parse(fields).unwrap_err();
+        let begin = format!("config.json: {field} is {value}: expected ");
+        assert!(error.starts_with(&begin) && error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn parameters_are_those_that_the_model_declares() {
+    for (is_tied, has_bias, has_norms) in [(true, false, false), (false, true, false), (false, false, true)] {
+        let config = LlamaConfig::new(2, 20, 4, 2, 36, 15, 61)
+            .with_d_head(Some(6))
+            .with_qkv_bias(has_bias)
+            .with_qk_norm(has_norms)
+            .with_tied_embeddings(is_tied);
+        let context = ParallelContext::single(1);
+        let model = config.init::<Flex>(&FlexDevice, &context).unwrap();
+        checks::expect_declared(&config, &model, &context);
+        let in_files: usize = (config.parameters())
+            .flat_map(|parameter| parameter.tensors)
+            .map(|tensor| tensor.num_elements())
+            .sum();
+        assert_eq!(in_files, config.num_parameters());
+    }
+}
+
+#[test]
+fn files_have_each_projection_by_itself() {
+    let config = LlamaConfig::new(1, 20, 4, 2, 36, 15, 61).with_d_head(Some(6));
+    let tensors = config.parameters().flat_map(|parameter| parameter.tensors);
+    let tensors: Vec<(String, Vec<usize>)> = tensors.map(|tensor| (tensor.file_name, tensor.shape)).collect();
+    let expected = [
+        ("model.embed_tokens.weight", vec![61, 20]),
+        ("model.layers.0.input_layernorm.weight", vec![20]),
+        ("model.layers.0.self_attn.q_proj.weight", vec![24, 20]),
+        ("model.layers.0.self_attn.k_proj.weight", vec![12, 20]),
+        ("model.layers.0.self_attn.v_proj.weight", vec![12, 20]),
+        ("model.layers.0.self_attn.o_proj.weight", vec![20, 24]),
+        ("model.layers.0.post_attention_layernorm.weight", vec![20]),
+        ("model.layers.0.mlp.gate_proj.weight", vec![36, 20]),
+        ("model.layers.0.mlp.up_proj.weight", vec![36, 20]),
+        ("model.layers.0.mlp.down_proj.weight", vec![20, 36]),
+        ("model.norm.weight", vec![20]),
+        ("lm_head.weight", vec![61, 20]),
+    ];
+    let expected: Vec<_> = expected.map(|(name, shape)| (name.to_owned(), shape)).into();
+    assert_eq!(tensors, expected);
+}
