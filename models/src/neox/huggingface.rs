@@ -26,6 +26,7 @@ impl HuggingFaceFormat for NeoxConfig {
     fn read_fields(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
         fields.ignore(&["classifier_dropout"]);
         fields.expect("attention_bias", &[true.into()])?;
+        fields.expect("is_encoder_decoder", &[false.into()])?;
         fields.expect("rope_scaling", &[Value::Null])?;
         // transformers 5 has what is rotary in one place.
         if let Some(mut rotary) = fields.object("rope_parameters")? {
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let plain = NeoxConfig::new(3, 24, 4, 15, 61);
+        let plain = NeoxConfig::new(3, 32, 4, 15, 61);
         let odd = (plain.clone().with_d_hidden(Some(38)).with_parallel_residual(false))
             .with_tied_embeddings(true)
             .with_tanh_gelu(true)
