@@ -91,6 +91,7 @@ const CRATES: [(&str, &[&str]); 6] = [
             "gpt",
             "llama",
             "neox",
+            "bloom",
             "registry",
         ],
     ),

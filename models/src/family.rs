@@ -86,6 +86,8 @@ pub struct ModelSettings {
     pub qkv_bias: bool,
     /// Whether queries and keys are normed where the family leaves it open.
     pub qk_norm: bool,
+    /// How many keys a query sees at most, itself among them, where the family leaves it open.
+    pub window: Option<usize>,
     /// The share of a head that rotary positions turn where the family leaves it open.
     pub rotary_percent: Option<f64>,
     /// The number that norms add to the variance.

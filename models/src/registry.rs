@@ -27,6 +27,7 @@ families![
     crate::gpt::GptConfig,
     crate::llama::LlamaConfig,
     crate::neox::NeoxConfig,
+    crate::bloom::BloomConfig,
 ];
 
 /// What is known of a family without its type.
@@ -126,6 +127,9 @@ mod tests {
     #[test]
     fn unknown_names_are_refused_with_those_that_there_are() {
         let error = Family::named("gtp").unwrap_err().to_string();
-        assert_eq!(error, "there is no model family \"gtp\": expected gpt or llama or neox");
+        assert_eq!(
+            error,
+            "there is no model family \"gtp\": expected gpt or llama or neox or bloom"
+        );
     }
 }

@@ -22,6 +22,8 @@ const QWEN3: &str = "--model-family llama --num-layers 4 --hidden-size 30 --num-
 /// Heads of 5 elements, of which 2 are turned.
 const NEOX: &str = "--model-family neox --num-layers 4 --hidden-size 30 --num-attention-heads 6 --ffn-hidden-size 34 \
                     --rotary-percent 0.5 --rotary-base 500 --seq-length 14";
+/// A number of heads that is no power of two; each rank has three.
+const BLOOM: &str = "--model-family bloom --num-layers 4 --hidden-size 30 --num-attention-heads 6 --seq-length 14";
 const DROPOUT: &str = "--hidden-dropout 0.1 --attention-dropout 0.1";
 
 fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str]) -> anyhow::Result<Ended> {
@@ -96,15 +98,45 @@ fn layouts_of_neox_train_as_one_rank() -> anyhow::Result<()> {
         NEOX,
         &[
             "--dtype f64 --layouts tp2,tp2sp-pp2-dp2",
-            "--dtype f32 --layouts tp2sp,pp2v2 --tp-comm-overlap",
+            "--dtype f32 --layouts pp2v2",
+            "--dtype f64 --layouts tp2sp --tp-comm-overlap --tp-comm-overlap-chunks 2",
             "--dtype f64 --layouts tp2sp --no-fused-kernels",
         ],
     )
 }
 
 #[test]
+fn layouts_of_bloom_train_as_one_rank() -> anyhow::Result<()> {
+    let dropped = format!("{BLOOM} {DROPOUT}");
+    compare(
+        "bloom",
+        &dropped,
+        &[
+            "--dtype f64 --layouts tp2,tp2sp,tp2sp-pp2-dp2",
+            "--dtype f32 --layouts tp2,pp2v2 --use-distributed-optimizer",
+            "--dtype f64 --layouts tp2sp --no-fused-kernels",
+        ],
+    )
+}
+
+#[test]
+fn layouts_of_windows_train_as_one_rank() -> anyhow::Result<()> {
+    let windowed = format!("{LLAMA} {DROPOUT} --window-size 4,0");
+    let lines = [
+        "--dtype f64 --layouts tp2sp",
+        "--dtype f64 --layouts tp2 --no-fused-kernels",
+    ];
+    compare("llama", &windowed, &lines)
+}
+
+#[test]
 fn what_is_trained_generates_and_goes_to_hugging_face_and_back() -> anyhow::Result<()> {
-    for (flags, count) in [(LLAMA, 2 + 4 * 7 + 1), (QWEN3, 2 + 4 * 8 + 1), (NEOX, 2 + 4 * 12 + 2)] {
+    for (flags, count) in [
+        (LLAMA, 2 + 4 * 7 + 1),
+        (QWEN3, 2 + 4 * 8 + 1),
+        (NEOX, 2 + 4 * 12 + 2),
+        (BLOOM, 3 + 4 * 12 + 2),
+    ] {
         generate_and_convert(flags, count)?;
     }
     Ok(())

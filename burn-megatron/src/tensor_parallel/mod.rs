@@ -38,9 +38,9 @@ mod tokens;
 mod transformer;
 
 pub use attention::{
-    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, MhaCache, MhaInput, MhaOutput,
-    PageSizes, PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, QkNorms, Rotary, RotaryConfig,
-    TensorCache,
+    Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, MhaCache, MhaInput,
+    MhaOutput, PageSizes, PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, QkNorms, Rotary,
+    RotaryConfig, TensorCache,
 };
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
 pub use conversion::ConversionError;

@@ -13,7 +13,8 @@ pub struct ArchitectureArguments {
     /// Which norms: of --model-family llama RMSNorm, of others LayerNorm
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(["LayerNorm", "RMSNorm"]))]
     pub normalization: Option<String>,
-    /// How the model knows where a token is: learned_absolute of --model-family gpt, rope of llama and neox
+    /// How the model knows where a token is: learned_absolute of --model-family gpt, rope of llama and neox,
+    /// alibi of bloom
     #[arg(
         long, value_name = "NAME",
         value_parser = PossibleValuesParser::new(["learned_absolute", "rope", "alibi"])
@@ -23,6 +24,10 @@ pub struct ArchitectureArguments {
     /// choice]
     #[arg(long, value_name = "X")]
     pub rotary_percent: Option<f64>,
+    /// Earlier tokens that a token attends to, in --model-family llama, which has a choice; Megatron-LM's form, with
+    /// ",0" after the number, is taken too [default: the preset's, or all]
+    #[arg(long, value_name = "N", value_parser = parse_window)]
+    pub window_size: Option<usize>,
     /// An MLP that is gated by SiLU: --model-family llama
     #[arg(long)]
     pub swiglu: bool,
@@ -37,6 +42,13 @@ pub struct ArchitectureArguments {
     pub group_query_attention: bool,
 }
 
+/// The earlier tokens of a window that has no later ones.
+fn parse_window(text: &str) -> Result<usize, String> {
+    let earlier = text.strip_suffix(",0").unwrap_or(text);
+    let window = earlier.parse::<usize>();
+    window.map_err(|_| format!("expected a number of earlier tokens, as 4095 or 4095,0; got {text:?}"))
+}
+
 impl ArchitectureArguments {
     /// The flags that are given, and their values.
     fn given(&self) -> Vec<(&'static str, String)> {
@@ -47,6 +59,7 @@ impl ArchitectureArguments {
                 "--rotary-percent",
                 self.rotary_percent.map(|percent| percent.to_string()),
             ),
+            ("--window-size", self.window_size.map(|window| window.to_string())),
         ];
         let alone = [
             ("--swiglu", self.swiglu),

@@ -121,6 +121,7 @@ impl ModelArguments {
         let given = [
             ("--num-query-groups", self.num_query_groups.is_some()),
             ("--kv-channels", self.kv_channels.is_some()),
+            ("--ffn-hidden-size", self.ffn_hidden_size.is_some()),
             ("--rotary-base", self.rotary_base.is_some()),
             ("--add-qkv-bias", self.add_qkv_bias),
         ];
@@ -155,6 +156,7 @@ impl ModelArguments {
             qkv_bias: self.add_qkv_bias,
             qk_norm: self.architecture.qk_layernorm,
             rotary_percent: self.architecture.rotary_percent,
+            window: self.architecture.window_size.map(|earlier| earlier.saturating_add(1)),
             norm_epsilon: self.norm_epsilon,
             tied_embeddings: self.untie_embeddings_and_output_weights.then_some(false),
             init_deviation: self.init_method_std,

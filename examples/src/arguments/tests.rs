@@ -400,6 +400,8 @@ fn flags_say_what_a_family_is_or_name_the_families_that_are() {
         "--model-family llama --qk-layernorm",
         "--model-size qwen3-0.6b --qk-layernorm --hidden-size 256",
         "--model-family neox --rotary-percent 0.5 --position-embedding-type rope",
+        "--model-family bloom --position-embedding-type alibi",
+        "--model-family llama --window-size 4095,0",
     ] {
         let arguments = parse(flags).expect("known flags");
         assert!(arguments.model.config(257).is_ok(), "{flags}");
@@ -421,6 +423,15 @@ fn flags_say_what_a_family_is_or_name_the_families_that_are() {
         (
             "--rotary-percent 0.5",
             "--model-family gpt of these sizes has no --rotary-percent, which --model-family neox has",
+        ),
+        (
+            "--position-embedding-type alibi",
+            "--model-family gpt has --position-embedding-type learned_absolute, got alibi, which --model-family bloom \
+             has",
+        ),
+        (
+            "--model-family bloom --window-size 8",
+            "--model-family bloom of these sizes has no --window-size, which --model-family llama has",
         ),
         (
             &format!("{llama} --num-query-groups 4 --group-query-attention"),

@@ -36,6 +36,8 @@ pub struct DecoderConfig {
 pub enum Positions {
     /// An embedding of each position up to this number is added to that of the token.
     Learned(usize),
+    /// Scores fall with the distance between query and key.
+    Alibi,
     /// Queries and keys are turned.
     Rotary(RotaryConfig),
 }

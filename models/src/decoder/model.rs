@@ -20,7 +20,7 @@ use cubecl_kernels::norm::Addends;
 
 use super::config::{DecoderConfig, Positions};
 use crate::layers::{
-    Block, LayerRecompute, ModelError, ModelPart, Norm, Rotary, Segment, TokenContext, validate_head_size,
+    Alibi, Block, LayerRecompute, ModelError, ModelPart, Norm, Rotary, Segment, TokenContext, validate_head_size,
 };
 
 /// The most bytes of logits in one buffer, about. On a GPU of 80 GiB, CubeCL's pools share a page of 5 GiB among
@@ -123,16 +123,22 @@ impl DecoderConfig {
             ),
             _ => None,
         };
+        // Of all layers, which share what they have on the device.
         let rotary = match &self.positions {
-            Positions::Learned(_) => None,
             Positions::Rotary(config) => Some(Rotary::new(config.clone())),
+            _ => None,
+        };
+        let alibi = match self.positions {
+            Positions::Alibi => Some(Alibi::new(self.block.attention.n_heads, scope.context())?),
+            _ => None,
         };
         let block = |layer: usize| {
             let scope = scope.scope(format!("{}.{layer}", names.blocks));
             let block = self.block.init(layer, &names.block, device, &scope)?;
-            Ok::<_, ModelError>(match &rotary {
-                Some(rotary) => block.with_rotary(rotary.clone()),
-                None => block,
+            Ok::<_, ModelError>(match (&rotary, &alibi) {
+                (Some(rotary), _) => block.with_rotary(rotary.clone()),
+                (None, Some(alibi)) => block.with_alibi(alibi.clone()),
+                (None, None) => block,
             })
         };
         let norm = |name: &str| {

@@ -183,6 +183,18 @@ impl Fields {
         }
     }
 
+    /// Takes a list, if it is there.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn list(&mut self, field: &str) -> Result<Option<Vec<Value>>, HuggingFaceError> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::Array(list)) => Ok(Some(list)),
+            Some(value) => Err(self.refuse(field, &value, "a list")),
+        }
+    }
+
     /// Puts a setting where the others are, which was found inside an object.
     pub fn put(&mut self, field: &str, value: Value) {
         self.left.insert(field.to_owned(), value);

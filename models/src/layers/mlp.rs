@@ -177,3 +177,55 @@ fn halves<B: Backend>(both: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
     let half = both.dims()[1] / 2;
     [0, half].map(|first| both.clone().narrow(1, first, half))
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::module::Module;
+    use burn::tensor::{Distribution, activation};
+    use burn_flex::{Flex, FlexDevice};
+    use burn_megatron::context::ParallelContext;
+
+    use super::*;
+
+    type B = Flex;
+
+    #[test]
+    fn activations_are_their_formulas() {
+        const NAMES: MlpNames = MlpNames {
+            input: "first",
+            output: "second",
+        };
+        let init = ParameterInit::Normal { deviation: 0.5 };
+        let input = Tensor::<B, 2>::random([7, 5], Distribution::Normal(0.0, 1.0), &FlexDevice);
+        for kernels in [Kernels::Plain, Kernels::Fused] {
+            for activation in [
+                MlpActivation::Gelu,
+                MlpActivation::GeluErf,
+                MlpActivation::SwiGlu,
+                MlpActivation::GeGlu,
+            ] {
+                let context = ParallelContext::single(3).with_kernels(kernels);
+                let config = MlpConfig::new(5, 6, init, init).with_activation(activation);
+                let mlp: Mlp<B> = config.init(&NAMES, &FlexDevice, &context.root()).expect("one rank");
+                let count = activation.num_inputs() * (5 * 6 + 6) + 6 * 5 + 5;
+                assert_eq!(mlp.num_params(), count);
+                let first = input.clone().matmul(mlp.input.weight.val());
+                let expected = match activation {
+                    MlpActivation::Gelu => gelu_tanh(first),
+                    MlpActivation::GeluErf => activation::gelu(first),
+                    MlpActivation::SwiGlu => {
+                        let [gate, up] = halves(first);
+                        activation::silu(gate) * up
+                    }
+                    MlpActivation::GeGlu => {
+                        let [gate, up] = halves(first);
+                        gelu_tanh(gate) * up
+                    }
+                };
+                let expected = expected.matmul(mlp.output.weight.val());
+                let difference = (mlp.forward(input.clone()) - expected).abs().max().into_scalar();
+                assert!(difference < 1e-5, "{activation:?}, {kernels:?}: {difference}");
+            }
+        }
+    }
+}

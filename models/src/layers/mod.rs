@@ -12,7 +12,7 @@ mod recompute;
 pub use activation::{gelu_erf, gelu_tanh};
 pub use block::{Block, BlockConfig, BlockNames, Residual};
 pub use burn_megatron::tensor_parallel::{
-    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, Rotary, RotaryConfig,
+    Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, Rotary, RotaryConfig,
     TokenContext,
 };
 pub use mlp::{Mlp, MlpActivation, MlpConfig, MlpNames};

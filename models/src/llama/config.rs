@@ -40,6 +40,9 @@ pub struct LlamaConfig {
     /// Whether each query head and each key head is normed before it is turned, as Qwen3's.
     #[config(default = false)]
     pub qk_norm: bool,
+    /// How many keys a query sees at most, itself among them, as in Mistral's earlier versions; all up to itself if not
+    /// given.
+    pub window: Option<usize>,
     /// Whether the output head is the token embedding.
     #[config(default = false)]
     pub tied_embeddings: bool,

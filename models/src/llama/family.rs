@@ -53,6 +53,7 @@ impl ModelConfig for LlamaConfig {
             ("max_seq_length", self.max_seq_length),
             ("vocab_size", self.vocab_size),
             ("d_head", self.d_head.unwrap_or(1)),
+            ("the window", self.window.unwrap_or(1)),
             ("logit_chunk_tokens", self.logit_chunk_tokens.unwrap_or(1)),
         ] {
             if size == 0 {
@@ -71,8 +72,8 @@ impl ModelConfig for LlamaConfig {
         let rotary = check(self.head_size(), self.rotary_base, &self.rotary_scaling);
         rotary.map_err(|error| TopologyError::Setting(error.to_string()))?;
         if self.qk_norm && self.qkv_bias {
-            let what = "queries and keys have either norms (--qk-layernorm), as Qwen3's, or a bias (--add-qkv-bias), as \
-                        Qwen2's: got both";
+            let what = "queries and keys have either norms (--qk-layernorm), as Qwen3's, or a bias \
+                        (--add-qkv-bias), as Qwen2's: got both";
             return Err(TopologyError::Setting(what.to_owned()));
         }
         check_divides("n_heads", self.n_heads, "n_kv_heads", self.n_kv_heads)?;
@@ -98,6 +99,7 @@ impl ModelConfig for LlamaConfig {
             ),
             ("a bias of queries, keys and values", self.qkv_bias.to_string()),
             ("--qk-layernorm", self.qk_norm.to_string()),
+            ("the keys of a window", format!("{:?}", self.window)),
             ("tied embeddings", self.tied_embeddings.to_string()),
             ("the epsilon of norms", self.norm_epsilon.to_string()),
         ]
@@ -111,6 +113,8 @@ impl ModelConfig for LlamaConfig {
             swiglu: true,
             disable_bias_linear: true,
             qk_layernorm: self.qk_norm,
+            // The token itself does not count.
+            window_size: self.window.map(|window| window.saturating_sub(1)),
             group_query_attention: self.n_kv_heads < self.n_heads,
             ..Architecture::default()
         }
@@ -145,13 +149,15 @@ impl ModelConfig for LlamaConfig {
         outside + inside / tensor
     }
 
-    /// Two per weight and token, and 4sh of all heads in `QKᵀ` and its matmul with V; the head has 2hV.
+    /// Two per weight and token, and 4sh of all heads in `QKᵀ` and its matmul with V, with s at most the window; the
+    /// head has 2hV.
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops {
         let counts = self.parameter_counts();
         let weights = (counts.layer - 2 * self.d_model - self.num_biases_and_norms()) as f64;
         let (s, width) = (seq_length as f64, (self.n_heads * self.head_size()) as f64);
+        let seen = self.window.map_or(s, |window| s.min(window as f64));
         ForwardFlops {
-            layers: s * self.n_layers as f64 * (2.0 * weights + 4.0 * s * width),
+            layers: s * self.n_layers as f64 * (2.0 * weights + 4.0 * seen * width),
             head: s * 2.0 * counts.head as f64,
         }
     }
@@ -207,6 +213,7 @@ impl ModelFamily for LlamaConfig {
             norm_epsilon: settings.norm_epsilon.unwrap_or(base.norm_epsilon),
             qkv_bias: settings.qkv_bias || base.qkv_bias,
             qk_norm: settings.qk_norm || base.qk_norm,
+            window: settings.window.or(base.window),
             max_seq_length: settings.max_seq_length.unwrap_or(base.max_seq_length),
             vocab_size: settings.vocab_size,
             padded_vocab_size: settings.padded_vocab_size,

@@ -69,6 +69,7 @@ impl LlamaConfig {
             .with_d_head(Some(self.head_size()))
             .with_order(HeadOrder::Groups)
             .with_qkv_bias(self.qkv_bias)
+            .with_window(self.window)
             .with_qk_norm_epsilon(self.qk_norm.then_some(self.norm_epsilon))
             .with_output_bias(false)
             .with_dropout(self.attention_dropout);

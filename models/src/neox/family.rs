@@ -91,8 +91,8 @@ impl ModelConfig for NeoxConfig {
         }
     }
 
-    /// As of GPT, `5 + (4 + 2f/h)/t` with f the MLP's hidden size, where both sublayers read one stream one less outside
-    /// of the tensor group; GELU by the error function, which is no kernel, holds its input four times.
+    /// As of GPT, `5 + (4 + 2f/h)/t` with f the MLP's hidden size, and one less outside of the tensor group where both
+    /// sublayers read one stream; GELU by the error function, which is no kernel, holds its input four times.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
         let tensor = parallel.tensor_parallel_size as f64;
         let outside = if self.parallel_residual { 4.0 } else { 5.0 };

@@ -237,7 +237,7 @@ mod tests {
         let odd = (plain.clone().with_d_hidden(Some(38)).with_parallel_residual(false))
             .with_tied_embeddings(true)
             .with_tanh_gelu(true)
-            .with_rotary_percent(0.4)
+            .with_rotary_percent(0.5)
             .with_rotary_base(77.0)
             .with_hidden_dropout(0.3)
             .with_attention_dropout(0.2);

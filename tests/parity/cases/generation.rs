@@ -25,6 +25,7 @@ use burn_megatron::training::load_parameters;
 use burn_megatron_data::tokenizer::{Token, Tokenizer};
 use libtest_mimic::{Failed, Trial};
 use models::ModelFamily;
+use models::bloom::BloomConfig;
 use models::generation::{
     CacheConfig, DrawPlace, FinishReason, GenerationEvent, GenerationRequest, Generator, GeneratorConfig,
     SamplingConfig, choose,
@@ -70,13 +71,17 @@ pub fn trials() -> Vec<Trial> {
         ("llama/qwen2", TP2PP2),
         ("llama/qwen3", TP2PP2),
         ("llama/yarn", ONE),
+        ("llama/window", TP2),
         ("neox/pythia", TP2SP),
         ("neox/sequential", PP2),
+        ("bloom/four", ONE),
+        ("bloom/six", TP2PP2),
     ] {
         let (_, short) = model.split_once('/').expect("a folder of its family");
         let name = format!("greedy_text_of_{short}_is_that_of_transformers_{}", layout.name);
         trials.push(Trial::test(name, move || {
             match model.split_once('/') {
+                Some(("bloom", _)) => compare_with_transformers::<BloomConfig>(model, &layout),
                 Some(("neox", _)) => compare_with_transformers::<NeoxConfig>(model, &layout),
                 _ => compare_with_transformers::<LlamaConfig>(model, &layout),
             }
@@ -255,6 +260,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "generate" => generate(case, world),
         other => match other.strip_prefix("transformers_") {
             Some("gpt2") => generate_like_transformers::<GptConfig>("gpt2", case, world),
+            Some(name) if name.starts_with("bloom/") => generate_like_transformers::<BloomConfig>(name, case, world),
             Some(name) if name.starts_with("neox/") => generate_like_transformers::<NeoxConfig>(name, case, world),
             Some(name) => generate_like_transformers::<LlamaConfig>(name, case, world),
             None => anyhow::bail!("there is no check {other}"),

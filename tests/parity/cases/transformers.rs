@@ -1,5 +1,5 @@
-//! Families in Hugging Face's files: logits, loss and gradients are those of transformers in f32 and of a plain reference
-//! in PyTorch in f64, on one rank and tensor-parallel; what is exported has the files' bits.
+//! Families in Hugging Face's files: logits, loss and gradients are those of transformers in f32 and of a plain
+//! reference in PyTorch in f64, on one rank and tensor-parallel; what is exported has the files' bits.
 //!
 //! `fixtures/llama.py` and its like make the files.
 
@@ -21,6 +21,7 @@ use burn_megatron::random::{StepCoordinates, TokenMap};
 use burn_megatron::training::{MODEL, load_parameters};
 use libtest_mimic::Trial;
 use models::ModelFamily;
+use models::bloom::BloomConfig;
 use models::decoder::Decoder;
 use models::huggingface::{ExportConfig, HuggingFaceModel, export};
 use models::llama::LlamaConfig;
@@ -37,15 +38,18 @@ use crate::harness::{Case, Job};
 const PADDED: usize = 64;
 
 /// The models, each in the folder of its family.
-const MODELS: [&str; 8] = [
+const MODELS: [&str; 11] = [
     "llama/llama3",
     "llama/mistral",
     "llama/qwen2",
     "llama/qwen3",
+    "llama/window",
     "llama/linear",
     "llama/yarn",
     "neox/pythia",
     "neox/sequential",
+    "bloom/four",
+    "bloom/six",
 ];
 
 pub fn trials() -> Vec<Trial> {
@@ -67,6 +71,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let model: String = case.setting("model")?;
     match model.split_once('/') {
         Some(("llama", _)) => compare::<LlamaConfig>(&model, case, world),
+        Some(("bloom", _)) => compare::<BloomConfig>(&model, case, world),
         Some(("neox", _)) => compare::<NeoxConfig>(&model, case, world),
         _ => anyhow::bail!("there is no family of {model}"),
     }

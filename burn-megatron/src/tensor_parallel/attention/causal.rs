@@ -1,5 +1,6 @@
 //! Multi-head causal self-attention with fused projections, each tensor-parallel rank computing its own heads.
 
+use super::alibi::Alibi;
 use super::rotary::{HostPositions, Rotary, RotaryPositions};
 use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
@@ -14,7 +15,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed, reference, unpack,
+    AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed_with_bias, reference, unpack,
 };
 use cubecl_kernels::{Kernels, rotary};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,8 @@ pub struct CausalSelfAttentionConfig {
     /// What RMS norms of each query head and each key head add to the mean of the squares; there are none if not given.
     /// They come before the rotary embedding, and are called `q_norm` and `k_norm`.
     pub qk_norm_epsilon: Option<f64>,
+    /// How many keys a query sees at most, itself among them: the last ones; all up to itself if not given.
+    pub window: Option<usize>,
     /// The probability with which an attention weight becomes zero.
     #[config(default = 0.0)]
     pub dropout: f64,
@@ -89,6 +92,10 @@ pub struct CausalSelfAttention<B: Backend> {
     order: HeadOrder,
     #[module(skip)]
     rotary: Option<Rotary>,
+    #[module(skip)]
+    pub(super) alibi: Option<Alibi>,
+    #[module(skip)]
+    pub(super) window: Option<usize>,
     pub(super) is_deterministic: bool,
     pub(super) n_heads: usize,
     pub(super) n_kv_heads: usize,
@@ -179,6 +186,8 @@ impl CausalSelfAttentionConfig {
             kernels: scope.context().kernels(),
             order: self.order,
             rotary: None,
+            alibi: None,
+            window: self.window,
             is_deterministic: scope.context().is_deterministic(),
             n_heads,
             n_kv_heads: n_kv_heads / group.size(),
@@ -202,6 +211,26 @@ impl<B: Backend> CausalSelfAttention<B> {
         Self {
             rotary: Some(rotary),
             ..self
+        }
+    }
+
+    /// Returns the same attention whose scores fall with the distance between query and key.
+    ///
+    /// # Panics
+    /// When the slopes are those of another number of heads.
+    pub fn with_alibi(self, alibi: Alibi) -> Self {
+        assert_eq!(alibi.num_heads(), self.n_heads, "slopes against this rank's heads");
+        Self {
+            alibi: Some(alibi),
+            ..self
+        }
+    }
+
+    /// Which keys a query sees.
+    pub(super) fn mask(&self) -> AttentionMask {
+        match self.window {
+            Some(window) => AttentionMask::CausalWindow(window),
+            None => AttentionMask::Causal,
         }
     }
 }
@@ -269,7 +298,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let packed = self.pack(qkv, positions);
         let packed = packed.reshape([batch, seq, parts.queries + 2 * parts.keys, d_head]);
         let options = AttentionOptions {
-            mask: AttentionMask::Causal,
+            mask: self.mask(),
             scale: 1.0 / (d_head as f64).sqrt(),
             dropout: self
                 .dropout
@@ -278,9 +307,11 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             key_lengths: None,
             is_deterministic: self.is_deterministic,
         };
+        let alibi = self.alibi.as_ref();
+        let bias = alibi.map(|alibi| alibi.biases(seq, packed.dtype(), &packed.device()));
         let output = match self.kernels {
-            Kernels::Fused => checked(flash_attention_packed(packed, parts, options)),
-            Kernels::Plain => reference::forward(unpack(packed, parts), None, &options).output,
+            Kernels::Fused => checked(flash_attention_packed_with_bias(packed, parts, bias, options)),
+            Kernels::Plain => reference::forward(unpack(packed, parts), bias, &options).output,
         };
         output.reshape([batch * seq, heads * d_head])
     }

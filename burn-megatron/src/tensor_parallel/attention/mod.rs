@@ -3,6 +3,7 @@
 //! [`CausalSelfAttention`] has one fused projection and works on `[batch * seq, d_model]`, as the bundled models do;
 //! [`ParallelMultiHeadAttention`] is made from burn's `MultiHeadAttention` and is called as it.
 
+mod alibi;
 mod cache;
 mod causal;
 mod heads;
@@ -10,6 +11,7 @@ mod multi_head;
 mod paged;
 mod rotary;
 
+pub use alibi::Alibi;
 pub use cache::{MhaCache, TensorCache};
 pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, QkNorms};
 pub use multi_head::{MhaInput, MhaOutput, ParallelMultiHeadAttention};

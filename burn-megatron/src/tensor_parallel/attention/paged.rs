@@ -6,9 +6,11 @@ use std::ops::Range;
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::Kernels;
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed, reference as whole_reference, unpack,
+    AttentionOptions, PackedHeads, flash_attention_packed_with_bias, reference as whole_reference, unpack,
 };
-use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, paged_attention, reference as paged_reference};
+use cubecl_kernels::paged_attention::{
+    PagedCache, PagedOptions, paged_attention_with_options, reference as paged_reference,
+};
 use cubecl_kernels::ranges::{RangeTarget, scatter_ranges};
 
 use super::CausalSelfAttention;
@@ -219,8 +221,8 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// Applies attention of new tokens to all tokens of their sequences so far, and stores their keys and values in
     /// `cache`. The last bias is returned separately and is yet to be added.
     ///
-    /// Nothing is dropped. Whole prompts attend by [`flash_attention_packed`], which reads nothing of the cache, later
-    /// tokens by [`paged_attention`].
+    /// Nothing is dropped. Whole prompts attend by [`flash_attention_packed_with_bias`], which reads nothing of the cache, later
+    /// tokens by [`paged_attention_with_options`].
     ///
     /// # Shapes
     /// - `input`: `[tokens, d_model]`, the same on every tensor-parallel rank
@@ -286,16 +288,18 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let parts = self.parts();
         let qkv = qkv.reshape([1, tokens, parts.queries + 2 * parts.keys, d_head]);
         let options = AttentionOptions {
-            mask: AttentionMask::Causal,
+            mask: self.mask(),
             scale: self.scale(),
             dropout: None,
             documents: None,
             key_lengths: None,
             is_deterministic: self.is_deterministic,
         };
+        let alibi = self.alibi.as_ref();
+        let bias = alibi.map(|alibi| alibi.biases(tokens, qkv.dtype(), &qkv.device()));
         let output = match self.kernels {
-            Kernels::Fused => checked(flash_attention_packed(qkv, parts, options)),
-            Kernels::Plain => whole_reference::forward(unpack(qkv, parts), None, &options).output,
+            Kernels::Fused => checked(flash_attention_packed_with_bias(qkv, parts, bias, options)),
+            Kernels::Plain => whole_reference::forward(unpack(qkv, parts), bias, &options).output,
         };
         output.reshape([tokens, heads * d_head])
     }
@@ -305,9 +309,15 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let (heads, d_head, [tokens, width]) = (self.n_heads, self.d_head, query.dims());
         let [sequences] = cache.lengths.dims();
         let query = query.reshape([sequences, tokens / sequences, heads, d_head]);
+        let alibi = self.alibi.as_ref();
+        let options = PagedOptions {
+            scale: self.scale(),
+            slopes: alibi.map(|alibi| alibi.slopes(query.dtype(), &query.device())),
+            window: self.window,
+        };
         let output = match self.kernels {
-            Kernels::Fused => checked(paged_attention(query, cache, self.scale())),
-            Kernels::Plain => paged_reference::forward(query, cache, PagedOptions::new(self.scale())),
+            Kernels::Fused => checked(paged_attention_with_options(query, cache, options)),
+            Kernels::Plain => paged_reference::forward(query, cache, options),
         };
         output.reshape([tokens, width])
     }

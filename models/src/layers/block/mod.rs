@@ -16,8 +16,8 @@ use cubecl_kernels::norm::Addends;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, Mlp, MlpConfig, MlpNames, Norm, NormType,
-    Rotary, TokenContext,
+    Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, Mlp, MlpConfig, MlpNames, Norm,
+    NormType, Rotary, TokenContext,
 };
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
@@ -148,6 +148,19 @@ impl<B: Backend> Block<B> {
     }
 }
 
+impl<B: Backend> Block<B> {
+    /// Returns the same block whose scores fall with the distance between query and key.
+    ///
+    /// # Panics
+    /// As [`CausalSelfAttention::with_alibi`].
+    pub fn with_alibi(self, alibi: Alibi) -> Self {
+        Self {
+            attention: self.attention.with_alibi(alibi),
+            ..self
+        }
+    }
+}
+
 impl<B: CollectiveBackend> Block<B> {
     /// Returns the same block for whole activations on every tensor-parallel rank, without sequence parallelism. For
     /// inference: parameters stay declared as they are.
@@ -167,8 +180,8 @@ impl<B: CollectiveBackend> Block<B> {
     ///
     /// # Communication
     /// That of the attention and of the MLP: two all-reduces of the input's size over the tensor group (under sequence
-    /// parallelism two all-gathers and two reduce-scatters) in the forward pass, and the same in the backward pass. With
-    /// a parallel residual and without dropout one all-reduce (two all-gathers and one reduce-scatter) in the forward
+    /// parallelism two all-gathers and two reduce-scatters) in the forward pass, and the same in the backward pass.
+    /// With a parallel residual and without dropout one all-reduce (two all-gathers and one reduce-scatter) in the forward
     /// pass and two (two reduce-scatters and one all-gather) in the backward pass.
     ///
     /// # Panics

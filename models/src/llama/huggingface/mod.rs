@@ -1,5 +1,5 @@
-//! Llama, Mistral, Qwen2 and Qwen3 in Hugging Face's files: the settings of `config.json`, and which tensors a model has.
-//! Pure.
+//! Llama, Mistral, Qwen2 and Qwen3 in Hugging Face's files: the settings of `config.json`, and which tensors a model
+//! has. Pure.
 //!
 //! Files have weights as `[d_output, d_input]`, and the projections of queries, keys and values, and of gate and up, by
 //! themselves.
@@ -16,6 +16,8 @@ use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter,
 const PREFIX: &str = "model.";
 const HEAD: &str = "lm_head.weight";
 const EMBEDDING: &str = "embed_tokens.weight";
+/// The keys that a query of Mistral sees where its settings do not say it.
+const DEFAULT_WINDOW_OF_MISTRAL: usize = 4096;
 /// The elements of a head of Qwen3 where its settings do not say it.
 const DEFAULT_HEAD_OF_QWEN3: usize = 128;
 
@@ -28,19 +30,10 @@ impl HuggingFaceFormat for LlamaConfig {
         fields.expect("attention_bias", &[is_qwen2.into()])?;
         fields.expect("mlp_bias", &[false.into()])?;
         // It splits matmuls that are the same without it.
-        fields.ignore(&["pretraining_tp", "max_window_layers", "layer_types"]);
+        fields.ignore(&["pretraining_tp"]);
         fields.expect("is_encoder_decoder", &[false.into()])?;
-        fields.expect("use_sliding_window", &[false.into()])?;
         fields.expect("use_mrope", &[false.into()])?;
-        if is_qwen2 || is_qwen3 {
-            // Without effect where it is not used.
-            fields.ignore(&["sliding_window"]);
-        }
-        if model_type == "mistral" && !fields.is_given("sliding_window") {
-            // Of 4096 tokens then.
-            return Err(fields.refuse("sliding_window", &"not there".into(), "null"));
-        }
-        fields.expect("sliding_window", &[Value::Null])?;
+        let window = read_window(model_type, fields)?;
         let n_heads = fields.size("num_attention_heads")?;
         // The others' defaults are numbers of their own.
         let n_kv_heads = if model_type == "llama" && !fields.has("num_key_value_heads") {
@@ -59,6 +52,7 @@ impl HuggingFaceFormat for LlamaConfig {
         )
         .with_qkv_bias(is_qwen2)
         .with_qk_norm(is_qwen3)
+        .with_window(window)
         .with_attention_dropout(fields.number("attention_dropout", 0.0, 0.0..1.0)?)
         .with_norm_epsilon(fields.number("rms_norm_eps", 1e-6, f64::MIN_POSITIVE..1.0)?)
         .with_init_deviation(fields.number("initializer_range", 0.02, 0.0..f64::MAX)?)
@@ -93,10 +87,11 @@ impl HuggingFaceFormat for LlamaConfig {
     }
 
     fn written_fields(&self, dtype: &str) -> Value {
-        let (model_type, architecture) = match (self.qk_norm, self.qkv_bias) {
-            (true, _) => ("qwen3", "Qwen3ForCausalLM"),
-            (false, true) => ("qwen2", "Qwen2ForCausalLM"),
-            (false, false) => ("llama", "LlamaForCausalLM"),
+        let (model_type, architecture) = match (self.qk_norm, self.qkv_bias, self.window) {
+            (true, ..) => ("qwen3", "Qwen3ForCausalLM"),
+            (false, true, _) => ("qwen2", "Qwen2ForCausalLM"),
+            (false, false, Some(_)) => ("mistral", "MistralForCausalLM"),
+            (false, false, None) => ("llama", "LlamaForCausalLM"),
         };
         let mut fields = json!({
             "architectures": [architecture],
@@ -123,7 +118,14 @@ impl HuggingFaceFormat for LlamaConfig {
                 fields["attention_bias"] = false.into();
                 fields["mlp_bias"] = false.into();
             }
-            _ => fields["use_sliding_window"] = false.into(),
+            "mistral" => fields["sliding_window"] = self.window.into(),
+            _ => {
+                fields["use_sliding_window"] = self.window.is_some().into();
+                fields["sliding_window"] = self.window.into();
+                // The layers before the first one that has a window.
+                let without = self.window.map_or(self.n_layers, |_| 0);
+                fields["max_window_layers"] = without.into();
+            }
         }
         if self.d_head.is_some() || self.qk_norm {
             fields["head_dim"] = self.head_size().into();
@@ -207,6 +209,38 @@ impl HuggingFaceFormat for LlamaConfig {
 
     fn untie(&mut self) {
         self.tied_embeddings = false;
+    }
+}
+
+/// Takes the keys that a query sees at most.
+fn read_window(model_type: &str, fields: &mut Fields) -> Result<Option<usize>, HuggingFaceError> {
+    let is_qwen = matches!(model_type, "qwen2" | "qwen3");
+    let window = match model_type {
+        "mistral" if !fields.is_given("sliding_window") => Some(DEFAULT_WINDOW_OF_MISTRAL),
+        "mistral" if fields.has("sliding_window") => Some(fields.size("sliding_window")?),
+        _ if is_qwen && fields.flag("use_sliding_window", false)? => Some(fields.size("sliding_window")?),
+        _ => None,
+    };
+    if is_qwen {
+        // Without effect where it is not used.
+        fields.ignore(&["sliding_window"]);
+    }
+    fields.expect("use_sliding_window", &[false.into()])?;
+    fields.expect("sliding_window", &[Value::Null])?;
+    // All layers have it, or none.
+    match window {
+        Some(_) if is_qwen => fields.expect("max_window_layers", &[0.into()])?,
+        _ => fields.ignore(&["max_window_layers"]),
+    }
+    let kind = if window.is_some() {
+        "sliding_attention"
+    } else {
+        "full_attention"
+    };
+    let kinds = fields.list("layer_types")?;
+    match kinds.iter().flatten().find(|found| **found != kind) {
+        Some(found) => Err(fields.refuse("layer_types", found, &format!("{kind:?} of every layer"))),
+        None => Ok(window),
     }
 }
 

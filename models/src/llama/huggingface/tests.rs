@@ -75,7 +75,8 @@ fn what_is_written_is_read_back() {
         .with_rotary_scaling(RotaryScaling::Linear { factor: 3.0 });
     let normed = plain.clone().with_qk_norm(true);
     let wide = normed.clone().with_d_head(Some(10));
-    for config in [plain, odd, normed, wide] {
+    let windows = [&plain, &odd, &normed].map(|config| config.clone().with_window(Some(7)));
+    for config in [plain, odd, normed, wide].into_iter().chain(windows) {
         assert_eq!(parse(config.written_fields("float32")), Ok(config));
     }
     let scaled = parse(llama31()).expect("a preset");
@@ -150,4 +151,38 @@ fn files_have_each_projection_by_itself() {
     ];
     let expected: Vec<_> = expected.map(|(name, shape)| (name.to_owned(), shape)).into();
     assert_eq!(tensors, expected);
+}
+
+#[test]
+fn windows_are_those_of_all_layers_or_of_none() {
+    let mistral = |window: Option<Value>| {
+        let mut fields = LlamaConfig::new(2, 24, 4, 2, 36, 15, 61)
+            .with_window(Some(9))
+            .written_fields("float32");
+        let object = fields.as_object_mut().expect("an object");
+        match window {
+            Some(window) => object.insert("sliding_window".to_owned(), window),
+            None => object.remove("sliding_window"),
+        };
+        parse(fields).expect("valid").window
+    };
+    assert_eq!(mistral(Some(json!(5))), Some(5));
+    assert_eq!(mistral(Some(Value::Null)), None);
+    // The default of transformers.
+    assert_eq!(mistral(None), Some(4096));
+
+    let with = |changes: &[(&str, Value)]| {
+        let mut fields = qwen25();
+        for (field, value) in changes {
+            fields[*field] = value.clone();
+        }
+        parse(fields).map(|config| config.window)
+    };
+    let used = ("use_sliding_window", json!(true));
+    assert_eq!(with(&[used.clone(), ("max_window_layers", json!(0))]), Ok(Some(32768)));
+    let error = with(&[used]).unwrap_err();
+    assert!(error.contains("max_window_layers is 24: expected 0"), "{error}");
+    let mixed = json!(["full_attention", "sliding_attention"]);
+    let error = with(&[("layer_types", mixed)]).unwrap_err();
+    assert!(error.contains("layer_types is \"sliding_attention\""), "{error}");
 }

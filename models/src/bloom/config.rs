@@ -1,0 +1,71 @@
+//! `BloomConfig`: the sizes of a BLOOM.
+
+use burn::config::Config;
+
+use crate::decoder::BiasedSizes;
+use crate::layers::LayerRecompute;
+use crate::vocabulary::padded_vocab_size;
+
+/// Configuration of a BLOOM.
+#[derive(Config, Debug, PartialEq)]
+pub struct BloomConfig {
+    /// The number of blocks.
+    pub n_layers: usize,
+    /// The size of each token.
+    pub d_model: usize,
+    /// The number of attention heads, which divides `d_model`.
+    pub n_heads: usize,
+    /// The longest sequence: that of training, since no parameter depends on it.
+    pub max_seq_length: usize,
+    /// The size of the vocabulary, without padding.
+    pub vocab_size: usize,
+    /// The size of the vocabulary with padding, which the tensor-parallel size divides; the next multiple of
+    /// `128 * tensor_parallel_size` if not given. Padding changes no result.
+    pub padded_vocab_size: Option<usize>,
+    /// Whether the output head is the token embedding.
+    #[config(default = true)]
+    pub tied_embeddings: bool,
+    /// The probability with which an element of an embedding, after its norm, of an attention's or an MLP's output
+    /// becomes zero.
+    #[config(default = 0.0)]
+    pub hidden_dropout: f64,
+    /// The probability with which an attention weight becomes zero.
+    #[config(default = 0.0)]
+    pub attention_dropout: f64,
+    /// Which blocks keep their input only, and run again before their backward pass. It changes no bit of the result.
+    #[config(default = "LayerRecompute::Nothing")]
+    pub layer_recompute: LayerRecompute,
+    /// The most tokens whose logits are in one buffer; those of 1 GiB if not given.
+    pub logit_chunk_tokens: Option<usize>,
+    /// The number that norms add to the variance.
+    #[config(default = 1e-5)]
+    pub norm_epsilon: f64,
+    /// The standard deviation of weights and embeddings; projections back to `d_model` have it divided by
+    /// `√(2 * n_layers)`.
+    #[config(default = 0.02)]
+    pub init_deviation: f64,
+}
+
+impl BloomConfig {
+    /// The size of the MLP's hidden layer: files have no other.
+    pub fn hidden_size(&self) -> usize {
+        4 * self.d_model
+    }
+
+    pub(super) fn biased_sizes(&self) -> BiasedSizes {
+        BiasedSizes {
+            n_layers: self.n_layers,
+            d_model: self.d_model,
+            n_heads: self.n_heads,
+            d_hidden: self.hidden_size(),
+            max_seq_length: self.max_seq_length,
+            vocab_size: self.vocab_size,
+            logit_chunk_tokens: self.logit_chunk_tokens,
+        }
+    }
+
+    /// Returns the size of the vocabulary with padding.
+    pub fn padded_vocab(&self, tensor_parallel_size: usize) -> usize {
+        padded_vocab_size(self.vocab_size, self.padded_vocab_size, tensor_parallel_size)
+    }
+}
