@@ -141,7 +141,7 @@ fn tensor<B: Backend, const D: usize>(
 }
 
 /// The slopes of a model's heads: of `n` heads, a power of two, `2^(-8 i / n)` for i from 1; of another number those of
-/// the power of two below it, and then every second one of twice as many heads.
+/// `n`, the power of two below it, and then every second one of `2 n` heads.
 fn slopes(n_heads: usize) -> Vec<f64> {
     let Some(exponent) = n_heads.checked_ilog2() else {
         return Vec::new();

@@ -1,14 +1,14 @@
 //! Multi-head causal self-attention with fused projections, each tensor-parallel rank computing its own heads.
 
 use super::alibi::Alibi;
+use super::qk_norms::QkNorms;
 use super::rotary::{HostPositions, Rotary, RotaryPositions};
 use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::parameters::ParameterInit;
 use crate::random::{Dropout, DropoutConfig, DropoutSite};
 use crate::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RmsNorm, RmsNormConfig, RowParallelLinear,
-    RowParallelLinearConfig, TokenContext, checked,
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig, TokenContext, checked,
 };
 use crate::topology::{TopologyError, check_divides};
 use burn::config::Config;
@@ -103,18 +103,6 @@ pub struct CausalSelfAttention<B: Backend> {
     pub(super) d_head: usize,
 }
 
-/// RMS norms of each query head and of each key head.
-///
-/// # Reference
-/// Henry et al. 2020, arXiv:2010.04245, section 3; Yang et al. 2025, arXiv:2505.09388, section 2.
-#[derive(Module, Debug)]
-pub struct QkNorms<B: Backend> {
-    /// That of queries, `[d_head]`.
-    pub query: RmsNorm<B>,
-    /// That of keys, `[d_head]`.
-    pub key: RmsNorm<B>,
-}
-
 impl CausalSelfAttentionConfig {
     /// Returns the attention of a layer; its parameters are named by `names` in the context's scope.
     ///
@@ -153,14 +141,9 @@ impl CausalSelfAttentionConfig {
                 3
             }
         };
-        let qk_norms = self.qk_norm_epsilon.map(|epsilon| {
-            let config = RmsNormConfig::new(d_head).with_epsilon(epsilon);
-            let norm = |name| config.init_of_heads(device, &scope.scope(name));
-            QkNorms {
-                query: norm("q_norm"),
-                key: norm("k_norm"),
-            }
-        });
+        let qk_norms = self
+            .qk_norm_epsilon
+            .map(|epsilon| QkNorms::new(d_head, epsilon, device, scope));
         if qk_norms.is_some() && self.order == HeadOrder::Parts {
             let what = "norms of queries and keys need the order of HeadOrder::Groups, got HeadOrder::Parts";
             return Err(TopologyError::Setting(what.to_owned()));
@@ -345,17 +328,5 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
                 }
             }
         }
-    }
-}
-
-impl<B: CollectiveBackend> QkNorms<B> {
-    /// `[tokens, groups, queries + 2, d_head]`, of each group its query heads, its key head and its value head, to the
-    /// same with normed queries and keys.
-    fn forward(&self, grouped: Tensor<B, 4>) -> Tensor<B, 4> {
-        let [_, _, heads, _] = grouped.dims();
-        let part = |first: usize, count: usize| grouped.clone().narrow(2, first, count);
-        let queries = self.query.forward(part(0, heads - 2));
-        let key = self.key.forward(part(heads - 2, 1));
-        Tensor::cat(vec![queries, key, part(heads - 1, 1)], 2)
     }
 }

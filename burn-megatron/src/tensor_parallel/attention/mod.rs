@@ -9,13 +9,15 @@ mod causal;
 mod heads;
 mod multi_head;
 mod paged;
+mod qk_norms;
 mod rotary;
 
 pub use alibi::Alibi;
 pub use cache::{MhaCache, TensorCache};
-pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, QkNorms};
+pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder};
 pub use multi_head::{MhaInput, MhaOutput, ParallelMultiHeadAttention};
 pub use paged::{PageSizes, PagedKeyValues, PagedSequence, PagedTokens};
+pub use qk_norms::QkNorms;
 pub use rotary::{Rotary, RotaryConfig};
 
 pub(super) use heads::AttentionMasks;
