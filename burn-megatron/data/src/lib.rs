@@ -5,7 +5,11 @@
 //! [`split`] sets documents aside for validation and test, [`gpt_dataset`] cuts them into samples and shuffles these,
 //! [`blended`] mixes several data sets, and [`marks`] says where documents end in a sample. [`build`] does all of this
 //! for the data of a run; [`index_cache`] keeps the order of samples in files.
+//!
+//! [`bert_dataset`] and [`t5_dataset`] make samples with masked tokens of documents of sentences; [`masked_dataset`] is
+//! what they share.
 
+pub mod bert_dataset;
 pub mod blended;
 pub mod build;
 pub mod data_path;
@@ -14,11 +18,13 @@ pub mod in_memory;
 pub mod index_cache;
 pub mod indexed_dataset;
 pub mod marks;
+pub mod masked_dataset;
 pub mod mt19937;
 pub mod preprocess;
 #[cfg(feature = "programs")]
 pub mod programs;
 pub mod samples;
 pub mod split;
+pub mod t5_dataset;
 pub mod tokenizer;
 mod weights;

@@ -43,6 +43,21 @@ pub trait TokenDocuments: Send + Sync {
     fn read(&self, document: usize, range: Range<usize>, tokens: &mut Vec<u32>);
 }
 
+/// Documents that are divided into sentences.
+pub trait SentenceDocuments: Send + Sync {
+    /// Returns the sentences of all documents, one after the other.
+    fn sentences(&self) -> &dyn TokenDocuments;
+
+    /// Returns the number of documents, each of several sentences.
+    fn num_whole_documents(&self) -> usize;
+
+    /// Returns the sentences of a document, which follow those of the document before.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    fn document_sentences(&self, document: usize) -> Range<usize>;
+}
+
 /// Returns the path of the tokens of a data set: `{prefix}.bin`.
 pub fn bin_path(prefix: &Path) -> PathBuf {
     with_suffix(prefix, ".bin")

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 
 use super::index::{DatasetPaths, Index, map};
-use super::{ElementType, IndexedDatasetError, TokenDocuments};
+use super::{ElementType, IndexedDatasetError, SentenceDocuments, TokenDocuments};
 use crate::tokenizer::Token;
 
 /// A data set of Megatron-LM, memory-mapped: processes on a machine share its pages.
@@ -151,5 +151,20 @@ impl TokenDocuments for IndexedDataset {
         let start = self.index.offset(document);
         self.element_type()
             .decode(&self.bin[start + range.start * size..start + range.end * size], tokens);
+    }
+}
+
+impl SentenceDocuments for IndexedDataset {
+    /// Returns its sequences: sentences where it was written with `--split-sentences`, else whole documents.
+    fn sentences(&self) -> &dyn TokenDocuments {
+        self
+    }
+
+    fn num_whole_documents(&self) -> usize {
+        self.num_boundaries() - 1
+    }
+
+    fn document_sentences(&self, document: usize) -> Range<usize> {
+        self.document_sequences(document)
     }
 }

@@ -13,7 +13,7 @@ use crate::tokenizer::{ByteTokenizer, Tokenizer, TokenizerConfig, TokenizerKind}
 #[command(next_help_heading = "Tokenizer")]
 pub struct TokenizerArguments {
     /// GPT2BPETokenizer, HuggingFaceTokenizer, SentencePieceTokenizer, BertWordPieceLowerCase, BertWordPieceCase,
-    /// NullTokenizer or ByteTokenizer [default: by the files; without files ByteTokenizer]
+    /// NullTokenizer, ByteTokenizer or MaskedByteTokenizer [default: by the files; without files ByteTokenizer]
     #[arg(long, value_name = "TYPE")]
     pub tokenizer_type: Option<TokenizerKind>,
     /// Vocabulary: vocab.json, vocab.txt
@@ -40,10 +40,12 @@ impl TokenizerArguments {
         let named = files.into_iter().flatten().next();
         let kind = match (self.tokenizer_type, named) {
             (None, None) if self.vocab_size.is_none() => return Ok(None),
-            (Some(TokenizerKind::ByteTokenizer), Some(file)) => anyhow::bail!(
-                "the ByteTokenizer has no vocabulary: leave out {}, or give another --tokenizer-type",
-                file.display()
-            ),
+            (Some(kind @ (TokenizerKind::ByteTokenizer | TokenizerKind::MaskedByteTokenizer)), Some(file)) => {
+                anyhow::bail!(
+                    "the {kind} has no vocabulary: leave out {}, or give another --tokenizer-type",
+                    file.display()
+                )
+            }
             (Some(kind), _) => kind,
             (None, _) => self.kind_of_files()?,
         };

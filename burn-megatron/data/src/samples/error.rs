@@ -18,6 +18,46 @@ pub enum SampleError {
         value: u64,
     },
 
+    /// A share or probability outside its range.
+    #[error("{name} must be {rule}, got {value}")]
+    Probability {
+        /// What it is.
+        name: &'static str,
+        /// What it must be.
+        rule: &'static str,
+        /// What it was set to.
+        value: f64,
+    },
+
+    /// A vocabulary lacks a token that samples need.
+    #[error(
+        "samples of {samples} need {role}, which the tokenizer does not have; the MaskedByteTokenizer and vocabularies \
+         of BERT or T5 have it"
+    )]
+    MissingToken {
+        /// Which samples.
+        samples: &'static str,
+        /// What the token is for, and its usual text.
+        role: &'static str,
+    },
+
+    /// No document gives a sample of a masked data set.
+    #[error(
+        "no document gives a sample: of {documents} documents {enough} have at least {min_sentences} sentences, and \
+         none of these is without a sentence of more than {long_sentence} tokens; preprocess_data --split-sentences \
+         divides documents into sentences"
+    )]
+    NoMaskedSamples {
+        /// How many documents there are.
+        documents: usize,
+        /// Sentences that a sample has at least.
+        min_sentences: usize,
+        /// Documents that have so many.
+        enough: usize,
+        /// Tokens of the longest sentence that is taken.
+        long_sentence: usize,
+    },
+
     /// A sample beyond the end of the data set.
     #[error("sample {index} requested from a data set of {num_samples} samples")]
     SampleOutOfRange {

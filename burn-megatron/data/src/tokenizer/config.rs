@@ -31,7 +31,7 @@ impl TokenizerConfig {
     pub fn files(&self) -> Result<TokenizerFiles, TokenizerError> {
         let mut files = TokenizerFiles::new(self.kind);
         match self.kind {
-            TokenizerKind::ByteTokenizer => {}
+            TokenizerKind::ByteTokenizer | TokenizerKind::MaskedByteTokenizer => {}
             TokenizerKind::NullTokenizer => {
                 let num_tokens = self.num_tokens.ok_or_else(|| self.missing("--vocab-size"))?;
                 files = files.with_num_tokens(num_tokens);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    BertWordPieceTokenizer, ByteTokenizer, GPT2BPETokenizer, HuggingFaceTokenizer, NullTokenizer,
+    BertWordPieceTokenizer, ByteTokenizer, GPT2BPETokenizer, HuggingFaceTokenizer, MaskedByteTokenizer, NullTokenizer,
     SentencePieceTokenizer, Tokenizer, TokenizerDifference, TokenizerError, TokenizerKind,
 };
 
@@ -147,6 +147,7 @@ impl TokenizerFiles {
     pub fn tokenizer(&self) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
         Ok(match self.kind {
             TokenizerKind::ByteTokenizer => Arc::new(ByteTokenizer),
+            TokenizerKind::MaskedByteTokenizer => Arc::new(MaskedByteTokenizer),
             TokenizerKind::NullTokenizer => {
                 let num_tokens = self.num_tokens.ok_or_else(|| self.missing("the number of tokens"))?;
                 Arc::new(NullTokenizer::new(num_tokens)?)

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::hugging_face::HuggingFaceTokenizer;
-use super::{Token, Tokenizer, TokenizerError};
+use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
 /// GPT-2's byte-level byte pair encoding.
 ///
@@ -95,6 +95,10 @@ impl Tokenizer for GPT2BPETokenizer {
 
     fn special_tokens(&self) -> &[Token] {
         self.0.special_tokens()
+    }
+
+    fn token_roles(&self) -> TokenRoles {
+        self.0.token_roles()
     }
 
     fn encode(&self, text: &str, tokens: &mut Vec<Token>) {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::byte_level::ByteLevelEncoder;
-use super::{Token, Tokenizer, TokenizerError};
+use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
 /// Texts of tokens that end a document, where no file names one. The first that a vocabulary has counts.
 const ENDS_OF_DOCUMENT: [&str; 7] = [
@@ -30,6 +30,9 @@ pub struct HuggingFaceTokenizer {
     byte_level: Option<ByteLevelEncoder>,
     end_of_document: Option<Token>,
     special: Vec<Token>,
+    roles: TokenRoles,
+    /// Whether each token continues a word; empty if the vocabulary is not one of word pieces.
+    continues_word: Vec<bool>,
     vocabulary_size: usize,
 }
 
@@ -38,6 +41,7 @@ impl HuggingFaceTokenizer {
     ///
     /// Documents end with the `eos_token` of the first of `configs` (the contents of `tokenizer_config.json` and
     /// `special_tokens_map.json`) that names one, else with the token whose text says so (`<|endoftext|>`, `</s>`, …).
+    /// So are the other roles: `cls_token` of a config, else `[CLS]`, `<s>`, …
     ///
     /// # Errors
     /// If a content is not what it should be, if the end of a document has no token, or if the vocabulary has neither a
@@ -45,19 +49,27 @@ impl HuggingFaceTokenizer {
     pub fn from_json(json: &[u8], configs: &[(&str, &[u8])]) -> Result<Self, TokenizerError> {
         let value = parse("tokenizer.json", json)?;
         let mut tokenizer = Self::new("tokenizer.json", json, &value)?;
+        let mut named = TokenRoles::default();
         for (name, content) in configs {
             let config = parse(name, content)?;
-            // A text, or an added token with its content.
-            let end = [&config["eos_token"], &config["eos_token"]["content"]]
-                .into_iter()
-                .find_map(Value::as_str);
-            let Some(end) = end else { continue };
-            let token = tokenizer.inner.token_to_id(end);
-            let token = token.ok_or_else(|| {
-                TokenizerError::invalid(name, format!("its eos_token {end:?} is not a token of tokenizer.json"))
-            })?;
-            tokenizer.set_end_of_document(token);
-            break;
+            for (role, found) in named.named() {
+                // A text, or an added token with its content.
+                let text = [&config[role], &config[role]["content"]]
+                    .into_iter()
+                    .find_map(Value::as_str);
+                let (Some(text), None) = (text, &found) else { continue };
+                *found = tokenizer.inner.token_to_id(text);
+                if role == "eos_token" && found.is_none() {
+                    let reason = format!("its eos_token {text:?} is not a token of tokenizer.json");
+                    return Err(TokenizerError::invalid(name, reason));
+                }
+            }
+        }
+        if let Some(end) = named.eos {
+            tokenizer.set_end_of_document(end);
+        }
+        for ((_, role), (_, named)) in tokenizer.roles.named().into_iter().zip(named.named()) {
+            *role = named.or(*role);
         }
         Ok(tokenizer)
     }
@@ -91,6 +103,8 @@ impl HuggingFaceTokenizer {
         let end_of_document = ENDS_OF_DOCUMENT.iter().find_map(|text| inner.token_to_id(text));
         Ok(Self {
             byte_level: ByteLevelEncoder::from_json(value, |text| inner.token_to_id(text)),
+            roles: TokenRoles::by_texts(|text| inner.token_to_id(text)),
+            continues_word: continuations(&inner, &value["model"], largest),
             inner,
             end_of_document,
             special,
@@ -143,6 +157,14 @@ impl Tokenizer for HuggingFaceTokenizer {
         &self.special
     }
 
+    fn token_roles(&self) -> TokenRoles {
+        self.roles.clone()
+    }
+
+    fn continues_word(&self, _: Option<Token>, token: Token) -> bool {
+        self.continues_word.get(token as usize).copied().unwrap_or_default()
+    }
+
     fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
         self.try_encode(text, tokens)
             .expect("unknown characters were tried when the vocabulary was read");
@@ -167,6 +189,16 @@ impl Tokenizer for HuggingFaceTokenizer {
         // Decoders of the crate join texts; none refuses one.
         self.inner.decode(&texts, true).unwrap_or_default()
     }
+}
+
+/// Returns which of the tokens up to `largest` continue a word: in a vocabulary of word pieces, those with its prefix.
+fn continuations(inner: &tokenizers::Tokenizer, model: &Value, largest: Token) -> Vec<bool> {
+    if model["type"] != "WordPiece" {
+        return vec![];
+    }
+    let prefix = model["continuing_subword_prefix"].as_str().unwrap_or("##");
+    let continues = |token| inner.id_to_token(token).is_some_and(|text| text.starts_with(prefix));
+    (0..=largest).map(continues).collect()
 }
 
 fn parse(file: &str, content: &[u8]) -> Result<Value, TokenizerError> {

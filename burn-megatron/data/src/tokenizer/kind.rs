@@ -25,11 +25,13 @@ pub enum TokenizerKind {
     /// Bytes as tokens.
     #[default]
     ByteTokenizer,
+    /// Bytes as tokens, and tokens for the samples of BERT and T5.
+    MaskedByteTokenizer,
 }
 
 impl TokenizerKind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::GPT2BPETokenizer,
         Self::HuggingFaceTokenizer,
         Self::SentencePieceTokenizer,
@@ -37,9 +39,10 @@ impl TokenizerKind {
         Self::BertWordPieceCase,
         Self::NullTokenizer,
         Self::ByteTokenizer,
+        Self::MaskedByteTokenizer,
     ];
 
-    /// Returns the name in `--tokenizer-type`, which is Megatron-LM's.
+    /// Returns the name in `--tokenizer-type`, which is Megatron-LM's where it has one.
     pub fn name(self) -> &'static str {
         match self {
             Self::GPT2BPETokenizer => "GPT2BPETokenizer",
@@ -49,6 +52,7 @@ impl TokenizerKind {
             Self::BertWordPieceCase => "BertWordPieceCase",
             Self::NullTokenizer => "NullTokenizer",
             Self::ByteTokenizer => "ByteTokenizer",
+            Self::MaskedByteTokenizer => "MaskedByteTokenizer",
         }
     }
 }

@@ -11,7 +11,9 @@ mod files;
 mod gpt2;
 mod hugging_face;
 mod kind;
+mod masked_byte;
 mod null;
+mod roles;
 mod sentencepiece;
 mod stream;
 pub mod train;
@@ -27,7 +29,9 @@ pub use files::TokenizerFiles;
 pub use gpt2::GPT2BPETokenizer;
 pub use hugging_face::HuggingFaceTokenizer;
 pub use kind::TokenizerKind;
+pub use masked_byte::MaskedByteTokenizer;
 pub use null::NullTokenizer;
+pub use roles::TokenRoles;
 pub use sentencepiece::SentencePieceTokenizer;
 pub use stream::StreamingDecoder;
 pub use wordpiece::BertWordPieceTokenizer;
@@ -46,6 +50,18 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the tokens that [`Self::decode`] drops, in increasing order.
     fn special_tokens(&self) -> &[Token] {
         &[]
+    }
+
+    /// Returns the tokens that have a role in samples, as far as the vocabulary has them.
+    fn token_roles(&self) -> TokenRoles {
+        TokenRoles::default()
+    }
+
+    /// Returns whether a token is a part of the same word as `previous`, the token before it: for word pieces one that
+    /// begins with `##`. Every token is a word where a vocabulary does not say.
+    fn continues_word(&self, previous: Option<Token>, token: Token) -> bool {
+        let _ = (previous, token);
+        false
     }
 
     /// Appends the tokens of a document. No token is added to those of the text: neither a begin nor an end.

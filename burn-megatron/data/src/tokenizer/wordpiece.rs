@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::hugging_face::HuggingFaceTokenizer;
-use super::{Token, Tokenizer, TokenizerError};
+use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
 /// Word pieces, longest first, as BERT reads them.
 ///
@@ -94,6 +94,14 @@ impl Tokenizer for BertWordPieceTokenizer {
 
     fn special_tokens(&self) -> &[Token] {
         self.0.special_tokens()
+    }
+
+    fn token_roles(&self) -> TokenRoles {
+        self.0.token_roles()
+    }
+
+    fn continues_word(&self, previous: Option<Token>, token: Token) -> bool {
+        self.0.continues_word(previous, token)
     }
 
     fn encode(&self, text: &str, tokens: &mut Vec<Token>) {

@@ -18,7 +18,7 @@ use self::model::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec}
 use self::normalize::{Normalizer, Part};
 use self::unigram::Unigram;
 use super::byte_level::merge::{Links, Merges};
-use super::{Token, Tokenizer, TokenizerError};
+use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
 /// How a vocabulary writes a space.
 const SPACE: char = '\u{2581}';
@@ -36,6 +36,7 @@ pub struct SentencePieceTokenizer {
     bytes: Option<[Token; 256]>,
     surfaces: Vec<Surface>,
     special: Vec<Token>,
+    roles: TokenRoles,
     end_of_document: Option<Token>,
     strips_first_space: bool,
 }
@@ -117,6 +118,7 @@ impl SentencePieceTokenizer {
                 .iter()
                 .map(|piece| surface(piece, trainer.unk_surface()))
                 .collect(),
+            roles: roles(&pieces),
             special: of_type(PieceType::Control).map(|(token, _)| token).collect(),
             end_of_document: end.or(eos),
             strips_first_space: spec.add_dummy_prefix() || spec.remove_extra_whitespaces(),
@@ -222,6 +224,16 @@ fn byte_tokens(pieces: &[(&str, f32, PieceType)]) -> Result<Option<[Token; 256]>
     Ok(Some(tokens))
 }
 
+/// Returns the roles of the control pieces and of those that the model's author defined.
+fn roles(pieces: &[(&str, f32, PieceType)]) -> TokenRoles {
+    let is_special = |kind| matches!(kind, PieceType::Control | PieceType::UserDefined);
+    let special: HashMap<&str, Token> = (pieces.iter().zip(0..))
+        .filter(|(piece, _)| is_special(piece.2))
+        .map(|(piece, token)| (piece.0, token))
+        .collect();
+    TokenRoles::by_texts(|text| special.get(text).copied())
+}
+
 fn byte_of(piece: &(&str, f32, PieceType)) -> Option<u8> {
     let digits = piece.0.strip_prefix("<0x")?.strip_suffix('>')?;
     u8::from_str_radix(digits, 16)
@@ -249,6 +261,10 @@ impl Tokenizer for SentencePieceTokenizer {
 
     fn special_tokens(&self) -> &[Token] {
         &self.special
+    }
+
+    fn token_roles(&self) -> TokenRoles {
+        self.roles.clone()
     }
 
     fn encode(&self, text: &str, tokens: &mut Vec<Token>) {

@@ -1,9 +1,13 @@
-//! `InMemoryDocuments`: tokens of all documents in one flat array.
+//! `InMemoryDocuments`: tokens of all documents in one flat array, and [`InMemorySentences`], which divides them.
+
+mod sentences;
 
 use std::ops::Range;
 
 use crate::indexed_dataset::TokenDocuments;
 use crate::tokenizer::{Token, Tokenizer};
+
+pub use sentences::InMemorySentences;
 
 /// Documents as tokens: one flat array and where each document ends in it.
 ///
