@@ -1,6 +1,7 @@
 //! Tests of `blended`: shares, order, limits; Megatron-LM's own order is in `tests/sample_order.rs`.
 
 use super::*;
+use crate::weights::normalized;
 use proptest::prelude::*;
 
 /// Samples of two tokens: the data set's name and the sample's number.

@@ -1,21 +1,21 @@
 //! The data sets of a run: training, validation and test, of one prefix or blends of several.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+mod builder;
+mod kind;
 
-use crate::blended::{BlendSize, BlendedDataset, blend_sizes, dataset_sizes};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::bert_dataset::{BertDatasetConfig, BertSample};
 use crate::data_path::DataPath;
-use crate::gpt_dataset::{GptDataset, GptDatasetConfig};
-use crate::index_cache::IndexCache;
-use crate::indexed_dataset::TokenDocuments;
-use crate::samples::{SampleError, Samples};
+use crate::gpt_dataset::GptDatasetConfig;
+use crate::indexed_dataset::{SentenceDocuments, TokenDocuments};
+use crate::samples::{SampleError, SampleSet, Samples};
 use crate::split::{Split, SplitRatios};
-use crate::weights::normalized;
+use crate::t5_dataset::{T5DatasetConfig, T5Sample};
+use crate::tokenizer::Tokenizer;
+use kind::{GptKind, MaskedKind};
 
 /// Where training, validation and test come from.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,14 +56,14 @@ impl DataSource {
 
 /// What the data sets of a run are made of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BuildConfig {
+pub struct BuildConfig<Dataset = GptDatasetConfig> {
     /// Where they come from.
     pub source: DataSource,
     /// Samples wanted for training, validation and test; of none with 0 a data set is made, `None` is one epoch.
     pub num_samples: [Option<u64>; 3],
     /// Sequence length, seed and what a sample is; the number of samples in it does not count.
-    pub dataset: GptDatasetConfig,
-    /// Whether the last sample of validation, that is not full, is left out.
+    pub dataset: Dataset,
+    /// Whether the last sample of validation, that is not full, is left out; for GPT's alone, others have none.
     pub drop_last_partial_validation: bool,
     /// Whether validation has a data set for each prefix too, with all the samples wanted for validation.
     pub validation_by_prefix: bool,
@@ -71,13 +71,30 @@ pub struct BuildConfig {
     pub cache_path: Option<PathBuf>,
 }
 
-/// The data sets of a run.
-#[derive(Clone, Default)]
-pub struct RunData {
+/// The data sets of a run, of samples of GPT, BERT or T5.
+pub struct RunData<Dataset: ?Sized = dyn Samples> {
     /// Training, validation and test, if there are: a part may have a share of none of the documents.
-    pub splits: [Option<Arc<dyn Samples>>; 3],
+    pub splits: [Option<Arc<Dataset>>; 3],
     /// Validation of each prefix, if asked for and if there are several.
-    pub validation_by_prefix: Vec<(String, Arc<dyn Samples>)>,
+    pub validation_by_prefix: Vec<(String, Arc<Dataset>)>,
+}
+
+impl<Dataset: ?Sized> Default for RunData<Dataset> {
+    fn default() -> Self {
+        Self {
+            splits: [None, None, None],
+            validation_by_prefix: vec![],
+        }
+    }
+}
+
+impl<Dataset: ?Sized> Clone for RunData<Dataset> {
+    fn clone(&self) -> Self {
+        Self {
+            splits: self.splits.clone(),
+            validation_by_prefix: self.validation_by_prefix.clone(),
+        }
+    }
 }
 
 impl RunData {
@@ -88,213 +105,46 @@ impl RunData {
     /// would wait for itself.
     ///
     /// # Errors
-    /// As `open`, [`GptDataset::with_cache`] and [`BlendedDataset::new`]; when weights are given without a number of
+    /// As `open`, [`GptDataset::with_cache`](crate::gpt_dataset::GptDataset::with_cache) and
+    /// [`BlendedDataset::new`](crate::blended::BlendedDataset::new); when weights are given without a number of
     /// samples, or the data sets of a blend without weights have fewer samples than are wanted.
     ///
     /// # Reference
     /// Megatron-LM's `BlendedMegatronDatasetBuilder`.
     pub fn build<E: From<SampleError>>(
         config: &BuildConfig,
-        mut open: impl FnMut(&str) -> Result<Arc<dyn TokenDocuments>, E>,
+        open: impl FnMut(&str) -> Result<Arc<dyn TokenDocuments>, E>,
     ) -> Result<Self, E> {
-        let mut documents = BTreeMap::new();
-        for split in Split::ALL {
-            let is_wanted = config.num_samples[split as usize] != Some(0);
-            let paths = config.source.path(split).filter(|_| is_wanted);
-            for prefix in paths.iter().flat_map(|path| &path.prefixes) {
-                if !documents.contains_key(prefix) {
-                    documents.insert(prefix.clone(), open(prefix)?);
-                }
-            }
-        }
-        Ok(Builder { config, documents }.build()?)
+        builder::build(config, &GptKind, open)
     }
 }
 
-struct Builder<'a> {
-    config: &'a BuildConfig,
-    documents: BTreeMap<String, Arc<dyn TokenDocuments>>,
+impl RunData<dyn SampleSet<Sample = BertSample>> {
+    /// Makes the data sets of BERT as [`RunData::build`] does GPT's. `open` opens the documents of a prefix, which have
+    /// several sentences each and are what is divided into training, validation and test.
+    ///
+    /// # Errors
+    /// As `open`, [`BertDataset::new`](crate::bert_dataset::BertDataset::new) and [`RunData::build`].
+    pub fn build_bert<E: From<SampleError>>(
+        config: &BuildConfig<BertDatasetConfig>,
+        tokenizer: &Arc<dyn Tokenizer>,
+        open: impl FnMut(&str) -> Result<Arc<dyn SentenceDocuments>, E>,
+    ) -> Result<Self, E> {
+        builder::build(config, &MaskedKind::new(tokenizer), open)
+    }
 }
 
-/// A data set of one prefix that is to be made.
-struct Job<'a> {
-    split: Split,
-    prefix: &'a str,
-    range: Range<usize>,
-    num_samples: Option<u64>,
-}
-
-impl<'a> Builder<'a> {
-    fn build(&self) -> Result<RunData, SampleError> {
-        let mut plans = vec![];
-        for split in Split::ALL {
-            plans.push(self.jobs(split)?);
-        }
-        let by_prefix = self.jobs_by_prefix();
-        let jobs: Vec<&Job> = plans.iter().flatten().flatten().chain(&by_prefix).collect();
-        let mut made = self.make(&jobs)?.into_iter();
-        let mut data = RunData::default();
-        for (split, jobs) in Split::ALL.into_iter().zip(&plans) {
-            let Some(jobs) = jobs else { continue };
-            let datasets: Vec<_> = made.by_ref().take(jobs.len()).collect();
-            data.splits[split as usize] = Some(self.join(split, datasets)?);
-        }
-        data.validation_by_prefix = by_prefix.iter().map(|job| job.prefix.to_owned()).zip(made).collect();
-        Ok(data)
-    }
-
-    /// The data sets that `split` is made of; `None` if it is not to be made.
-    fn jobs(&self, split: Split) -> Result<Option<Vec<Job<'_>>>, SampleError> {
-        let wanted = self.config.num_samples[split as usize];
-        let Some(path) = self.config.source.path(split).filter(|_| wanted != Some(0)) else {
-            return Ok(None);
-        };
-        let has_share = |prefix: &String| self.range(split, prefix).is_some();
-        let has_documents = |prefix: &String| self.range(split, prefix).is_some_and(|range| !range.is_empty());
-        // A data set of few documents has none to set aside, which is no reason not to train.
-        let is_needed = split == Split::Train || path.prefixes.iter().any(has_documents);
-        if !is_needed || !path.prefixes.iter().all(has_share) {
-            return Ok(None);
-        }
-        let sizes = match (&path.weights, wanted) {
-            _ if !self.config.source.is_blend(path) => vec![wanted],
-            (None, _) => vec![None; path.prefixes.len()],
-            (Some(weights), Some(wanted)) => {
-                let sizes = dataset_sizes(&normalized(weights), wanted);
-                sizes.into_iter().map(Some).collect()
-            }
-            (Some(_), None) => {
-                let rule = "given where data sets have weights, which are shares of it";
-                return Err(SampleError::setting("number of samples", rule, 0u64));
-            }
-        };
-        let jobs = path.prefixes.iter().zip(sizes);
-        let jobs = jobs.map(|(prefix, num_samples)| self.job(split, prefix, num_samples));
-        Ok(jobs.collect())
-    }
-
-    /// The data sets of validation one by one.
-    fn jobs_by_prefix(&self) -> Vec<Job<'_>> {
-        let wanted = self.config.num_samples[Split::Validation as usize];
-        let path = self.config.source.path(Split::Validation);
-        let Some(path) = path.filter(|path| path.prefixes.len() > 1 && wanted != Some(0)) else {
-            return vec![];
-        };
-        if !self.config.validation_by_prefix {
-            return vec![];
-        }
-        let prefixes = path.prefixes.iter();
-        prefixes
-            .filter_map(|prefix| self.job(Split::Validation, prefix, wanted))
-            .collect()
-    }
-
-    fn job<'b>(&'b self, split: Split, prefix: &'b str, num_samples: Option<u64>) -> Option<Job<'b>> {
-        let range = self
-            .config
-            .source
-            .range(split, self.documents[prefix].num_documents())?;
-        Some(Job {
-            split,
-            prefix,
-            range,
-            num_samples,
-        })
-    }
-
-    /// The documents of a prefix that are for `split`; `None` if its share of all data sets is 0.
-    fn range(&self, split: Split, prefix: &str) -> Option<Range<usize>> {
-        self.config.source.range(split, self.documents[prefix].num_documents())
-    }
-
-    /// Makes data sets, several at a time; each is made on all cores, but not all of the time.
-    fn make(&self, jobs: &[&Job]) -> Result<Vec<Arc<dyn Samples>>, SampleError> {
-        let next = AtomicUsize::new(0);
-        let made = Mutex::new(BTreeMap::new());
-        let work = || loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(number) else { break };
-            let dataset = self.make_one(job);
-            made.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(number, dataset);
-        };
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        thread::scope(|scope| {
-            for _ in 0..threads.min(jobs.len()) {
-                scope.spawn(work);
-            }
-        });
-        made.into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .into_values()
-            .collect()
-    }
-
-    fn make_one(&self, job: &Job) -> Result<Arc<dyn Samples>, SampleError> {
-        let is_validation = job.split == Split::Validation;
-        let config = GptDatasetConfig {
-            num_samples: job.num_samples,
-            drop_last_partial: !is_validation || self.config.drop_last_partial_validation,
-            ..self.config.dataset.clone()
-        };
-        let documents = self.documents[job.prefix].clone();
-        let dataset = GptDataset::with_cache(&config, documents, job.range.clone(), &self.cache(job.prefix));
-        match dataset {
-            Ok(dataset) => Ok(Arc::new(dataset)),
-            Err(source) => Err(SampleError::Dataset {
-                prefix: job.prefix.to_owned(),
-                split: job.split.name(),
-                source: Box::new(source),
-            }),
-        }
-    }
-
-    /// Blends the data sets of `split`, if it is a blend.
-    fn join(&self, split: Split, mut datasets: Vec<Arc<dyn Samples>>) -> Result<Arc<dyn Samples>, SampleError> {
-        let path = self
-            .config
-            .source
-            .path(split)
-            .expect("a part with data sets has their prefixes");
-        if !self.config.source.is_blend(path) {
-            return Ok(datasets.swap_remove(0));
-        }
-        let size = match (&path.weights, self.config.num_samples[split as usize]) {
-            (Some(weights), Some(wanted)) => {
-                let weights = normalized(weights);
-                // Rounded up one by one: slightly more than is wanted.
-                let num_samples = blend_sizes(&weights, wanted).iter().sum();
-                BlendSize::Weighted { weights, num_samples }
-            }
-            (_, wanted) => {
-                let available: u64 = datasets.iter().map(|dataset| dataset.num_samples()).sum();
-                match wanted {
-                    None => BlendSize::Everything,
-                    Some(num_samples) if num_samples > available => {
-                        let rule = format!(
-                            "at most {available}, those of one epoch of all {} data sets, as they have no weights; \
-                             with weights they are repeated",
-                            split.name()
-                        );
-                        return Err(SampleError::setting("number of samples", rule, num_samples));
-                    }
-                    Some(num_samples) => BlendSize::Weighted {
-                        weights: datasets.iter().map(|dataset| dataset.num_samples() as f64).collect(),
-                        num_samples,
-                    },
-                }
-            }
-        };
-        let cache = self.cache(&path.prefixes[0]);
-        Ok(Arc::new(BlendedDataset::new(datasets, &size, Some(&cache))?))
-    }
-
-    fn cache(&self, prefix: &str) -> IndexCache {
-        match &self.config.cache_path {
-            Some(path) => IndexCache::new(path),
-            None => IndexCache::next_to(Path::new(prefix)),
-        }
+impl RunData<dyn SampleSet<Sample = T5Sample>> {
+    /// Makes the data sets of T5, as [`RunData::build_bert`] does BERT's.
+    ///
+    /// # Errors
+    /// As `open`, [`T5Dataset::new`](crate::t5_dataset::T5Dataset::new) and [`RunData::build`].
+    pub fn build_t5<E: From<SampleError>>(
+        config: &BuildConfig<T5DatasetConfig>,
+        tokenizer: &Arc<dyn Tokenizer>,
+        open: impl FnMut(&str) -> Result<Arc<dyn SentenceDocuments>, E>,
+    ) -> Result<Self, E> {
+        builder::build(config, &MaskedKind::new(tokenizer), open)
     }
 }
 

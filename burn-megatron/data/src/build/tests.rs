@@ -1,7 +1,8 @@
 //! Tests of `build`: what is made of which prefixes.
 
 use super::*;
-use crate::in_memory::InMemoryDocuments;
+use crate::in_memory::{InMemoryDocuments, InMemorySentences};
+use crate::tokenizer::{ByteTokenizer, MaskedByteTokenizer};
 use tempfile::TempDir;
 
 /// Documents of 40 equal tokens, `token` and the number of the document.
@@ -150,4 +151,90 @@ fn errors_name_the_prefix_and_the_part() {
         Err::<Arc<dyn TokenDocuments>, _>(SampleError::setting("planted", prefix, 1u64))
     });
     assert_eq!(missing.err().unwrap().to_string(), "planted must be a, got 1");
+}
+
+/// Documents of 12 equal sentences of 8 tokens, as [`open`] has them.
+fn open_sentences(prefix: &str) -> Result<Arc<dyn SentenceDocuments>, SampleError> {
+    let byte = u32::from(prefix.bytes().last().unwrap());
+    let mut documents = InMemorySentences::new(1 << 16);
+    for document in 0..20 {
+        documents.push([[byte - 97 + 10 * document; 8]; 12]);
+    }
+    Ok(Arc::new(documents))
+}
+
+/// Which prefixes' and which documents' text samples have, by the tokens that are not special.
+fn prefixes_and_places(texts: impl Iterator<Item = u32>) -> (Vec<u32>, Range<u32>) {
+    let texts: Vec<u32> = texts.collect();
+    let mut prefixes: Vec<u32> = texts.iter().map(|token| token % 10).collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    let documents: Vec<u32> = texts.iter().map(|token| token / 10).collect();
+    (
+        prefixes,
+        *documents.iter().min().unwrap()..documents.iter().max().unwrap() + 1,
+    )
+}
+
+#[test]
+fn masked_samples_are_divided_and_blended_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer: Arc<dyn Tokenizer> = Arc::new(MaskedByteTokenizer);
+    let source = divided("0.3 a 0.7 b", "80,20");
+    let gpt = config(&folder, source, [Some(300), Some(20), None]);
+    let mut dataset = BertDatasetConfig::new(40, None);
+    // All text is one word.
+    dataset.samples.masking.whole_words = false;
+    let bert = BuildConfig {
+        dataset,
+        num_samples: [Some(300), Some(20), Some(0)],
+        source: gpt.source.clone(),
+        drop_last_partial_validation: true,
+        validation_by_prefix: true,
+        cache_path: gpt.cache_path.clone(),
+    };
+    let data = RunData::build_bert(&bert, &tokenizer, open_sentences).unwrap();
+    let [train, validation, test] = data.splits;
+    let targets = |samples: &dyn SampleSet<Sample = BertSample>| {
+        let sample = |index| samples.read(index).unwrap();
+        let samples: Vec<BertSample> = (0..samples.num_samples()).map(sample).collect();
+        let masked = |sample: &BertSample| {
+            sample
+                .targets
+                .iter()
+                .zip(&sample.loss_mask)
+                .filter(|(_, mask)| **mask > 0.0)
+                .map(|(target, _)| *target)
+                .collect::<Vec<_>>()
+        };
+        prefixes_and_places(samples.iter().flat_map(masked))
+    };
+    let train = train.unwrap();
+    assert!(train.num_samples() >= 300);
+    assert_eq!(targets(&*train), (vec![0, 1], 0..16));
+    assert_eq!(targets(&*validation.unwrap()), (vec![0, 1], 16..20));
+    assert!(test.is_none());
+    let by_prefix: Vec<_> = data
+        .validation_by_prefix
+        .iter()
+        .map(|(name, samples)| (name.as_str(), targets(&**samples)))
+        .collect();
+    assert_eq!(by_prefix, [("a", (vec![0], 16..20)), ("b", (vec![1], 16..20))]);
+
+    let t5 = BuildConfig {
+        dataset: T5DatasetConfig::new(40, 30, None),
+        num_samples: [Some(50), Some(0), Some(0)],
+        source: divided("a", "1"),
+        drop_last_partial_validation: true,
+        validation_by_prefix: false,
+        cache_path: gpt.cache_path.clone(),
+    };
+    let [train, ..] = RunData::build_t5(&t5, &tokenizer, open_sentences).unwrap().splits;
+    assert!(train.unwrap().num_samples() >= 50);
+    let bytes: Arc<dyn Tokenizer> = Arc::new(ByteTokenizer);
+    let message = RunData::build_t5(&t5, &bytes, open_sentences)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(message.starts_with("a, training: samples of T5 need"), "{message}");
 }
