@@ -32,6 +32,7 @@ const CRATES: [(&str, &[&str]); 6] = [
             "masked_dataset",
             "bert_dataset",
             "t5_dataset",
+            "chat_dataset",
             "marks",
             "build",
             "bin",

@@ -7,11 +7,12 @@
 //! for the data of a run; [`index_cache`] keeps the order of samples in files.
 //!
 //! [`bert_dataset`] and [`t5_dataset`] make samples with masked tokens of documents of sentences; [`masked_dataset`] is
-//! what they share.
+//! what they share. [`chat_dataset`] makes samples of conversations.
 
 pub mod bert_dataset;
 pub mod blended;
 pub mod build;
+pub mod chat_dataset;
 pub mod data_path;
 pub mod gpt_dataset;
 pub mod in_memory;

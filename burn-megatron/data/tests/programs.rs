@@ -232,3 +232,42 @@ fn a_killed_run_leaves_nothing_that_looks_whole() {
     assert!(fs::read(folder.join("o_text_document.bin")).unwrap() == before);
     assert_eq!(names(folder), ["a.txt", "o_text_document.bin", "o_text_document.idx"]);
 }
+
+#[test]
+fn samples_are_printed_as_models_see_them() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let text = "It was the best of times. It was the worst of times. It was the age of wisdom.";
+    fs::write(folder.join("books.txt"), text).unwrap();
+    printed(
+        PREPROCESS,
+        folder,
+        "--input books.txt --output-prefix books --split-sentences",
+    );
+    let bert = printed(INSPECT, folder, "books_text_sentence --samples bert");
+    for part in ["samples of an epoch: 1", "sample 0", "[CLS]", "[SEP]", "targets: "] {
+        assert!(bert.contains(part), "{bert}");
+    }
+    let t5 = printed(
+        INSPECT,
+        folder,
+        "books_text_sentence.idx --samples t5 --seq-length 100 --decoder-seq-length 50",
+    );
+    assert!(
+        t5.contains("encoder: ") && t5.contains("decoder: [CLS]<0>") && t5.contains("targets: <0>"),
+        "{t5}"
+    );
+    let line = r#"{"messages": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."}]}"#;
+    fs::write(folder.join("chats.jsonl"), line).unwrap();
+    let chat = printed(INSPECT, folder, "chats.jsonl --samples chat");
+    assert!(
+        chat.contains("1 conversations, of them 0 cut; 0 without answers left out"),
+        "{chat}"
+    );
+    assert!(chat.contains("targets that count: Yes.<|im_end|>"), "{chat}");
+    let error = refused(INSPECT, folder, "books_text_sentence --samples bert --seq-length 4");
+    assert!(
+        error.contains("sequence length (--seq-length) must be at least 5"),
+        "{error}"
+    );
+}

@@ -59,18 +59,25 @@ mod shard_loader;
 
 #[cfg(feature = "trainer")]
 pub use burn_megatron_data::{
-    blended::{BlendSize, BlendedDataset},
+    bert_dataset::{BertDataset, BertDatasetConfig, BertSample},
+    blended::{BlendSize, BlendedDataset, BlendedSampleSet},
     build::{BuildConfig, DataSource, RunData},
+    chat_dataset::{
+        ChatDataset, ChatDatasetConfig, ChatError, ChatSample, ChatTemplate, ConversationTotals, Conversations,
+        LongConversations,
+    },
     data_path::DataPath,
     gpt_dataset::{GptDataset, GptDatasetConfig},
-    in_memory::InMemoryDocuments,
+    in_memory::{InMemoryDocuments, InMemorySentences},
     index_cache::IndexCache,
-    indexed_dataset::TokenDocuments,
+    indexed_dataset::{SentenceDocuments, TokenDocuments},
     marks::{DocumentMarking, DocumentMarks, DocumentRules},
+    masked_dataset::{MaskedDatasetConfig, MaskingConfig, NgramLengths},
     mt19937::Mt19937,
-    samples::{SampleError, Samples},
+    samples::{SampleError, SampleSet, Samples},
     split::{DocumentSplit, Split, SplitRatios, SplitWeights, split_documents},
-    tokenizer::{ByteTokenizer, Token, Tokenizer},
+    t5_dataset::{T5Dataset, T5DatasetConfig, T5Sample},
+    tokenizer::{ByteTokenizer, MaskedByteTokenizer, Token, TokenRoles, Tokenizer},
 };
 #[cfg(feature = "trainer")]
 pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTENSIONS, registry_sources};

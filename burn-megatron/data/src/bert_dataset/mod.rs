@@ -55,11 +55,11 @@ pub struct BertSample {
 
 /// Samples of BERT from documents of sentences.
 ///
-/// A document is cut into samples of about `seq_length − 3` tokens, of at least two sentences if there are two segments.
-/// Segment A is the first sentences of a sample, at least one, and B the others. What is too long is cut at both ends of
-/// the longer one, token by token, the end drawn. Of the tokens that [`MaskingConfig`] chooses, 80% become `[MASK]`, 10%
-/// any token of the vocabulary, and 10% stay; `[CLS]` and `[SEP]` are never chosen. A sample of very few tokens has
-/// none.
+/// A document is cut into samples of about `seq_length − 3` tokens, of at least two sentences if there are two
+/// segments. Segment A is the first sentences of a sample, at least one, and B the others. What is too long is cut at
+/// both ends of the longer one, token by token, the end drawn. Of the tokens that [`MaskingConfig`] chooses, 80% become
+/// `[MASK]`, 10% any token of the vocabulary, and 10% stay; `[CLS]` and `[SEP]` are never chosen. A sample of very few
+/// tokens has none.
 ///
 /// # Reference
 /// Devlin et al. 2018, "BERT", arXiv:1810.04805; the swapped segments are from Lan et al. 2019, "ALBERT",

@@ -1,8 +1,8 @@
 //! What data sets of masked samples share: which sentences a sample has, and which of its tokens are masked.
 //!
 //! Every draw of a sample is of a generator of its own, numpy's `RandomState` seeded with `seed + index`: a sample does
-//! not depend on the parallel layout, on who reads it, or on what was read before. These are Megatron-LM's draws, in its
-//! order, so masks are the same as well as the order of samples.
+//! not depend on the parallel layout, on who reads it, or on what was read before. These are Megatron-LM's draws, in
+//! its order, so masks are the same as well as the order of samples.
 
 mod draws;
 mod masking;

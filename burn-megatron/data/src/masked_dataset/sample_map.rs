@@ -94,7 +94,7 @@ struct Walk<'a> {
     config: &'a SampleMapConfig,
     documents: &'a dyn SentenceDocuments,
     range: &'a Range<usize>,
-    /// One sample in so many is shorter; of none with 0.
+    /// One sample in this number is shorter; none with 0.
     short_ratio: u32,
 }
 

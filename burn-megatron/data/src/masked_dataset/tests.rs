@@ -249,7 +249,8 @@ proptest! {
         tokens.insert(border.min(tokens.len() - 1) + 1, MaskedByteTokenizer::SEP);
         let tokenizer: Arc<dyn Tokenizer> = Arc::new(MaskedByteTokenizer);
         let mut masked = vec![];
-        let ngrams = masking(&config).choose(&tokens, tokens.len(), &*tokenizer, &mut RandomState::new(seed), |_, place| {
+        let mut random = RandomState::new(seed);
+        let ngrams = masking(&config).choose(&tokens, tokens.len(), &*tokenizer, &mut random, |_, place| {
             masked.push(place);
         });
         let mut places = ngrams.concat();

@@ -52,7 +52,7 @@ pub enum SampleError {
         documents: usize,
         /// Sentences that a sample has at least.
         min_sentences: usize,
-        /// Documents that have so many.
+        /// Documents that have them.
         enough: usize,
         /// Tokens of the longest sentence that is taken.
         long_sentence: usize,

@@ -25,8 +25,8 @@ pub trait Samples: Send + Sync {
     fn read_sample(&self, index: u64, tokens: &mut Vec<u32>) -> Result<usize, SampleError>;
 }
 
-/// Samples of a type of their own (BERT's, T5's, those of conversations) that can be read in any order: what one has does
-/// not depend on which were read before, by which process, or in which parallel layout.
+/// Samples of a type of their own (BERT's, T5's, those of conversations) that can be read in any order: what one has
+/// does not depend on which were read before, by which process, or in which parallel layout.
 pub trait SampleSet: Send + Sync {
     /// What a sample is.
     type Sample;

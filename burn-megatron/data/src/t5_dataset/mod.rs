@@ -56,8 +56,8 @@ pub struct T5Sample {
 /// Samples of T5 from documents, of sentences or whole.
 ///
 /// A document is cut into samples of about `seq_length − 2` tokens; what is too long is cut at the end. Spans are the
-/// n-grams of words that [`MaskingConfig`] chooses. If the sentinels or the decoder's tokens do not suffice for all, the
-/// first spans are left out and the text keeps the others, where Megatron-LM fails.
+/// n-grams of words that [`MaskingConfig`] chooses. If the sentinels or the decoder's tokens do not suffice for all,
+/// the first spans are left out and the text keeps the others, where Megatron-LM fails.
 ///
 /// # Reference
 /// Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",

@@ -93,7 +93,11 @@ impl TokenizerConfig {
         let model = model.ok_or_else(|| self.missing("--tokenizer-model (a tokenizer.json or a folder with one)"))?;
         let json = inside(model, "tokenizer.json");
         files.read("tokenizer.json", &json)?;
-        for name in ["tokenizer_config.json", "special_tokens_map.json"] {
+        for name in [
+            "tokenizer_config.json",
+            "special_tokens_map.json",
+            "chat_template.jinja",
+        ] {
             let neighbour = json.with_file_name(name);
             if neighbour.is_file() {
                 files.read(name, &neighbour)?;

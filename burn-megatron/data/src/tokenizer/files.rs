@@ -45,12 +45,13 @@ struct ManifestFile {
 }
 
 /// Names that a saved tokenizer may have.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "vocab.json",
     "merges.txt",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "chat_template.jinja",
     "tokenizer.model",
     "vocab.txt",
 ];

@@ -2,8 +2,8 @@
 
 use super::{ByteTokenizer, Token, TokenRoles, Tokenizer};
 
-/// Turns text into its UTF-8 bytes, as [`ByteTokenizer`] does, with tokens for masked samples after them: 257 to 260 are
-/// `[CLS]`, `[SEP]`, `[MASK]` and `[PAD]`, and 261 to 360 are the sentinels of T5.
+/// Turns text into its UTF-8 bytes, as [`ByteTokenizer`] does, with tokens for masked samples after them: 257 to 260
+/// are `[CLS]`, `[SEP]`, `[MASK]` and `[PAD]`, and 261 to 360 are the sentinels of T5.
 ///
 /// A word is a run of bytes without white space and the white space byte before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,4 +1,6 @@
-//! `inspect_data`: what is inside a data set.
+//! `inspect_data`: what is inside a data set, and the samples of it.
+
+mod samples;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,8 +11,9 @@ use burn_megatron_data::indexed_dataset::{IndexedDataset, TokenDocuments, idx_pa
 use burn_megatron_data::programs::{Bytes, TokenizerArguments, failed, load_tokenizer, parse};
 use burn_megatron_data::tokenizer::{Token, Tokenizer};
 use clap::Parser;
+use samples::SampleArguments;
 
-/// Prints the sizes of a data set and the text of its first documents
+/// Prints the sizes of a data set and the text of its first documents or samples
 ///
 /// Flags are taken with hyphens or underscores; of a repeated one the last counts.
 #[derive(Debug, Parser)]
@@ -29,6 +32,8 @@ struct Arguments {
     /// Read every token, and check that the vocabulary has it
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    samples: SampleArguments,
     #[command(flatten)]
     tokenizer: TokenizerArguments,
 }
@@ -55,6 +60,11 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         arguments.prefix.clone()
     };
+    if let Some(kind) = arguments.samples.samples {
+        let range = arguments.from as u64..arguments.from.saturating_add(arguments.documents) as u64;
+        let mut out = io::stdout().lock();
+        return samples::print(&mut out, kind, &prefix, &arguments.samples, &arguments.tokenizer, range);
+    }
     let tokenizer = load_tokenizer(&arguments.tokenizer)?;
     let dataset = IndexedDataset::open(&prefix)?;
     let mut out = io::stdout().lock();
