@@ -61,7 +61,7 @@ fn documents(data: &Value) -> Arc<InMemorySentences> {
         let mut document = vec![];
         for _ in 0..(5 * d * d + 3 * d + name) % sentences {
             let tokens = 1 + (7 * sentence * sentence + 13 * sentence) % length;
-            let token = |i: u64| 10 + ((i * 2_654_435_761) % (1 << 32) >> 7) as u32 % (VOCABULARY - 10);
+            let token = |i: u64| 10 + (((i * 2_654_435_761) % (1 << 32)) >> 7) as u32 % (VOCABULARY - 10);
             document.push((first..first + tokens).map(token).collect::<Vec<u32>>());
             sentence += 1;
             first += tokens;

@@ -1,5 +1,6 @@
 //! `ChatTemplate`: how a conversation is written as a text, as Hugging Face's `apply_chat_template` does.
 
+mod continued_lines;
 mod functions;
 
 use std::ops::Range;
@@ -128,7 +129,8 @@ impl ChatTemplate {
             Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").expect("the expression can be read")
         });
         let marks_answers = GENERATION.is_match(source);
-        let source = GENERATION.replace_all(source, |tag: &Captures| {
+        let source = continued_lines::join(source);
+        let source = GENERATION.replace_all(&source, |tag: &Captures| {
             let mark = if tag.get(2).is_none() {
                 "answer"
             } else {
