@@ -58,3 +58,49 @@ impl TokenRoles {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokenizer::{BertWordPieceTokenizer, HuggingFaceTokenizer, NullTokenizer, Tokenizer};
+
+    #[test]
+    fn word_pieces_have_berts_roles_and_continue_words() {
+        let vocabulary = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nplay\n##ing\n<extra_id_0>\n<extra_id_1>\n<extra_id_3>\n";
+        let tokenizer = BertWordPieceTokenizer::lower_case(vocabulary).unwrap();
+        let roles = TokenRoles {
+            cls: Some(2),
+            sep: Some(3),
+            mask: Some(4),
+            pad: Some(0),
+            bos: None,
+            eos: None,
+            sentinels: vec![7, 8],
+        };
+        assert_eq!(tokenizer.token_roles(), roles);
+        let continues = (0..11).filter(|&token| tokenizer.continues_word(Some(5), token));
+        assert_eq!(continues.collect::<Vec<_>>(), [6]);
+        assert_eq!(NullTokenizer::new(9).unwrap().token_roles(), TokenRoles::default());
+    }
+
+    #[test]
+    fn a_config_names_roles_before_the_texts_do() {
+        let json = br#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "unk_token": "[UNK]",
+            "vocab": {"[UNK]": 0, "a": 1, "<m>": 2, "</s>": 3, "<pad>": 4, "[MASK]": 5}}}"#;
+        let configs: [(&str, &[u8]); 2] = [
+            (
+                "tokenizer_config.json",
+                br#"{"mask_token": {"content": "<m>"}, "cls_token": null, "sep_token": "none"}"#,
+            ),
+            ("special_tokens_map.json", br#"{"mask_token": "a", "eos_token": "a"}"#),
+        ];
+        let tokenizer = HuggingFaceTokenizer::from_json(json, &configs).unwrap();
+        let roles = tokenizer.token_roles();
+        assert_eq!(
+            (roles.mask, roles.eos, roles.pad, roles.cls),
+            (Some(2), Some(1), Some(4), None)
+        );
+        assert_eq!((roles.sep, tokenizer.end_of_document()), (Some(3), Some(1)));
+        assert!(!tokenizer.continues_word(None, 1));
+    }
+}

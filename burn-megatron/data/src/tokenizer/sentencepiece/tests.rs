@@ -61,6 +61,11 @@ fn both_kinds_cut_text() {
             (tokenizer.end_of_document(), tokenizer.special_tokens()),
             (Some(2), &[1, 2][..])
         );
+        let roles = tokenizer.token_roles();
+        assert_eq!(
+            (roles.bos, roles.eos, roles.sep, roles.mask),
+            (Some(1), Some(2), Some(3), None)
+        );
     }
 }
 

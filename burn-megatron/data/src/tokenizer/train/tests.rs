@@ -116,6 +116,12 @@ fn sentinels_have_t5s_numbers() {
     let mut tokens = vec![];
     tokenizer.encode("<extra_id_0><extra_id_9>", &mut tokens);
     assert_eq!(tokens, [size - 1, size - 10]);
+    let roles = tokenizer.token_roles();
+    assert_eq!(
+        roles.sentinels,
+        (1..=10).map(|number| size - number).collect::<Vec<_>>()
+    );
+    assert_eq!((roles.pad, roles.eos, roles.mask), (Some(0), Some(1), None));
     assert_eq!(tokenizer.end_of_document(), Some(1));
     let mut tokens = vec![];
     tokenizer.encode("the cat sat", &mut tokens);
