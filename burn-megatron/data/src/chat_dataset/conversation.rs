@@ -7,6 +7,8 @@ use minijinja::value::ValueKind;
 use regex::Regex;
 use serde::Deserialize;
 
+use super::json::{JsonValue, OrderedObject};
+
 /// Characters that Unicode sets aside for programs: the template's text has them where an answer starts and ends.
 pub(super) const MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
 
@@ -20,9 +22,9 @@ pub(super) struct Conversation {
 /// The two forms that a line can have. What else it has is not read.
 #[derive(Deserialize)]
 struct Line {
-    messages: Option<Vec<Value>>,
-    conversations: Option<Vec<Value>>,
-    tools: Option<Value>,
+    messages: Option<Vec<JsonValue>>,
+    conversations: Option<Vec<JsonValue>>,
+    tools: Option<JsonValue>,
 }
 
 /// What is wrong with a conversation, and with which of its messages, from 0.
@@ -72,10 +74,10 @@ impl Conversation {
         let messages = messages
             .into_iter()
             .enumerate()
-            .map(|(place, message)| named(message).map_err(|reason| Problem::of_message(place, reason)));
+            .map(|(place, message)| named(message.0).map_err(|reason| Problem::of_message(place, reason)));
         Ok(Self {
             messages: messages.collect::<Result<_, _>>()?,
-            tools: line.tools.unwrap_or_default(),
+            tools: line.tools.unwrap_or_default().0,
         })
     }
 
@@ -106,8 +108,9 @@ fn named(message: Value) -> Result<Value, String> {
         Some(role) => role,
         None => return Err("no text \"role\" (\"system\", \"user\", \"assistant\", …)".to_owned()),
     };
-    Ok(Value::from_pairs([
-        ("role", Value::from(role)),
-        ("content", attribute("value")),
-    ]))
+    let entries = vec![
+        ("role".into(), Value::from(role)),
+        ("content".into(), attribute("value")),
+    ];
+    Ok(Value::from_object(OrderedObject(entries)))
 }

@@ -7,6 +7,7 @@ mod answers;
 mod conversation;
 mod conversations;
 mod error;
+mod json;
 mod packing;
 mod template;
 #[cfg(test)]
