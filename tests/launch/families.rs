@@ -209,8 +209,9 @@ fn what_a_family_does_not_have_is_refused_by_flag() -> anyhow::Result<()> {
             "nearest valid values are 3 and 6",
         ),
         (
-            "--model-family llama --num-attention-heads 4 --num-query-groups 1 --tensor-model-parallel-size 2",
-            "the number of key heads",
+            "--model-family llama --num-attention-heads 6 --num-query-groups 3 --tensor-model-parallel-size 2",
+            "the number of key heads and tensor_parallel_size must divide one another, got 3 and 2; valid \
+             tensor_parallel_size for 3 of them and 6 query heads: 1, 3, 6",
         ),
         (
             "--model-family llama --hidden-size 30 --num-attention-heads 6",

@@ -215,17 +215,25 @@ pub fn trainer_of(
         Precision::UsualFromHalf(half) => in_type(in_type(chunks, half), usual),
     };
     let options = TrainerConfig {
+        schedule: stages.schedule,
+        ..trainer_config(variant)
+    };
+    Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
+}
+
+/// How a variant's trainer works: buckets are small, so there are many.
+pub fn trainer_config(variant: Variant) -> TrainerConfig {
+    TrainerConfig {
         data_parallel: DataParallelConfig::new()
             .with_bucket_size(Some(1500))
             .with_shard_gradients(variant.update != Update::Whole)
             .with_overlap_grad_reduce(variant.update != Update::ShardedInTurn),
         overlap_param_gather: variant.update != Update::ShardedInTurn,
-        schedule: stages.schedule,
+        schedule: None,
         count_gradients: true,
         loss_scale: (variant.precision == Precision::Half(FloatDType::F16))
             .then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
-    };
-    Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
+    }
 }
 
 /// A module with its parameters in another type, under the same identifiers.

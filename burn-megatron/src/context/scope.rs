@@ -147,6 +147,32 @@ impl ParameterScope {
         device: &B::Device,
     ) -> Param<Tensor<B, D>> {
         let name = self.context.registry().reserve_name(&self.global_name(name));
+        self.named_parameter(name, shape, spec, device)
+    }
+
+    /// Returns a new parameter that is another part of the one that `part` is a part of, under its name: where a rank's
+    /// part is several boxes. Initialised as the whole is.
+    ///
+    /// # Panics
+    /// When `part` has not been declared, or the number of elements of `shape` is not that of the placement's local
+    /// shape.
+    pub fn further_part<B: Backend, const D: usize>(
+        &self,
+        part: &Param<Tensor<B, D>>,
+        shape: [usize; D],
+        spec: &ParameterSpec,
+        device: &B::Device,
+    ) -> Param<Tensor<B, D>> {
+        self.named_parameter(self.name_of(part), shape, spec, device)
+    }
+
+    fn named_parameter<B: Backend, const D: usize>(
+        &self,
+        name: String,
+        shape: [usize; D],
+        spec: &ParameterSpec,
+        device: &B::Device,
+    ) -> Param<Tensor<B, D>> {
         let dtype = get_device_settings::<B>(device).float_dtype.into();
         let tensor = match spec.init.constant(&spec.placement) {
             // Without an array in host memory.
@@ -195,6 +221,27 @@ impl ParameterScope {
     ) {
         let name = self.context.registry().reserve_name(&self.global_name(name));
         self.declare(param.id, name, placement, Distribution::Sharded);
+    }
+
+    /// Declares a parameter made elsewhere as another part of the one that `part` is a part of: see
+    /// [`further_part`](Self::further_part).
+    ///
+    /// # Panics
+    /// When `part` has not been declared.
+    pub fn declare_further_part<B: Backend, const D: usize>(
+        &self,
+        part: &Param<Tensor<B, D>>,
+        param: &Param<Tensor<B, D>>,
+        placement: Placement,
+        distribution: Distribution,
+    ) {
+        self.declare(param.id, self.name_of(part), placement, distribution);
+    }
+
+    /// The global name that a parameter has declared.
+    fn name_of<B: Backend, const D: usize>(&self, param: &Param<Tensor<B, D>>) -> String {
+        let declaration = self.context.registry().declaration(param.id);
+        declaration.expect("the first part has been declared").name
     }
 
     fn declare_whole<B: Backend, const D: usize>(

@@ -2,6 +2,8 @@
 //!
 //! [`DistributedDataParallel`](super::DistributedDataParallel) does this by itself.
 
+use std::collections::HashMap;
+
 use burn::grad_clipping::GradientClipping;
 use burn::module::{AutodiffModule, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -40,16 +42,23 @@ where
             gradients,
             context,
             squares: Vec::new(),
+            wholes: Vec::new(),
+            first_of: HashMap::new(),
         };
         module.visit(&mut squares);
-        let mut squares = squares.squares;
+        let Squares {
+            mut squares, wholes, ..
+        } = squares;
         if squares.is_empty() {
             return Ok(());
         }
         context.tensor_group().all_reduce(&mut squares, ReduceOp::Sum)?;
-        coefficients = squares
-            .iter()
-            .map(|sum| norm_coefficient(sum.sqrt(), *threshold))
+        let mut sums = vec![0.0; squares.len()];
+        for (part, &whole) in squares.iter().zip(&wholes) {
+            sums[whole] += part;
+        }
+        coefficients = (wholes.iter())
+            .map(|&whole| norm_coefficient(sums[whole].sqrt(), *threshold))
             .collect();
     }
     module.visit(&mut Clipper {
@@ -65,15 +74,20 @@ struct Squares<'a> {
     gradients: &'a GradientsParams,
     context: &'a ParallelContext,
     squares: Vec<f64>,
+    /// The number of the first parameter that is a part of the same one: a rank may hold several parts, under one name.
+    wholes: Vec<usize>,
+    first_of: HashMap<String, usize>,
 }
 
 impl<B: AutodiffBackend> ModuleVisitor<B> for Squares<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let declared = self.context.registry().declaration(param.id);
-        let is_sharded = declared
-            .as_ref()
-            .is_some_and(|declared| declared.distribution == Distribution::Sharded);
-        let is_counted = is_sharded || self.context.tensor_group().rank() == 0;
+        let distribution = (declared.as_ref()).map_or(Distribution::Replicated, |declared| declared.distribution);
+        let is_counted = distribution.is_first_holder(self.context.tensor_group().rank());
+        let number = self.squares.len();
+        let name = declared.as_ref().map(|declared| declared.name.clone());
+        self.wholes
+            .push(name.map_or(number, |name| *self.first_of.entry(name).or_insert(number)));
         let gradient = self.gradients.get::<B::InnerBackend, D>(param.id);
         let squares = gradient
             .filter(|_| is_counted)

@@ -3,7 +3,6 @@
 use super::gradient_entry::GradientEntry;
 use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
-use crate::parameters::Distribution;
 
 /// Over whom a step's gradients are reduced, and which of them this rank counts in norms.
 #[derive(Clone, Copy, Debug)]
@@ -12,12 +11,15 @@ pub(crate) struct Finalisation {
     pub(super) average: ReduceOp,
     /// Whether partial gradients are summed over the tensor group.
     pub(super) sums_partial: bool,
+    /// Whether gradients of what some ranks of the tensor group share are summed over these.
+    pub(super) sums_shared: bool,
     /// Whether the gradients of tied copies are summed over the embedding group.
     pub(super) sums_copies: bool,
     /// Whether other ranks may have parts of a parameter or of its gradient, which its norm is made of, too.
     pub(super) has_parts_elsewhere: bool,
-    /// Whether this rank counts parameters that every tensor-parallel rank holds.
-    pub(super) counts_replicas: bool,
+    /// The place in the tensor group that says whether this rank counts parameters that others hold, too: the first
+    /// of them does.
+    pub(super) counts_as: usize,
     /// Whether this rank counts copies of tied parameters.
     pub(super) counts_copies: bool,
 }
@@ -29,9 +31,10 @@ impl Finalisation {
         Self {
             average: ReduceOp::Mean,
             sums_partial: tensor.size() > 1,
+            sums_shared: tensor.size() > 1,
             sums_copies: context.embedding_group().is_some_and(|group| group.size() > 1),
             has_parts_elsewhere: tensor.size() > 1 || data.size() > 1,
-            counts_replicas: tensor.rank() == 0,
+            counts_as: tensor.rank(),
             counts_copies: context.coordinates().pipeline == 0,
         }
     }
@@ -43,6 +46,6 @@ impl Finalisation {
 
     /// Whether, of its tensor group, this rank counts a parameter.
     pub(super) fn counts_in_group(&self, entry: &GradientEntry) -> bool {
-        entry.distribution == Distribution::Sharded || self.counts_replicas
+        entry.distribution.is_first_holder(self.counts_as)
     }
 }

@@ -1,10 +1,11 @@
 //! `ReducedGradients`: a step's gradients after reduction, on their way to the optimizer.
 //!
 //! Finalisation has one order: data-parallel reduction (done before this is made), sum over the tensor group of the
-//! partial ones, sum of tied copies over the embedding group, unscaling, norm over unique owners, clipping. Where they
-//! are sharded, each data-parallel rank does all that with its own shard of every bucket.
+//! partial ones, sum over some of its ranks of what these share, sum of tied copies over the embedding group,
+//! unscaling, norm over unique owners, clipping. Where they are sharded, each data-parallel rank does all that with its
+//! own shard of every bucket.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::finalisation::Finalisation;
 use super::flat::{BucketRange, FlatBuffer, NonFinite};
 use super::gradient_entry::GradientEntry;
 use super::reducer::{Reduced, Reducer};
+use super::summing_ranks::SummingRanks;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::parameters::Distribution;
@@ -70,12 +72,13 @@ pub struct GradientCounts {
 }
 
 impl<B: CollectiveBackend> ReducedGradients<B> {
-    /// Takes what the data-parallel reduction gave, sums the partial gradients over the tensor group, and those of tied
-    /// copies over the embedding group.
+    /// Takes what the data-parallel reduction gave, sums the partial gradients over the tensor group, those that some
+    /// of its ranks share over these, and those of tied copies over the embedding group.
     ///
     /// # Communication
-    /// One all-reduce of all partial gradients over the tensor group, and one of all tied ones over the embedding
-    /// group, where there are any; where gradients are sharded, of this rank's pieces of them.
+    /// One all-reduce of all partial gradients over the tensor group, one of what its ranks share (the whole of it, of
+    /// which each rank has a part), and one of all tied ones over the embedding group, where there are any; where
+    /// gradients are sharded, of this rank's pieces of them.
     pub(super) fn new(
         entries: Arc<[GradientEntry]>,
         reduced: Reduced<B>,
@@ -99,14 +102,21 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             lent: HashSet::new(),
         };
         if finalisation.sums_partial {
-            gradients.sum_over(context.tensor_group(), |entry| {
+            gradients.sum_over(SummingRanks::all(context.tensor_group()), |entry| {
                 entry.distribution == Distribution::PartialOverTensor
             })?;
+        }
+        if finalisation.sums_shared {
+            for copies in gradients.numbers_of_copies() {
+                gradients.sum_over(SummingRanks::each(copies, context.tensor_group()), |entry| {
+                    entry.distribution == Distribution::Shared { copies }
+                })?;
+            }
         }
         if let Some(group) = context.embedding_group()
             && finalisation.sums_copies
         {
-            gradients.sum_over(group, |entry| entry.is_tied)?;
+            gradients.sum_over(SummingRanks::all(group), |entry| entry.is_tied)?;
         }
         Ok(gradients)
     }
@@ -363,14 +373,23 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         collector.params
     }
 
-    /// Sums the gradients of the selected parameters over a group, all in one call.
+    /// How many tensor ranks share a parameter, each number once, ascending: the same on every rank.
+    fn numbers_of_copies(&self) -> BTreeSet<usize> {
+        let shared = self.entries.iter().filter_map(|entry| match entry.distribution {
+            Distribution::Shared { copies } => Some(copies),
+            _ => None,
+        });
+        shared.collect()
+    }
+
+    /// Sums the gradients of the selected parameters over the ranks that hold the same, all in one call.
     fn sum_over(
         &mut self,
-        group: &ProcessGroup,
+        ranks: SummingRanks<'_>,
         is_selected: impl Fn(&GradientEntry) -> bool,
     ) -> Result<(), CollectiveError> {
         let selected: Vec<GradientEntry> = self.entries.iter().filter(|e| is_selected(e)).cloned().collect();
-        if group.size() == 1 || selected.is_empty() {
+        if ranks.is_alone() || selected.is_empty() {
             return Ok(());
         }
         let ranges: Vec<BucketRange> = selected
@@ -379,7 +398,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             .collect();
         // A copy that got none moves with one that did.
         let present: Vec<bool> = selected.iter().map(|entry| self.is_present(entry)).collect();
-        let present = FlatBuffer::sum_over(&mut self.buckets, &ranges, &present, group)?;
+        let present = FlatBuffer::sum_over(&mut self.buckets, &ranges, &present, ranks)?;
         for (entry, is_present) in selected.iter().zip(present) {
             self.present[entry.number] = is_present;
         }

@@ -34,6 +34,7 @@ mod reducer;
 mod replace;
 mod replica_check;
 mod step;
+mod summing_ranks;
 mod sync;
 mod update;
 mod watched;

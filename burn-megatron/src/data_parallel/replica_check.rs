@@ -11,13 +11,13 @@ use burn::tensor::{Tensor, Transaction, backend::Backend};
 use super::DataParallelError;
 use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
-use crate::parameters::{Distribution, ParameterEntry, list_parameters};
+use crate::parameters::{ParameterEntry, list_parameters};
 
 /// Parameters are read together up to this size, in pinned memory on CUDA; a larger one alone.
 const BYTES_PER_READ: usize = 256 << 20;
 
-/// Compares every trained parameter over the data-parallel group, those that all tensor ranks hold over the tensor
-/// group, and tied ones over the embedding group.
+/// Compares every trained parameter over the data-parallel group, those that several tensor ranks hold over the
+/// tensor group, and tied ones over the embedding group.
 ///
 /// Buffers, such as a batch norm's running mean, are left out: each rank's follow its own samples within a step.
 ///
@@ -52,16 +52,22 @@ pub(super) fn compare_tied<B: Backend, M: Module<B>>(
     };
     let hashes = hash_parameters::<B, M>(module, |index| is_tied(&entries[index]));
     let names = entries.iter().filter(|entry| is_tied(entry));
-    let named: Vec<(String, i64)> = names.map(|entry| display_name(entry, context)).zip(hashes).collect();
+    let hashed = |(name, hash)| Hashed {
+        name,
+        copies: group.size(),
+        hash,
+    };
+    let names = names.map(|entry| display_name(entry, context));
+    let named: Vec<Hashed> = names.zip(hashes).map(hashed).collect();
     // Both stages must have declared the same; one that has none must not leave the other waiting.
     let mut hasher = DefaultHasher::new();
-    named.iter().for_each(|(name, _)| name.hash(&mut hasher));
+    named.iter().for_each(|hashed| hashed.name.hash(&mut hasher));
     let mine = hasher.finish() as i64;
     let mut declared = vec![0; group.size()];
     group.all_gather(&[mine], &mut declared)?;
     if let Some(other) = declared.iter().position(|&names| names != declared[0]) {
         return Err(DataParallelError::TiedParametersDiffer {
-            mine: named.into_iter().map(|(name, _)| name).collect(),
+            mine: named.into_iter().map(|hashed| hashed.name).collect(),
             first: group.ranks()[0],
             other: group.ranks()[other],
         });
@@ -90,21 +96,34 @@ pub(super) fn compare_replicas<B: Backend, M: Module<B>>(
     }
     let is_data_group = group.ranks() == context.data_group().ranks();
     let entries = list_parameters::<B, M>(module);
-    let is_compared: Vec<bool> = entries
+    // How many adjacent ranks of the group should hold the same, where they are compared.
+    let copies: Vec<Option<usize>> = entries
         .iter()
         .map(|entry| {
             let declared = context.registry().declaration(entry.id);
-            let is_shared = declared.is_none_or(|d| d.distribution != Distribution::Sharded);
-            (is_data_group || is_shared) && (entry.requires_grad || compared == Compared::Everything)
+            let copies = match declared {
+                Some(declared) if !is_data_group => declared.distribution.copies(group.size()),
+                _ => group.size(),
+            };
+            (copies > 1 && (entry.requires_grad || compared == Compared::Everything)).then_some(copies)
         })
         .collect();
-    let names = entries.iter().zip(&is_compared).filter(|(_, is)| **is);
-    let hashes = hash_parameters::<B, M>(module, |index| is_compared[index]);
-    let named: Vec<(String, i64)> = names
-        .map(|(entry, _)| display_name(entry, context))
+    let hashes = hash_parameters::<B, M>(module, |index| copies[index].is_some());
+    let with_copies = entries.iter().zip(&copies);
+    let named: Vec<Hashed> = with_copies
+        .filter_map(|(entry, copies)| Some((display_name(entry, context), (*copies)?)))
         .zip(hashes)
+        .map(|((name, copies), hash)| Hashed { name, copies, hash })
         .collect();
     compare(&named, group)
+}
+
+/// What a rank holds of a parameter.
+struct Hashed {
+    name: String,
+    /// The number of adjacent ranks that hold the same.
+    copies: usize,
+    hash: i64,
 }
 
 fn display_name(entry: &ParameterEntry, context: &ParallelContext) -> String {
@@ -114,21 +133,22 @@ fn display_name(entry: &ParameterEntry, context: &ParallelContext) -> String {
         .map_or_else(|| entry.path.clone(), |declaration| declaration.name)
 }
 
-fn compare(named: &[(String, i64)], group: &ProcessGroup) -> Result<(), DataParallelError> {
+fn compare(named: &[Hashed], group: &ProcessGroup) -> Result<(), DataParallelError> {
     if group.size() == 1 || named.is_empty() {
         return Ok(());
     }
-    let mine: Vec<i64> = named.iter().map(|(_, hash)| *hash).collect();
+    let mine: Vec<i64> = named.iter().map(|hashed| hashed.hash).collect();
     let mut all = vec![0; mine.len() * group.size()];
     group.all_gather(&mine, &mut all)?;
     let rows: Vec<&[i64]> = all.chunks_exact(mine.len()).collect();
-    for (column, (name, _)) in named.iter().enumerate() {
-        let odd = rows.iter().position(|row| row[column] != rows[0][column]);
+    for (column, Hashed { name, copies, .. }) in named.iter().enumerate() {
+        let first_of = |rank: usize| rank / copies * copies;
+        let odd = (0..rows.len()).find(|&rank| rows[rank][column] != rows[first_of(rank)][column]);
         if let Some(odd) = odd {
             return Err(DataParallelError::ReplicasDiffer {
                 name: name.clone(),
                 group: group.name().to_owned(),
-                first: group.ranks()[0],
+                first: group.ranks()[first_of(odd)],
                 other: group.ranks()[odd],
             });
         }

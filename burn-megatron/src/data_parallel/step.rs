@@ -11,7 +11,7 @@ use super::gradients::ReducedGradients;
 use super::wrapper::{DistributedDataParallel, StepPart};
 use crate::autodiff::TrainingBackend;
 use crate::collectives::{CollectiveBackend, ReduceOp};
-use crate::parameters::{Distribution, read_host, tensor_from_host};
+use crate::parameters::{read_host, tensor_from_host};
 
 /// An optimizer that updates a wrapped module: burn's `OptimizerAdaptor`, or a
 /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
@@ -136,7 +136,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         refuse_sharded::<_, O>(&gradients)?;
         let tensor = self.context().tensor_group().size();
         let mut entries = gradients.entries().iter();
-        let cut = entries.find(|entry| tensor > 1 && entry.distribution == Distribution::Sharded);
+        let cut = entries.find(|entry| tensor > 1 && entry.distribution.is_cut());
         if let Some(entry) = cut {
             return Err(DataParallelError::PartsOfParameters {
                 optimizer: short_name::<O>(),

@@ -192,6 +192,38 @@ pub enum Distribution {
     /// Every rank holds the same, but its gradient comes from its own tokens or its own heads only and must be summed
     /// over the group: norms and row-parallel biases under sequence parallelism, norms of heads always.
     PartialOverTensor,
+    /// Each `copies` adjacent ranks of the group hold the same part, and each computes one term of its gradient, which
+    /// is summed over these ranks: keys and values that the query heads of several ranks share.
+    Shared {
+        /// The number of ranks that hold the same part: it divides the size of the group.
+        copies: usize,
+    },
+}
+
+impl Distribution {
+    /// Whether each rank of the group, or each few, hold a part only.
+    pub fn is_cut(self) -> bool {
+        matches!(self, Self::Sharded | Self::Shared { .. })
+    }
+
+    /// Of a group of `tensor_size` ranks, returns how many hold the same elements.
+    pub fn copies(self, tensor_size: usize) -> usize {
+        match self {
+            Self::Sharded => 1,
+            Self::Replicated | Self::PartialOverTensor => tensor_size,
+            Self::Shared { copies } => copies,
+        }
+    }
+
+    /// Whether `tensor_rank` is the first of the ranks that hold the same elements: it stores them, and counts them in
+    /// norms.
+    pub fn is_first_holder(self, tensor_rank: usize) -> bool {
+        match self {
+            Self::Sharded => true,
+            Self::Replicated | Self::PartialOverTensor => tensor_rank == 0,
+            Self::Shared { copies } => tensor_rank.is_multiple_of(copies),
+        }
+    }
 }
 
 #[cfg(test)]

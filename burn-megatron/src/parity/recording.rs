@@ -71,7 +71,8 @@ pub struct RecordedTensor {
     pub values: Vec<f64>,
 }
 
-/// What a recording's metadata says of a tensor; the tensor itself is found by name.
+/// What a recording's metadata says of a tensor; the tensor itself is found by name, and its number where several have
+/// it.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     name: String,
@@ -147,11 +148,12 @@ impl Recorder {
     fn write(&self, step: u64, kind: TensorKind, tensors: Vec<LazyTensor<'_>>) -> Result<(), RecordingError> {
         let path = recording_path(&self.folder, step, kind, self.rank);
         let entries: Vec<&Entry> = tensors.iter().map(|tensor| &tensor.entry).collect();
+        let keys = keys(tensors.iter().map(|tensor| tensor.entry.name.as_str()));
         let metadata = serde_json::to_string(&entries).map_err(|error| RecordingError::Format {
             path: path.clone(),
             reason: error.to_string(),
         })?;
-        let views = tensors.iter().map(|tensor| (tensor.entry.name.as_str(), tensor));
+        let views = keys.into_iter().zip(&tensors);
         let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata)]);
         safetensors::serialize_to_file(views, Some(metadata), &path).map_err(|error| match error {
             SafeTensorError::IoError(source) => RecordingError::File { path, source },
@@ -161,6 +163,22 @@ impl Recorder {
             },
         })
     }
+}
+
+/// Returns what tensors are called in a file: by their names, and `name#2` for the second part of one, which a rank may
+/// hold.
+fn keys<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    names
+        .map(|name| {
+            let count = counts.entry(name).or_default();
+            *count += 1;
+            match *count {
+                1 => name.to_owned(),
+                number => format!("{name}#{number}"),
+            }
+        })
+        .collect()
 }
 
 /// A tensor that is read when its turn to be written comes.
@@ -216,8 +234,9 @@ pub fn read_step(
         .ok_or_else(|| format(format!("it has no metadata {METADATA_KEY}")))?;
     let entries: Vec<Entry> = serde_json::from_str(entries).map_err(|e| format(e.to_string()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| format(e.to_string()))?;
-    let read = |Entry { name, placement }: Entry| {
-        let view = file.tensor(&name).map_err(|e| format(e.to_string()))?;
+    let keys = keys(entries.iter().map(|entry| entry.name.as_str()));
+    let read = |(key, Entry { name, placement }): (String, Entry)| {
+        let view = file.tensor(&key).map_err(|e| format(e.to_string()))?;
         if view.dtype() != Dtype::F64 || view.shape() != placement.local_shape() {
             return Err(format(format!(
                 "{name} has the shape {:?} in {:?}, expected {:?} in F64",
@@ -237,7 +256,7 @@ pub fn read_step(
             values,
         })
     };
-    entries.into_iter().map(read).collect()
+    keys.into_iter().zip(entries).map(read).collect()
 }
 
 /// Removes one rank's recording.

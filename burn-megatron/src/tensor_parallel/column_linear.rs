@@ -6,13 +6,14 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
+use super::column_cut::{ColumnGroups, ColumnSizes, Cut};
 use super::conversion::{ConversionError, check_drawn, named};
+use super::linear_init;
 use super::product::ColumnParallelMatmul;
-use super::{linear_init, take_shard};
 use crate::collectives::{CollectiveBackend, show_input};
-use crate::context::{ParameterScope, ParameterSpec};
+use crate::context::ParameterScope;
 use crate::mappings::gather_from_tensor_region;
-use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
+use crate::parameters::{ParameterInit, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::random::ColumnShard;
 use crate::topology::TopologyError;
@@ -34,6 +35,9 @@ pub struct ColumnParallelLinearConfig {
     /// query-key-value projection `[Q | K | V]`.
     #[config(default = 1)]
     pub fused: usize,
+    /// Groups of columns of which several ranks share some, where there are fewer groups than ranks: the key and value
+    /// heads of grouped queries.
+    pub groups: Option<ColumnGroups>,
     /// How the weight starts; burn's default for `Linear` if not given.
     pub weight_init: Option<ParameterInit>,
     /// How the bias starts; burn's default for `Linear` if not given.
@@ -50,12 +54,23 @@ pub struct ColumnParallelLinear<B: Backend> {
     pub weight: Param<Tensor<B, 2>>,
     /// `[d_output / tp]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
+    /// This rank's further columns, which it shares with others: those above are its own then.
+    pub shared: Option<SharedColumns<B>>,
     gather_output: bool,
     shard: ShardIdentity<B>,
     #[module(skip)]
     fused: usize,
     #[module(skip)]
     product: ColumnParallelMatmul,
+}
+
+/// The columns of a [`ColumnParallelLinear`] that several ranks hold alike, after those of each.
+#[derive(Module, Debug)]
+pub struct SharedColumns<B: Backend> {
+    /// `[d_input, shared]`.
+    pub weight: Param<Tensor<B, 2>>,
+    /// `[shared]`.
+    pub bias: Option<Param<Tensor<B, 1>>>,
 }
 
 impl ColumnParallelLinearConfig {
@@ -70,10 +85,11 @@ impl ColumnParallelLinearConfig {
     ///
     /// # Errors
     /// When the tensor-parallel size does not divide the width of each fused matrix, or `fused` does not divide
-    /// `d_output`.
+    /// `d_output`. When it and the number of `groups` do not divide one another.
     ///
     /// # Panics
-    /// When the output of several fused matrices is to be gathered: their shards would interleave.
+    /// When the output of several fused matrices, or of groups, is to be gathered: their shards would interleave. When
+    /// several matrices have groups.
     pub fn init<B: Backend>(
         &self,
         device: &B::Device,
@@ -81,29 +97,24 @@ impl ColumnParallelLinearConfig {
     ) -> Result<ColumnParallelLinear<B>, TopologyError> {
         let cut = self.cut(scope)?;
         let shard = cut.identity(self.bias, scope);
-        let weight = scope.parameter(
-            "weight",
-            [self.d_input, cut.width],
-            &ParameterSpec {
-                placement: cut.weight,
-                distribution: Distribution::Sharded,
-                init: linear_init(&self.weight_init, self.d_input),
-            },
-            device,
-        );
+        let inits = [&self.weight_init, &self.bias_init].map(|init| linear_init(init, self.d_input));
+        let weight = {
+            let spec = cut.own.weight_spec(inits[0]);
+            scope.parameter("weight", [self.d_input, cut.own.width], &spec, device)
+        };
         let bias = self.bias.then(|| {
-            scope.parameter(
-                "bias",
-                [cut.width],
-                &ParameterSpec {
-                    placement: cut.bias,
-                    distribution: Distribution::Sharded,
-                    init: linear_init(&self.bias_init, self.d_input),
-                },
-                device,
-            )
+            let spec = cut.own.bias_spec(inits[1]);
+            scope.parameter("bias", [cut.own.width], &spec, device)
         });
-        Ok(self.layer(weight, bias, shard, scope))
+        let shared = cut.shared.map(|columns| SharedColumns {
+            weight: {
+                let spec = columns.weight_spec(inits[0]);
+                scope.further_part(&weight, [self.d_input, columns.width], &spec, device)
+            },
+            bias: (bias.as_ref())
+                .map(|bias| scope.further_part(bias, [columns.width], &columns.bias_spec(inits[1]), device)),
+        });
+        Ok(self.layer(weight, bias, shared, shard, scope))
     }
 
     /// Returns this rank's shard of an existing layer, which every rank holds in full, with these settings:
@@ -131,50 +142,55 @@ impl ColumnParallelLinearConfig {
             .map_err(named(scope, "column-parallel linear layer"))?;
         check_drawn::<B, _>(&linear, scope)?;
         let shard = cut.identity(linear.bias.is_some(), scope);
-        let weight = take_shard(linear.weight, &cut.weight, [self.d_input, cut.width], scope);
-        scope.declare_sharded("weight", &weight, cut.weight);
-        let bias = linear.bias.map(|bias| {
-            let bias = take_shard(bias, &cut.bias, [cut.width], scope);
-            scope.declare_sharded("bias", &bias, cut.bias);
+        let weight = cut.own.take_weight(&linear.weight, scope);
+        scope.declare_sharded("weight", &weight, cut.own.weight.clone());
+        let bias = linear.bias.as_ref().map(|whole| {
+            let bias = cut.own.take_bias(whole, scope);
+            scope.declare_sharded("bias", &bias, cut.own.bias.clone());
             bias
         });
-        Ok(self.layer(weight, bias, shard, scope))
+        let shared = cut.shared.map(|columns| SharedColumns {
+            weight: {
+                let part = columns.take_weight(&linear.weight, scope);
+                scope.declare_further_part(&weight, &part, columns.weight.clone(), columns.distribution);
+                part
+            },
+            bias: linear.bias.as_ref().zip(bias.as_ref()).map(|(whole, bias)| {
+                let part = columns.take_bias(whole, scope);
+                scope.declare_further_part(bias, &part, columns.bias.clone(), columns.distribution);
+                part
+            }),
+        });
+        Ok(self.layer(weight, bias, shared, shard, scope))
     }
 
     fn cut(&self, scope: &ParameterScope) -> Result<Cut, TopologyError> {
         assert!(
-            !(self.gather_output && self.fused > 1),
-            "the output of {} fused matrices cannot be gathered: their shards would interleave",
+            !(self.gather_output && (self.fused > 1 || self.groups.is_some())),
+            "the output of {} fused matrices or groups of columns cannot be gathered: their shards would interleave",
             self.fused
         );
-        let group = scope.context().tensor_group();
-        if self.fused == 0 {
-            return Err(TopologyError::Zero { name: "fused" });
-        }
-        let matrix = self.d_output / self.fused;
-        crate::topology::check_divides("d_output", self.d_output, "fused", self.fused)?;
-        scope.check_tensor_divides("the width of a column-parallel matrix", matrix)?;
-        // The dimension before the last counts the fused matrices; each is cut along the last.
-        let shard = |shape: &[usize]| {
-            Placement::shard(shape, shape.len() - 1, group.rank(), group.size()).with_fused_dimension(shape.len() - 2)
+        let sizes = ColumnSizes {
+            d_input: self.d_input,
+            d_output: self.d_output,
+            fused: self.fused,
+            groups: self.groups,
         };
-        Ok(Cut {
-            width: self.d_output / group.size(),
-            weight: shard(&[self.d_input, self.fused, matrix]),
-            bias: shard(&[self.fused, matrix]),
-        })
+        sizes.cut(scope)
     }
 
     fn layer<B: Backend>(
         &self,
         weight: Param<Tensor<B, 2>>,
         bias: Option<Param<Tensor<B, 1>>>,
+        shared: Option<SharedColumns<B>>,
         shard: ShardIdentity<B>,
         scope: &ParameterScope,
     ) -> ColumnParallelLinear<B> {
         ColumnParallelLinear {
             weight,
             bias,
+            shared,
             gather_output: self.gather_output,
             fused: self.fused,
             shard,
@@ -194,7 +210,14 @@ impl<B: Backend> ColumnParallelLinear<B> {
     }
 
     /// Which output features of the whole layer this rank holds, for a [`Dropout`](crate::random::Dropout) of them.
+    ///
+    /// # Panics
+    /// When it shares some with other ranks.
     pub fn column_shard(&self) -> ColumnShard {
+        assert!(
+            self.shared.is_none(),
+            "columns that ranks share are in no shard of their own"
+        );
         let [_, local] = self.weight.dims();
         let group = &self.product.group;
         ColumnShard::of_fused(
@@ -203,21 +226,6 @@ impl<B: Backend> ColumnParallelLinear<B> {
             group.rank(),
             group.size(),
         )
-    }
-}
-
-/// Where the columns of this rank are.
-struct Cut {
-    width: usize,
-    weight: Placement,
-    bias: Placement,
-}
-
-impl Cut {
-    /// What the layer's record says of its shards.
-    fn identity<B: Backend>(&self, has_bias: bool, scope: &ParameterScope) -> ShardIdentity<B> {
-        let shards = [("weight", &self.weight), ("bias", &self.bias)];
-        scope.shard_identity(&shards[..1 + usize::from(has_bias)])
     }
 }
 
@@ -253,7 +261,7 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         if is_half(self.weight.val().dtype()) && D > 2 {
             return by_rows(input, |rows| self.forward(rows));
         }
-        let output = self.product(input, self.bias.as_ref().map(|bias| bias.val()));
+        let output = self.product(input, self.local_bias());
         if self.gather_output {
             gather_from_tensor_region(output, D - 1, &self.product.group)
         } else {
@@ -273,21 +281,38 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
             !self.gather_output,
             "a bias is this rank's part, and a gathered output is whole"
         );
-        (self.product(input, None), self.bias.as_ref().map(|bias| bias.val()))
+        (self.product(input, None), self.local_bias())
     }
 
     /// Returns this rank's features of an input that has entered the tensor-parallel region, as several layers share
     /// it: the caller has gathered it or copies its gradient.
     pub(super) fn forward_entered<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
-        let weight = self.weight.val();
+        let weight = self.local_weight();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
-        self.product
-            .entered_affine(input, weight, self.bias.as_ref().map(|bias| bias.val()))
+        self.product.entered_affine(input, weight, self.local_bias())
+    }
+
+    /// All columns of this rank, `[d_input, columns]`: its own and, after them, those that it shares.
+    fn local_weight(&self) -> Tensor<B, 2> {
+        let own = self.weight.val();
+        match &self.shared {
+            Some(shared) => Tensor::cat(vec![own, shared.weight.val()], 1),
+            None => own,
+        }
+    }
+
+    /// The bias of all columns of this rank, if there is one.
+    fn local_bias(&self) -> Option<Tensor<B, 1>> {
+        let own = self.bias.as_ref()?.val();
+        match self.shared.as_ref().and_then(|shared| shared.bias.as_ref()) {
+            Some(shared) => Some(Tensor::cat(vec![own, shared.val()], 0)),
+            None => Some(own),
+        }
     }
 
     /// This rank's features of all tokens.
     fn product<const D: usize>(&self, input: Tensor<B, D>, bias: Option<Tensor<B, 1>>) -> Tensor<B, D> {
-        let weight = self.weight.val();
+        let weight = self.local_weight();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
         if !self.product.sequence_parallel {
             let place = || format!("the input of {}, a column-parallel layer", self.shard.layer());

@@ -105,7 +105,7 @@ impl VocabParallelEmbeddingConfig {
         check_drawn::<B, _>(&embedding, scope)?;
         let placement = self.placement(shard);
         let identity = scope.shard_identity(&[("weight", &placement)]);
-        let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model], scope);
+        let weight = take_shard(&embedding.weight, &placement, [shard.rows(), self.d_model], scope);
         scope.declare_sharded("weight", &weight, placement);
         Ok(Self::layer(weight, shard, identity, scope))
     }

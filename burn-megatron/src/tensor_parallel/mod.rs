@@ -23,6 +23,7 @@
 //!   it.
 
 mod attention;
+mod column_cut;
 mod column_linear;
 mod conversion;
 mod cross_entropy;
@@ -42,7 +43,8 @@ pub use attention::{
     MhaOutput, PageSizes, PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, QkNorms, Rotary,
     RotaryConfig, TensorCache,
 };
-pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
+pub use column_cut::ColumnGroups;
+pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig, SharedColumns};
 pub use conversion::ConversionError;
 pub use cross_entropy::{VocabShard, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
@@ -83,7 +85,7 @@ fn linear_init(given: &Option<ParameterInit>, d_input: usize) -> ParameterInit {
 /// # Panics
 /// When the whole has not the placement's logical number of elements.
 fn take_shard<B: Backend, const D: usize>(
-    whole: Param<Tensor<B, D>>,
+    whole: &Param<Tensor<B, D>>,
     placement: &Placement,
     shape: [usize; D],
     scope: &ParameterScope,

@@ -122,7 +122,7 @@ impl RowParallelLinearConfig {
         check_drawn::<B, _>(&linear, scope)?;
         let shard = scope.shard_identity(&[("weight", &placement)]);
         let shape = [self.local_input(scope), self.d_output];
-        let weight = take_shard(linear.weight, &placement, shape, scope);
+        let weight = take_shard(&linear.weight, &placement, shape, scope);
         scope.declare_sharded("weight", &weight, placement);
         if let Some(bias) = &linear.bias {
             scope.context().registry().mark_converted(bias.id);

@@ -65,6 +65,23 @@ pub enum TopologyError {
          set tensor_parallel_size to 2 or more, or leave sequence_parallel off"
     )]
     SequenceWithoutTensor,
+    /// Key heads that tensor-parallel ranks can neither share out nor share.
+    #[error(
+        "{what} and tensor_parallel_size must divide one another, got {heads} and {tensor}; valid tensor_parallel_size \
+         for {heads} of them and {queries} query heads: {valid}"
+    )]
+    SharedHeads {
+        /// Whose key heads they are: `the number of key heads`.
+        what: String,
+        /// The number of key heads.
+        heads: usize,
+        /// The number of query heads.
+        queries: usize,
+        /// The tensor-parallel size.
+        tensor: usize,
+        /// The sizes that would do, as text.
+        valid: String,
+    },
     /// A quantity of the model that an axis does not divide.
     #[error("{what} must be divisible by {by} = {divisor}, got {value}; the nearest valid values are {nearest}")]
     Indivisible {
@@ -131,6 +148,29 @@ impl ParallelConfig {
     pub fn check_tensor_divides(&self, what: &str, value: usize) -> Result<(), TopologyError> {
         check_divides(what, value, "tensor_parallel_size", self.tensor_parallel_size)
     }
+}
+
+/// Returns how many tensor-parallel ranks hold each of `heads` key heads, which `queries` query heads share: one where
+/// `tensor`, the number of ranks, divides the key heads, otherwise `tensor / heads`.
+///
+/// # Errors
+/// [`TopologyError::SharedHeads`], with the sizes that would do, when neither divides the other, or the ranks do not
+/// divide the query heads.
+pub fn key_head_copies(what: &str, heads: usize, queries: usize, tensor: usize) -> Result<usize, TopologyError> {
+    let fits = |tensor: usize| {
+        queries.is_multiple_of(tensor) && (heads.is_multiple_of(tensor) || tensor.is_multiple_of(heads))
+    };
+    if fits(tensor) {
+        return Ok(tensor.div_ceil(heads.max(1)));
+    }
+    let valid = (1..=queries).filter(|&size| fits(size)).map(|size| size.to_string());
+    Err(TopologyError::SharedHeads {
+        what: what.to_owned(),
+        heads,
+        queries,
+        tensor,
+        valid: valid.collect::<Vec<_>>().join(", "),
+    })
 }
 
 /// Checks that `divisor`, the size of what `by` names, divides `value`, the size of `what`.

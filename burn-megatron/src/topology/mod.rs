@@ -7,7 +7,6 @@ mod grid;
 #[cfg(test)]
 mod tests;
 
-pub use config::check_divides;
 pub(crate) use config::nearest_multiples;
-pub use config::{ParallelConfig, TopologyError};
+pub use config::{ParallelConfig, TopologyError, check_divides, key_head_copies};
 pub use grid::{Coordinates, GroupKind, RankGrid};

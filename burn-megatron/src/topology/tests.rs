@@ -79,6 +79,23 @@ fn tensor_axis_is_fastest_then_data_then_pipeline() {
 }
 
 #[test]
+fn key_heads_are_shared_where_there_are_more_ranks() {
+    let copies = |heads, tensor| key_head_copies("the number of key heads", heads, 8, tensor);
+    for (heads, tensor, expected) in [(2, 1, 1), (2, 2, 1), (2, 4, 2), (2, 8, 4), (1, 8, 8), (8, 4, 1)] {
+        assert_eq!(copies(heads, tensor), Ok(expected), "{heads} heads on {tensor} ranks");
+    }
+    for (heads, tensor, valid) in [(4, 3, "1, 2, 4, 8"), (2, 16, "1, 2, 4, 8")] {
+        assert_eq!(
+            copies(heads, tensor).expect_err("it does not fit").to_string(),
+            format!(
+                "the number of key heads and tensor_parallel_size must divide one another, got {heads} and {tensor}; \
+                 valid tensor_parallel_size for {heads} of them and 8 query heads: {valid}"
+            )
+        );
+    }
+}
+
+#[test]
 fn bad_configurations_give_rule_values_and_neighbours() {
     assert_eq!(
         config(4, 1).grid(6).expect_err("6 ranks").to_string(),

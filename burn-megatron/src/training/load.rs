@@ -78,10 +78,11 @@ impl<B: Backend> ModuleMapper<B> for Loader<'_> {
         let (shape, dtype, device) = (tensor.dims(), tensor.dtype(), tensor.device());
         let declaration = self.context.registry().declaration(id);
         let declaration = declaration.expect("every parameter has declared its layout");
-        self.num_counted += i64::from(self.counts(&declaration));
         let name = format!("{MODEL}{}", declaration.name);
         let read = self.read(&name, &declaration.placement, &shape);
-        self.names.insert(name);
+        // A rank may hold several parts of one.
+        let is_new = self.names.insert(name);
+        self.num_counted += i64::from(is_new && self.counts(&declaration));
         match read {
             Ok(data) => {
                 let data = data.convert_dtype(dtype);

@@ -123,7 +123,7 @@ where
         for (tensor, values) in piece.state.iter().flat_map(|state| O::tensors(state)) {
             parts.push(part(state_name(tensor, entry), values, first));
         }
-        if stored.start == 0 && context.tensor_group().rank() == 0 {
+        if stored.start == 0 && has_first_element(&entry.placement) {
             let updates = TensorData::new(vec![piece.steps as f64], [1]);
             let placement = Placement::whole([1]);
             parts.push(ArrayPart::whole(
@@ -274,8 +274,13 @@ fn state_name(tensor: &str, entry: &GradientEntry) -> String {
 
 /// Whether this rank stores a parameter that others hold, too; data-parallel ranks share it out.
 fn is_stored_here(entry: &GradientEntry, context: &ParallelContext) -> bool {
-    let is_first_holder = entry.distribution == Distribution::Sharded || context.tensor_group().rank() == 0;
+    let is_first_holder = entry.distribution.is_first_holder(context.tensor_group().rank());
     is_first_holder && (!entry.is_tied || context.coordinates().pipeline == 0)
+}
+
+/// Whether a part begins with the first element of the parameter: of all that are stored, one does.
+fn has_first_element(placement: &Placement) -> bool {
+    placement.offset().iter().all(|&offset| offset == 0)
 }
 
 /// A parameter that is not trained: its name in the checkpoint, and its placement.
@@ -292,9 +297,7 @@ fn untrained<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) ->
         .into_iter()
         .map(|parameter| {
             let declared = context.registry().declaration(parameter.id);
-            let is_sharded = declared
-                .as_ref()
-                .is_some_and(|d| d.distribution == Distribution::Sharded);
+            let distribution = declared.as_ref().map_or(Distribution::Replicated, |d| d.distribution);
             let copy = declared.as_ref().is_some_and(|d| d.is_tied) && context.coordinates().pipeline > 0;
             let (name, placement) = match declared {
                 Some(declaration) => (declaration.name, declaration.placement),
@@ -303,7 +306,7 @@ fn untrained<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) ->
             (!parameter.requires_grad).then(|| Untrained {
                 array: format!("{MODEL}{name}"),
                 placement,
-                is_stored_here: is_first && !copy && (is_sharded || context.tensor_group().rank() == 0),
+                is_stored_here: is_first && !copy && distribution.is_first_holder(context.tensor_group().rank()),
             })
         })
         .collect()
@@ -384,7 +387,8 @@ fn check_model<A: TrainingBackend, M: AutodiffModule<A>>(
     context: &ParallelContext,
 ) -> Result<(), RestoreError> {
     let untrained = untrained::<A, M>(module.module(), context);
-    let mut names: Vec<String> = untrained
+    // A rank may hold several parts of one.
+    let mut names: BTreeSet<String> = untrained
         .iter()
         .flatten()
         .map(|untrained| untrained.array.clone())

@@ -3,7 +3,7 @@
 use burn_megatron::autodiff::TrainingBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
-use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
+use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides, key_head_copies};
 use cubecl_kernels::rotary::tables::check;
 
 use super::{LlamaConfig, LlamaPreset};
@@ -77,7 +77,7 @@ impl ModelConfig for LlamaConfig {
             return Err(TopologyError::Setting(what.to_owned()));
         }
         check_divides("n_heads", self.n_heads, "n_kv_heads", self.n_kv_heads)?;
-        parallel.check_tensor_divides("the number of key heads", self.n_kv_heads)?;
+        self.key_head_copies(parallel)?;
         parallel.check_tensor_divides("the MLP's hidden size", self.d_hidden)?;
         let padded = self.padded_vocab(parallel.tensor_parallel_size);
         check_padded_vocab(self.vocab_size, padded, parallel)
@@ -135,7 +135,8 @@ impl ModelConfig for LlamaConfig {
 
     /// In numbers per element of the layer's input, by the tensors that are held: the inputs of both norms and of the
     /// projections after them, 4; cut over the tensor group queries, keys and values, as they are turned, queries and
-    /// keys before their norms, the attention's output, and three times the MLP's hidden size.
+    /// keys before their norms, the attention's output, and three times the MLP's hidden size. Keys and values that
+    /// several ranks hold count for each.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
         let tensor = parallel.tensor_parallel_size as f64;
         let normed = if self.qk_norm {
@@ -143,7 +144,9 @@ impl ModelConfig for LlamaConfig {
         } else {
             0
         };
-        let inside = self.qkv_width() + (self.n_heads + normed) * self.head_size() + 3 * self.d_hidden;
+        let copies = self.key_head_copies(parallel).unwrap_or(1);
+        let copied = 2 * (copies - 1) * self.n_kv_heads * self.head_size();
+        let inside = copied + self.qkv_width() + (self.n_heads + normed) * self.head_size() + 3 * self.d_hidden;
         let inside = inside as f64 / self.d_model as f64;
         let outside = if parallel.sequence_parallel { 4.0 / tensor } else { 4.0 };
         outside + inside / tensor
@@ -164,6 +167,12 @@ impl ModelConfig for LlamaConfig {
 }
 
 impl LlamaConfig {
+    /// How many tensor-parallel ranks hold each key head.
+    fn key_head_copies(&self, parallel: &ParallelConfig) -> Result<usize, TopologyError> {
+        let tensor = parallel.tensor_parallel_size;
+        key_head_copies("the number of key heads", self.n_kv_heads, self.n_heads, tensor)
+    }
+
     /// Those of a layer's queries, keys and values.
     fn num_biases_and_norms(&self) -> usize {
         let biases = if self.qkv_bias { self.qkv_width() } else { 0 };

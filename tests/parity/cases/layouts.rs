@@ -475,7 +475,7 @@ pub fn parameter_differences<M: Module<B>>(
     reference: &M,
     single: &ParallelContext,
 ) -> anyhow::Result<Vec<PartDifference>> {
-    let whole = parameters(reference, single)?;
+    let whole: HashMap<_, _> = parameters(reference, single)?.into_iter().collect();
     differences(sharded, context, |name| {
         let (placement, values) = &whole[name];
         Ok(unpad(values, placement))
@@ -499,14 +499,14 @@ fn differences<M: Module<B>>(
     Ok(differences)
 }
 
-/// A module's parameters by global name.
+/// A module's parameters with their global names, of which a rank may have several parts.
 pub fn parameters<M: Module<B>>(
     module: &M,
     context: &ParallelContext,
-) -> anyhow::Result<HashMap<String, (Placement, Vec<f64>)>> {
+) -> anyhow::Result<Vec<(String, (Placement, Vec<f64>))>> {
     struct Reader<'a> {
         context: &'a ParallelContext,
-        found: HashMap<String, (Placement, Vec<f64>)>,
+        found: Vec<(String, (Placement, Vec<f64>))>,
         undeclared: usize,
     }
     impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
@@ -514,7 +514,7 @@ pub fn parameters<M: Module<B>>(
             match self.context.registry().declaration(param.id) {
                 Some(declaration) => {
                     let values = read_host(param.val());
-                    self.found.insert(declaration.name, (declaration.placement, values));
+                    self.found.push((declaration.name, (declaration.placement, values)));
                 }
                 None => self.undeclared += 1,
             }
@@ -522,7 +522,7 @@ pub fn parameters<M: Module<B>>(
     }
     let mut reader = Reader {
         context,
-        found: HashMap::new(),
+        found: Vec::new(),
         undeclared: 0,
     };
     module.visit(&mut reader);

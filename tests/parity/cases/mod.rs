@@ -10,6 +10,7 @@ mod fixtures;
 mod generation;
 mod half;
 mod huggingface;
+mod in_process;
 mod layers;
 mod layouts;
 mod memory;
@@ -19,6 +20,7 @@ mod plain_burn;
 mod planted;
 mod ramp_up;
 mod sharded;
+mod shared_heads;
 mod transformers;
 mod wrapper;
 
@@ -36,6 +38,7 @@ pub fn trials() -> Vec<Trial> {
     [
         layouts::trials(&files),
         sharded::trials(),
+        shared_heads::trials(),
         checkpoints::trials(),
         half::trials(),
         huggingface::trials(),
@@ -88,6 +91,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "memory" => memory::run(case, world),
         "one_rank" => one_rank::run(case),
         "sharded" => sharded::run(case, world),
+        "shared_heads" => shared_heads::run(case, world),
         "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),
         "fixture" => fixtures::run(case, world),

@@ -4,7 +4,7 @@ use libtest_mimic::Trial;
 use planted_faults::{Fault, Kind, Test};
 
 use super::one_rank::Files;
-use super::{clipping, layouts};
+use super::{clipping, layouts, shared_heads};
 use crate::harness::Comparison;
 
 pub fn trials(files: &Files) -> Vec<Trial> {
@@ -14,7 +14,12 @@ pub fn trials(files: &Files) -> Vec<Trial> {
             return vec![Trial::test("planted::list", move || Err(format!("{error:#}").into()))];
         }
     };
-    let comparisons = [layouts::comparisons(files), clipping::comparisons()].concat();
+    let comparisons = [
+        layouts::comparisons(files),
+        clipping::comparisons(),
+        shared_heads::comparisons(),
+    ]
+    .concat();
     let of_parity = faults.iter().filter(|fault| fault.test == Test::Parity);
     of_parity.flat_map(|fault| of_fault(fault, &comparisons)).collect()
 }

@@ -3,6 +3,8 @@
 //! burn clips what one process holds. Here a parameter may be cut over tensor-parallel ranks, and its gradient over
 //! data-parallel ones, so the squares of all pieces are added up first.
 
+use std::collections::HashMap;
+
 use burn::grad_clipping::GradientClipping;
 
 use super::flat::{BucketRange, FlatBuffer};
@@ -93,8 +95,14 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
                 squares = all;
             }
         }
-        let of_parameter = |number| squares.iter().skip(number).step_by(count).sum::<f64>().sqrt();
-        Ok((0..count).map(of_parameter).collect())
+        // A rank may hold several parts of a parameter, under its name.
+        let mut of_whole: HashMap<&str, f64> = HashMap::with_capacity(count);
+        for entry in self.entries.iter() {
+            let of_part = squares.iter().skip(entry.number).step_by(count).sum::<f64>();
+            *of_whole.entry(&entry.name).or_default() += of_part;
+        }
+        let norm = |entry: &GradientEntry| of_whole[entry.name.as_str()].sqrt();
+        Ok(self.entries.iter().map(norm).collect())
     }
 
     /// What this rank adds to the norm of a parameter: of the ranks that hold the same elements, one does.

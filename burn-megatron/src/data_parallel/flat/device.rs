@@ -13,6 +13,7 @@ use cubecl_kernels::tape::{float, primitive};
 use super::host::count_data;
 use super::{BucketRange, NonFinite};
 use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, ReduceOp, TensorCall};
+use crate::data_parallel::summing_ranks::SummingRanks;
 
 /// A bucket in a device's memory.
 #[derive(Debug)]
@@ -303,7 +304,7 @@ pub(super) fn read_together<B: CollectiveBackend>(tensors: Vec<Tensor<B, 1>>) ->
 pub(super) fn sum_over<B: CollectiveBackend>(
     buffers: &mut [&mut DeviceBuffer<B>],
     ranges: &[BucketRange],
-    group: &ProcessGroup,
+    ranks: SummingRanks<'_>,
 ) -> Result<(), CollectiveError> {
     let (starts, tensors): (Vec<usize>, Vec<Tensor<B, 1>>) = buffers.iter().map(|buffer| buffer.current()).unzip();
     let filled: Vec<BufferRange> = (ranges.iter().filter(|part| !part.range.is_empty()))
@@ -316,8 +317,9 @@ pub(super) fn sum_over<B: CollectiveBackend>(
         return Ok(());
     }
     let together = gather_ranges(tensors, &filled).unwrap_or_else(|error| panic!("{error}"));
-    let together = primitive(together.expect("there is a bucket"));
-    let sums: Tensor<B, 1> = float(B::run(together, TensorCall::AllReduce(ReduceOp::Sum), group)?);
+    let together = primitive(ranks.among_all(together.expect("there is a bucket")));
+    let sums: Tensor<B, 1> = float(B::run(together, TensorCall::AllReduce(ReduceOp::Sum), ranks.group)?);
+    let sums = ranks.of_all(sums);
     let (mut targets, mut start) = (vec![Vec::new(); buffers.len()], 0);
     for BufferRange { buffer, range } in filled {
         let end = start + range.len();

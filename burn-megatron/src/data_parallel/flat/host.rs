@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::{BucketRange, NonFinite};
 use crate::collectives::{CollectiveElement, CollectiveError, Pending, ProcessGroup, ReduceOp, SharedBuffer};
+use crate::data_parallel::summing_ranks::SummingRanks;
 
 /// Elements that one thread goes through at a time; sums are over parts of this many, whatever the number of threads.
 const PART: usize = 1 << 16;
@@ -153,16 +154,20 @@ pub(super) fn sum_over<T: MainElement>(
     buffers: &mut [&mut HostBuffer<T>],
     ranges: &[BucketRange],
     is_there: &[bool],
-    group: &ProcessGroup,
+    ranks: SummingRanks<'_>,
 ) -> Result<Vec<bool>, CollectiveError> {
-    // Each part, and whether it is there.
-    let mut together: Vec<T> = Vec::with_capacity(ranges.iter().map(|part| part.range.len() + 1).sum());
+    // Each range, and whether it is there.
+    let length: usize = ranges.iter().map(|part| part.range.len() + 1).sum();
+    let start = ranks.part() * length;
+    let mut together: Vec<T> = Vec::with_capacity(ranks.num_parts() * length);
+    together.resize(start, T::zeroed());
     for (BucketRange { bucket, range }, &is_there) in ranges.iter().zip(is_there) {
         together.extend_from_slice(&buffers[*bucket].0[range.clone()]);
         together.push(T::from(f32::from(u8::from(is_there))));
     }
-    group.all_reduce(&mut together, ReduceOp::Sum)?;
-    let mut rest = &together[..];
+    together.resize(ranks.num_parts() * length, T::zeroed());
+    ranks.group.all_reduce(&mut together, ReduceOp::Sum)?;
+    let mut rest = &together[start..start + length];
     let mut is_somewhere = Vec::with_capacity(ranges.len());
     for BucketRange { bucket, range } in ranges {
         let (sums, after) = rest.split_at(range.len());

@@ -16,6 +16,7 @@ use cubecl_kernels::embedding::TokenRange;
 pub(super) use self::device::part;
 use self::device::{DeviceBuffer, PendingDevice};
 use self::host::{HostBuffer, PendingHost};
+use super::summing_ranks::SummingRanks;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
 
 /// Main gradients: f64 where the parameters are f64, f32 otherwise.
@@ -239,12 +240,12 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         (squares.collect(), device::read_together(others))
     }
 
-    /// Sums ranges over a group, all in one call; and whether each is there on some rank of it.
+    /// Sums ranges over ranks, all in one call; and whether each is there on some of them.
     pub fn sum_over(
         buffers: &mut [Self],
         ranges: &[BucketRange],
         is_there: &[bool],
-        group: &ProcessGroup,
+        ranks: SummingRanks<'_>,
     ) -> Result<Vec<bool>, CollectiveError> {
         match buffers.first() {
             Some(FlatBuffer::F64(_)) => {
@@ -252,21 +253,26 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
                     FlatBuffer::F64(buffer) => buffer,
                     _ => unreachable!("{ALIKE}"),
                 });
-                host::sum_over(&mut buffers.collect::<Vec<_>>(), ranges, is_there, group)
+                host::sum_over(&mut buffers.collect::<Vec<_>>(), ranges, is_there, ranks)
             }
             Some(FlatBuffer::Device(_)) => {
                 let mut buffers: Vec<&mut DeviceBuffer<B>> = buffers.iter_mut().map(device_of).collect();
-                device::sum_over(&mut buffers, ranges, group)?;
-                let mut counts: Vec<i32> = is_there.iter().map(|&is_there| i32::from(is_there)).collect();
-                group.all_reduce(&mut counts, ReduceOp::Sum)?;
-                Ok(counts.iter().map(|&count| count > 0).collect())
+                device::sum_over(&mut buffers, ranges, ranks)?;
+                let start = ranks.part() * is_there.len();
+                let mut counts = vec![0_i32; ranks.num_parts() * is_there.len()];
+                for (count, &is_there) in counts[start..].iter_mut().zip(is_there) {
+                    *count = i32::from(is_there);
+                }
+                ranks.group.all_reduce(&mut counts, ReduceOp::Sum)?;
+                let mine = &counts[start..start + is_there.len()];
+                Ok(mine.iter().map(|&count| count > 0).collect())
             }
             _ => {
                 let buffers = buffers.iter_mut().map(|buffer| match buffer {
                     FlatBuffer::F32(buffer) => buffer,
                     _ => unreachable!("{ALIKE}"),
                 });
-                host::sum_over(&mut buffers.collect::<Vec<_>>(), ranges, is_there, group)
+                host::sum_over(&mut buffers.collect::<Vec<_>>(), ranges, is_there, ranks)
             }
         }
     }

@@ -134,7 +134,7 @@ proptest! {
         let is_there: Vec<bool> = (0..parts.len()).map(|number| number % 2 == 0).collect();
         let buffers = buffers.map(|buffer| {
             let mut alone = [buffer];
-            let found = FlatBuffer::sum_over(&mut alone, &parts, &is_there, &group);
+            let found = FlatBuffer::sum_over(&mut alone, &parts, &is_there, SummingRanks::all(&group));
             assert_eq!(found.expect("one rank"), is_there);
             let [buffer] = alone;
             let reduced = buffer.reduce_scatter_start(ReduceOp::Mean, &group).wait().expect("one rank");

@@ -11,7 +11,6 @@ use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
 use crate::data_parallel::finalisation::Finalisation;
 use crate::data_parallel::gradient_entry::GradientEntry;
-use crate::parameters::Distribution;
 use crate::random::{StepCoordinates, TokenMap};
 
 /// What names the fault, as `Debug` writes it.
@@ -33,6 +32,8 @@ enum Fault {
     DataParallelSumForMean,
     /// Gradients of norms and row biases stay partial under sequence parallelism.
     SequenceParallelSumMissing,
+    /// Each rank keeps its own term of the gradient of keys and values that the query heads of several ranks share.
+    SharedHeadSumMissing,
     /// The gradients of a tied embedding's copies on the first and on the last stage are not summed.
     NoTiedStageSum,
     /// The global norm counts both copies of a tied embedding.
@@ -46,12 +47,13 @@ enum Fault {
 }
 
 impl Fault {
-    const WITHOUT_RANK: [Self; 10] = [
+    const WITHOUT_RANK: [Self; 11] = [
         Self::BiasAddedPerRank,
         Self::KeyAndValueSwapped,
         Self::NoTiedSum,
         Self::DataParallelSumForMean,
         Self::SequenceParallelSumMissing,
+        Self::SharedHeadSumMissing,
         Self::NoTiedStageSum,
         Self::TiedCopyCountedTwice,
         Self::ReplicaCountedTwice,
@@ -105,7 +107,7 @@ pub(crate) fn parameter<B: Backend, const D: usize>(
 fn num_terms(entries: &[GradientEntry], number: usize) -> usize {
     let bias = &entries[number];
     let layer = bias.name.strip_suffix("bias");
-    let Some(layer) = layer.filter(|_| bias.distribution != Distribution::Sharded) else {
+    let Some(layer) = layer.filter(|_| !bias.distribution.is_cut()) else {
         return 1;
     };
     let weight = format!("{layer}weight");
@@ -185,6 +187,10 @@ pub(crate) fn finalisation(right: Finalisation) -> Finalisation {
             sums_partial: false,
             ..right
         },
+        Some(Fault::SharedHeadSumMissing) => Finalisation {
+            sums_shared: false,
+            ..right
+        },
         Some(Fault::NoTiedStageSum) => Finalisation {
             sums_copies: false,
             ..right
@@ -193,13 +199,10 @@ pub(crate) fn finalisation(right: Finalisation) -> Finalisation {
             counts_copies: true,
             ..right
         },
-        Some(Fault::ReplicaCountedTwice) => Finalisation {
-            counts_replicas: true,
-            ..right
-        },
+        Some(Fault::ReplicaCountedTwice) => Finalisation { counts_as: 0, ..right },
         Some(Fault::ClippedByShard) => Finalisation {
             has_parts_elsewhere: false,
-            counts_replicas: true,
+            counts_as: 0,
             ..right
         },
         _ => right,

@@ -8,9 +8,10 @@ use crate::context::ParameterScope;
 use crate::parameters::ParameterInit;
 use crate::random::{Dropout, DropoutConfig, DropoutSite};
 use crate::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig, TokenContext, checked,
+    ColumnGroups, ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+    TokenContext, checked,
 };
-use crate::topology::{TopologyError, check_divides};
+use crate::topology::{TopologyError, check_divides, key_head_copies};
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
@@ -28,7 +29,9 @@ pub struct CausalSelfAttentionConfig {
     /// The number of heads, which divides `d_model` unless `d_head` is given.
     pub n_heads: usize,
     /// The number of key heads, and of value heads, which divides `n_heads`; `n_heads` if not given. Each is shared
-    /// by the same number of query heads.
+    /// by the same number of query heads. Where there are more tensor-parallel ranks, several hold the same key head,
+    /// each with its own of the query heads that share it: their terms of its gradient are summed after the backward
+    /// pass.
     pub n_kv_heads: Option<usize>,
     /// The size of a head; `d_model / n_heads` if not given.
     pub d_head: Option<usize>,
@@ -108,8 +111,8 @@ impl CausalSelfAttentionConfig {
     ///
     /// # Errors
     /// When the number of heads does not divide `d_model`, that of key heads not the heads, or the tensor-parallel size
-    /// does not divide the key heads. When key heads are shared, or queries and keys normed, in the order of
-    /// [`HeadOrder::Parts`].
+    /// and the number of key heads do not divide one another. When key heads are shared, or queries and keys normed, in
+    /// the order of [`HeadOrder::Parts`].
     pub fn init<B: Backend>(
         &self,
         dropout_site: DropoutSite,
@@ -120,8 +123,9 @@ impl CausalSelfAttentionConfig {
         let group = scope.context().tensor_group();
         let n_kv_heads = self.n_kv_heads.unwrap_or(self.n_heads);
         scope.check_tensor_divides("the number of attention heads", self.n_heads)?;
-        scope.check_tensor_divides("the number of key heads", n_kv_heads)?;
         check_divides("n_heads", self.n_heads, "n_kv_heads", n_kv_heads)?;
+        let key_heads = format!("{}: the number of key heads", scope.name());
+        let copies = key_head_copies(&key_heads, n_kv_heads, self.n_heads, group.size())?;
         let d_head = match self.d_head {
             Some(d_head) => d_head,
             None => {
@@ -129,8 +133,12 @@ impl CausalSelfAttentionConfig {
                 self.d_model / self.n_heads
             }
         };
-        let fused = match self.order {
-            HeadOrder::Groups => 1,
+        let groups = ColumnGroups {
+            count: n_kv_heads,
+            shared: 2 * d_head,
+        };
+        let (fused, groups) = match self.order {
+            HeadOrder::Groups => (1, Some(groups)),
             HeadOrder::Parts => {
                 check_divides(
                     "n_kv_heads in the order of HeadOrder::Parts",
@@ -138,7 +146,7 @@ impl CausalSelfAttentionConfig {
                     "n_heads",
                     self.n_heads,
                 )?;
-                3
+                (3, None)
             }
         };
         let qk_norms = self
@@ -152,6 +160,7 @@ impl CausalSelfAttentionConfig {
         let width = self.n_heads * d_head;
         let qkv = ColumnParallelLinearConfig::new(self.d_model, width + 2 * n_kv_heads * d_head)
             .with_fused(fused)
+            .with_groups(groups)
             .with_bias(self.qkv_bias)
             .with_weight_init(Some(self.qkv_init))
             .with_bias_init(Some(ParameterInit::Zeros))
@@ -173,7 +182,7 @@ impl CausalSelfAttentionConfig {
             window: self.window,
             is_deterministic: scope.context().is_deterministic(),
             n_heads,
-            n_kv_heads: n_kv_heads / group.size(),
+            n_kv_heads: n_kv_heads * copies / group.size(),
             first_head: group.rank() * n_heads,
             d_head,
         })

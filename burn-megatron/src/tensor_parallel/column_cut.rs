@@ -1,0 +1,164 @@
+//! Which columns of a column-parallel layer a rank holds.
+
+use burn::module::Param;
+use burn::tensor::{Tensor, backend::Backend};
+use serde::{Deserialize, Serialize};
+
+use super::take_shard;
+use crate::context::{ParameterScope, ParameterSpec};
+use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
+use crate::topology::{TopologyError, check_divides};
+
+/// Columns in adjacent groups of equal width, each shared out as a whole while there are enough of them.
+///
+/// A group that several ranks hold is shared out in part: each has its own of the group's first columns, and all have
+/// the last `shared` ones, of whose gradient each computes one term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnGroups {
+    /// The number of groups. It and the tensor-parallel size divide one another.
+    pub count: usize,
+    /// The columns at the end of each group that its ranks share.
+    pub shared: usize,
+}
+
+/// The columns of a whole layer.
+#[derive(Clone, Copy)]
+pub(super) struct ColumnSizes {
+    pub d_input: usize,
+    pub d_output: usize,
+    /// The number of adjacent matrices, each shared out by itself.
+    pub fused: usize,
+    pub groups: Option<ColumnGroups>,
+}
+
+/// Where the columns of this rank are.
+pub(super) struct Cut {
+    pub own: Columns,
+    /// Those that it shares with other ranks.
+    pub shared: Option<Columns>,
+}
+
+/// Adjacent columns of each matrix, and who holds them.
+pub(super) struct Columns {
+    pub width: usize,
+    pub weight: Placement,
+    pub bias: Placement,
+    pub distribution: Distribution,
+}
+
+impl Cut {
+    /// What the layer's record says of its shards.
+    pub fn identity<B: Backend>(&self, has_bias: bool, scope: &ParameterScope) -> ShardIdentity<B> {
+        let mut shards = vec![("weight", &self.own.weight), ("bias", &self.own.bias)];
+        if let Some(shared) = &self.shared {
+            shards.extend([("shared.weight", &shared.weight), ("shared.bias", &shared.bias)]);
+        }
+        shards.retain(|(name, _)| has_bias || !name.ends_with("bias"));
+        scope.shard_identity(&shards)
+    }
+}
+
+impl Columns {
+    pub fn weight_spec(&self, init: ParameterInit) -> ParameterSpec {
+        self.spec(&self.weight, init)
+    }
+
+    pub fn bias_spec(&self, init: ParameterInit) -> ParameterSpec {
+        self.spec(&self.bias, init)
+    }
+
+    fn spec(&self, placement: &Placement, init: ParameterInit) -> ParameterSpec {
+        ParameterSpec {
+            placement: placement.clone(),
+            distribution: self.distribution,
+            init,
+        }
+    }
+
+    pub fn take_weight<B: Backend>(&self, whole: &Param<Tensor<B, 2>>, scope: &ParameterScope) -> Param<Tensor<B, 2>> {
+        let d_input = self.weight.local_shape()[0];
+        take_shard(whole, &self.weight, [d_input, self.width], scope)
+    }
+
+    pub fn take_bias<B: Backend>(&self, whole: &Param<Tensor<B, 1>>, scope: &ParameterScope) -> Param<Tensor<B, 1>> {
+        take_shard(whole, &self.bias, [self.width], scope)
+    }
+}
+
+impl ColumnSizes {
+    /// Returns which columns this rank holds.
+    ///
+    /// # Errors
+    /// When they cannot be shared out.
+    ///
+    /// # Panics
+    /// When several fused matrices have groups of columns.
+    pub fn cut(&self, scope: &ParameterScope) -> Result<Cut, TopologyError> {
+        if self.fused == 0 {
+            return Err(TopologyError::Zero { name: "fused" });
+        }
+        check_divides("d_output", self.d_output, "fused", self.fused)?;
+        if let Some(groups) = self.groups {
+            assert_eq!(
+                self.fused, 1,
+                "the number of fused matrices that have groups of columns"
+            );
+            if scope.context().tensor_group().size() > groups.count {
+                return self.cut_groups(groups, scope);
+            }
+            scope.check_tensor_divides("the number of groups of columns", groups.count)?;
+        }
+        let group = scope.context().tensor_group();
+        let matrix = self.d_output / self.fused;
+        scope.check_tensor_divides("the width of a column-parallel matrix", matrix)?;
+        // The dimension before the last counts the fused matrices; each is cut along the last.
+        let shard = |shape: &[usize]| {
+            Placement::shard(shape, shape.len() - 1, group.rank(), group.size()).with_fused_dimension(shape.len() - 2)
+        };
+        let own = Columns {
+            width: self.d_output / group.size(),
+            weight: shard(&[self.d_input, self.fused, matrix]),
+            bias: shard(&[self.fused, matrix]),
+            distribution: Distribution::Sharded,
+        };
+        Ok(Cut { own, shared: None })
+    }
+
+    /// Cuts groups of columns, each of which several ranks hold.
+    fn cut_groups(&self, groups: ColumnGroups, scope: &ParameterScope) -> Result<Cut, TopologyError> {
+        let ColumnGroups { count, shared } = groups;
+        let group = scope.context().tensor_group();
+        check_divides("d_output", self.d_output, "the number of groups of columns", count)?;
+        check_divides(
+            "tensor_parallel_size",
+            group.size(),
+            "the number of groups of columns",
+            count,
+        )?;
+        let (width, copies) = (self.d_output / count, group.size() / count);
+        assert!(shared <= width, "{shared} shared columns of a group of {width}");
+        check_divides(
+            "the columns of a group that are not shared",
+            width - shared,
+            "its ranks",
+            copies,
+        )?;
+        let own = (width - shared) / copies;
+        let first = group.rank() / copies * width;
+        let columns = |start: usize, width: usize, distribution| Columns {
+            width,
+            weight: Placement::new(
+                [self.d_input, 1, self.d_output],
+                [0, 0, start],
+                [self.d_input, 1, width],
+            )
+            .with_fused_dimension(1),
+            bias: Placement::new([1, self.d_output], [0, start], [1, width]).with_fused_dimension(0),
+            distribution,
+        };
+        Ok(Cut {
+            own: columns(first + group.rank() % copies * own, own, Distribution::Sharded),
+            shared: Some(columns(first + width - shared, shared, Distribution::Shared { copies })),
+        })
+    }
+}
