@@ -8,6 +8,8 @@
 //! cargo run --release --example checkpoint -- convert checkpoints one_file
 //! cargo run --release --example checkpoint -- convert checkpoints gpt2_files --to huggingface
 //! cargo run --release --example checkpoint -- convert gpt2_files imported --from huggingface
+//! cargo run --release --example checkpoint -- convert gpt2_files imported --from huggingface --adapter peft_files
+//! cargo run --release --example checkpoint -- convert checkpoints peft_files --to peft
 //! ```
 
 mod inspect;
@@ -25,7 +27,9 @@ use examples::carried_tokenizer::{CarriedTokenizer, carried_files};
 use examples::checkpointing::{FamilyState, ModelState};
 use examples::figures::bytes;
 use models::ModelFamily;
-use models::huggingface::{ExportConfig, ExportType, HuggingFaceModel, export_with, read_model_type};
+use models::huggingface::{
+    AdapterFiles, ExportConfig, ExportType, HuggingFaceModel, NamedBytes, export_adapters, export_with, read_model_type,
+};
 use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 
 use inspect::{count_text, describe, figures};
@@ -66,7 +70,11 @@ enum Command {
         to: Option<Format>,
         /// Import the parameters of another program: pretrain_gpt begins with them by --load and --finetune
         #[arg(long, value_name = "FORMAT", conflicts_with = "to")]
-        from: Option<Format>,
+        from: Option<ImportFormat>,
+        /// Import low-rank adapters of the model, too: a folder with peft's adapter_config.json and
+        /// adapter_model.safetensors
+        #[arg(long, value_name = "DIR", requires = "from")]
+        adapter: Option<PathBuf>,
         /// The type of the exported numbers
         #[arg(long, value_enum, default_value = "f32", requires = "to")]
         dtype: ExportedType,
@@ -80,6 +88,15 @@ enum Command {
 /// How other programs store a model.
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
+    /// Hugging Face's files: config.json and model.safetensors; what low-rank adapters add to weights is added
+    Huggingface,
+    /// peft's files of low-rank adapters: adapter_config.json and adapter_model.safetensors, in their own type
+    Peft,
+}
+
+/// How other programs store a model that is imported.
+#[derive(Clone, Copy, ValueEnum)]
+enum ImportFormat {
     /// Hugging Face's files: config.json and model.safetensors
     Huggingface,
 }
@@ -153,27 +170,30 @@ fn run(command: &Command) -> anyhow::Result<String> {
             output,
             to,
             from,
+            adapter,
             dtype,
             max_shard_size,
         } => {
             let written = match (to, from) {
-                (Some(Format::Huggingface), _) => {
+                (Some(format), _) => {
                     let checkpoint = Checkpoint::find(checkpoint)?;
                     let options = ExportConfig {
                         dtype: (*dtype).into(),
                         max_shard_bytes: *max_shard_size,
+                        adapters: None,
                     };
                     let FamilyState { family } = FamilyState::of(&checkpoint)?;
                     let path = checkpoint.path().display().to_string();
                     let program = Export {
                         checkpoint,
                         output,
+                        format: *format,
                         options,
                     };
                     run_with_family(&family, program).context(path)??;
                     output.clone()
                 }
-                (None, Some(Format::Huggingface)) => import(checkpoint, output)?,
+                (None, Some(ImportFormat::Huggingface)) => import(checkpoint, adapter.as_deref(), output)?,
                 (None, None) => Checkpoint::find(checkpoint)?.write_unsharded(output)?,
             };
             Ok(format!("{}\n", written.display()))
@@ -181,10 +201,11 @@ fn run(command: &Command) -> anyhow::Result<String> {
     }
 }
 
-/// Writes a checkpoint as Hugging Face's files.
+/// Writes a checkpoint as Hugging Face's files, or its adapters as peft's.
 struct Export<'a> {
     checkpoint: Checkpoint,
     output: &'a Path,
+    format: Format,
     options: ExportConfig,
 }
 
@@ -192,30 +213,53 @@ impl FamilyProgram for Export<'_> {
     type Output = anyhow::Result<()>;
 
     fn run<C: ModelFamily>(self) -> anyhow::Result<()> {
-        let model = ModelState::<C>::of(&self.checkpoint)?.model;
+        let ModelState {
+            model,
+            imported_from,
+            adapters,
+            ..
+        } = ModelState::<C>::of(&self.checkpoint)?;
+        if matches!(self.format, Format::Peft) {
+            let path = self.checkpoint.path();
+            let adapters = adapters.with_context(|| format!("{} has no low-rank adapters", path.display()))?;
+            let base = imported_from.map_or_else(String::new, |folder| folder.display().to_string());
+            return Ok(export_adapters(
+                &self.checkpoint,
+                &model,
+                &adapters,
+                &base,
+                self.output,
+            )?);
+        }
         let tokenizer = carried_files(&self.checkpoint)?;
+        let options = ExportConfig {
+            adapters,
+            ..self.options
+        };
         Ok(export_with(
             &self.checkpoint,
             &model,
             self.output,
-            &self.options,
+            &options,
             &tokenizer,
         )?)
     }
 }
 
 /// Writes a model in Hugging Face's files as a checkpoint, and returns its folder.
-fn import(files: &Path, output: &Path) -> anyhow::Result<PathBuf> {
+fn import(files: &Path, adapter: Option<&Path>, output: &Path) -> anyhow::Result<PathBuf> {
     let known = models::registry::model_types();
     let model_type = read_model_type(files, &known)?;
     let family = FAMILIES.iter().find(|family| family.model_types.contains(&model_type));
     let family = family.context("a family has each of the model types")?;
-    run_with_family(family.name, Import { files, output })?
+    let program = Import { files, adapter, output };
+    run_with_family(family.name, program)?
 }
 
 /// Writes Hugging Face's files as a checkpoint.
 struct Import<'a> {
     files: &'a Path,
+    adapter: Option<&'a Path>,
     output: &'a Path,
 }
 
@@ -225,8 +269,15 @@ impl FamilyProgram for Import<'_> {
     fn run<C: ModelFamily>(self) -> anyhow::Result<PathBuf> {
         let model = HuggingFaceModel::<C>::open(self.files)?;
         let tokenizer = CarriedTokenizer::of_folder(self.files, model.config().vocab_size())?;
-        let state = ModelState::imported(model.config().clone(), self.files, tokenizer.state);
-        let state = serde_json::to_value(state)?;
-        Ok(model.write_checkpoint_with(self.output, state, &tokenizer.arrays)?)
+        let mut state = ModelState::imported(model.config().clone(), self.files, tokenizer.state);
+        let Some(adapter) = self.adapter else {
+            let state = serde_json::to_value(state)?;
+            return Ok(model.write_checkpoint_with(self.output, state, &tokenizer.arrays)?);
+        };
+        let adapter = AdapterFiles::open(adapter, model.config())?;
+        state.adapters = Some(adapter.config().clone());
+        let mut arrays = adapter.arrays()?;
+        arrays.extend(tokenizer.arrays.iter().map(NamedBytes::as_array));
+        Ok(model.write_checkpoint_with_arrays(self.output, serde_json::to_value(state)?, arrays)?)
     }
 }

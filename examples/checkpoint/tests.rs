@@ -303,6 +303,7 @@ fn a_model_that_cannot_take_the_parameters_is_told_the_first_difference() {
         model: stored.clone(),
         imported_from: None,
         tokenizer: None,
+        adapters: None,
     };
     let path = Path::new("iter_0000000");
     state.check(path, &stored.clone().with_hidden_dropout(0.1)).unwrap();

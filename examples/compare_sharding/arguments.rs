@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
-    CheckpointArguments, CommunicationArguments, DataArguments, DeviceArguments, Dtype, LoggingArguments,
-    ModelArguments, MonitoringArguments, OptimizationArguments, ParallelArguments, PrecisionArguments,
-    RecomputeArguments, StageArguments, TrainingArguments,
+    AdapterArguments, CheckpointArguments, CommunicationArguments, DataArguments, DeviceArguments, Dtype,
+    LoggingArguments, ModelArguments, MonitoringArguments, OptimizationArguments, ParallelArguments,
+    PrecisionArguments, RecomputeArguments, StageArguments, TrainingArguments,
 };
 
 use examples::layout::Layout;
@@ -157,6 +157,7 @@ impl Arguments {
             precision: self.precision.clone(),
             device: self.device.clone(),
             checkpoints: CheckpointArguments::default(),
+            adapters: AdapterArguments::default(),
             // Replicas are compared with the one-rank run after every step, all of them.
             logging: LoggingArguments {
                 log_interval: 1,

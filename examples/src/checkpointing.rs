@@ -10,6 +10,7 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
 use burn_megatron::training::{TrainerState, TrainingConfig};
 use models::ModelFamily;
+use models::huggingface::AdapterConfig;
 use models::registry::FAMILIES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,9 @@ pub struct ModelState<C: ModelFamily> {
     /// The tokenizer, whose files are arrays; none of early versions, and of parameters that came without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<TokenizerState>,
+    /// The low-rank adapters, if there are any: their factors are arrays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
 }
 
 impl<C: ModelFamily> ModelState<C> {
@@ -71,6 +75,7 @@ impl<C: ModelFamily> ModelState<C> {
             model,
             imported_from: Some(folder.to_owned()),
             tokenizer,
+            adapters: None,
         }
     }
 
@@ -132,6 +137,9 @@ pub struct RunState<C: ModelFamily> {
     /// The tokenizer. Checkpoints of early versions have none: their tokens are bytes.
     #[serde(default)]
     pub tokenizer: Option<TokenizerState>,
+    /// The low-rank adapters that were trained in place of the parameters, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
 }
 
 impl<C: ModelFamily> RunState<C> {

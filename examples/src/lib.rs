@@ -1,5 +1,6 @@
 //! What the example programs share: flags, and a training session on one rank.
 
+mod adapting;
 pub mod arguments;
 pub mod carried_tokenizer;
 pub mod checkpointing;

@@ -12,6 +12,7 @@ use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::training::load_parameters;
 use burn_megatron_data::programs::TokenizerArguments;
 use models::ModelFamily;
+use models::family::adapt_stage;
 use models::huggingface::{HuggingFaceModel, read_model_type};
 use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 
@@ -57,7 +58,11 @@ impl Loaded {
         let tokenizer = RunTokenizer::of_model(tokenizer, checkpoint, &self.source, config.vocab_size())?;
         let sizes = parallel.layer_sizes(config.n_layers())?;
         let layers = parallel.stages.layers(sizes)?;
-        let chunks = config.init_stage::<B>(&layers, device, context)?.valid();
+        let mut chunks = config.init_stage::<B>(&layers, device, context)?;
+        if let Some(adapters) = &state.adapters {
+            chunks = adapt_stage::<B, C>(&config, chunks, adapters, device, context)?;
+        }
+        let chunks = chunks.valid();
         let chunks = load_parameters::<B::InnerBackend, _>(chunks, checkpoint, context)?;
         let is_trained_here = state.imported_from.is_none();
         let iteration = is_trained_here.then(|| checkpoint.iteration());

@@ -1,16 +1,21 @@
 //! [`ModelFamily`]: what training programs know of a kind of model.
 
+use std::collections::BTreeSet;
+
 use burn::module::AutodiffModule;
+use burn::tensor::backend::Backend;
 use burn_megatron::autodiff::TrainingBackend;
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
+use burn_megatron::tensor_parallel::LowRankConfig;
+use burn_megatron::topology::TopologyError;
 use burn_megatron::training::LanguageModel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::generation::GenerationStage;
-use crate::huggingface::HuggingFaceFormat;
+use crate::huggingface::{AdapterConfig, AdapterSite, HuggingFaceFormat};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::ModelConfig;
 use crate::scoring::ScoringStage;
@@ -25,7 +30,9 @@ pub trait ModelFamily:
     const NAME: &'static str;
 
     /// A chunk of a pipeline stage; without stages, the whole model.
-    type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: InferenceStage<B::InnerBackend>> + LanguageModel<B>;
+    type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: InferenceStage<B::InnerBackend>>
+        + LanguageModel<B>
+        + AdaptableStage<B>;
 
     /// Returns the names of the well-known sizes, from the smallest to the largest; no other family has the same.
     fn presets() -> Vec<&'static str>;
@@ -50,6 +57,50 @@ pub trait ModelFamily:
         device: &B::Device,
         context: &ParallelContext,
     ) -> Result<Vec<Self::Stage<B>>, ModelError>;
+}
+
+/// A chunk of a pipeline stage whose linear layers take low-rank adapters.
+pub trait AdaptableStage<B: Backend>: Sized {
+    /// Returns the chunk with the adapters of those of `sites` that are in it, and their names. They alone are trained.
+    ///
+    /// # Errors
+    /// When the ranks cannot share out the features that an adapter is of.
+    fn with_adapters(
+        self,
+        sites: &[AdapterSite],
+        config: &LowRankConfig,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<(Self, BTreeSet<String>), ModelError>;
+}
+
+/// Returns the chunks of this rank's stage with adapters, which alone are trained.
+///
+/// # Errors
+/// When a target is no layer of the model, or one without a place for an adapter: names it.
+pub fn adapt_stage<B: TrainingBackend, C: ModelFamily>(
+    model: &C,
+    chunks: Vec<C::Stage<B>>,
+    adapters: &AdapterConfig,
+    device: &B::Device,
+    context: &ParallelContext,
+) -> Result<Vec<C::Stage<B>>, ModelError> {
+    let sites = adapters.sites(model)?;
+    let mut adapted = BTreeSet::new();
+    let mut found = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        let (chunk, names) = chunk.with_adapters(&sites, &adapters.low_rank, device, context)?;
+        found.push(chunk);
+        adapted.extend(names);
+    }
+    let is_whole = context.grid().pipeline_parallel_size() == 1;
+    match sites.iter().find(|site| is_whole && !adapted.contains(&site.name)) {
+        None => Ok(found),
+        Some(site) => {
+            let what = format!("{} has no place for an adapter in this model", site.module);
+            Err(TopologyError::Setting(what).into())
+        }
+    }
 }
 
 /// A chunk of a pipeline stage without autodiff: it is evaluated, and generates.

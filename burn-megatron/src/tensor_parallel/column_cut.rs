@@ -1,10 +1,13 @@
 //! Which columns of a column-parallel layer a rank holds.
 
+use std::ops::Range;
+
 use burn::module::Param;
 use burn::tensor::{Tensor, backend::Backend};
 use serde::{Deserialize, Serialize};
 
 use super::take_shard;
+use crate::collectives::ProcessGroup;
 use crate::context::{ParameterScope, ParameterSpec};
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::topology::{TopologyError, check_divides};
@@ -22,7 +25,7 @@ pub struct ColumnGroups {
 }
 
 /// The columns of a whole layer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnSizes {
     pub d_input: usize,
     pub d_output: usize,
@@ -36,6 +39,17 @@ pub(super) struct Cut {
     pub own: Columns,
     /// Those that it shares with other ranks.
     pub shared: Option<Columns>,
+}
+
+/// Where the columns of an adapter of some of the features are.
+pub(super) struct PartCut {
+    /// Of the adapter's second factor.
+    pub placement: Placement,
+    pub distribution: Distribution,
+    /// The number of equal groups of this rank's columns of the layer.
+    pub groups: usize,
+    /// Where the features are in each.
+    pub place: Range<usize>,
 }
 
 /// Adjacent columns of each matrix, and who holds them.
@@ -159,6 +173,64 @@ impl ColumnSizes {
         Ok(Cut {
             own: columns(first + group.rank() % copies * own, own, Distribution::Sharded),
             shared: Some(columns(first + width - shared, shared, Distribution::Shared { copies })),
+        })
+    }
+
+    /// Returns where an adapter's second factor of `rank` rows is cut, whose columns are `features` of each of `groups`
+    /// equal groups of the layer's; none where ranks cannot share these out.
+    pub fn part(&self, groups: usize, features: &Range<usize>, rank: usize, tensor: &ProcessGroup) -> Option<PartCut> {
+        let (index, size) = (tensor.rank(), tensor.size());
+        let sharded = |shape: &[usize]| Placement::shard(shape, shape.len() - 1, index, size);
+        let matrix = self.d_output / self.fused;
+        let copies = self.groups.map_or(1, |of| (size / of.count).max(1));
+        if groups == 1 && *features == (0..self.d_output) && copies == 1 {
+            let placement = match self.fused {
+                1 => sharded(&[rank, self.d_output]),
+                fused => sharded(&[rank, fused, matrix]).with_fused_dimension(1),
+            };
+            return Some(PartCut {
+                placement,
+                distribution: Distribution::Sharded,
+                groups: 1,
+                place: 0..self.d_output / size,
+            });
+        }
+        if self.fused > 1 && groups == 1 && features.len() == matrix && features.start.is_multiple_of(matrix) {
+            let local = matrix / size;
+            let start = features.start / matrix * local;
+            return Some(PartCut {
+                placement: sharded(&[rank, matrix]),
+                distribution: Distribution::Sharded,
+                groups: 1,
+                place: start..start + local,
+            });
+        }
+        let ColumnGroups { count, shared } = self.groups.filter(|of| of.count == groups)?;
+        let own = (self.d_output / count).checked_sub(shared)?;
+        let shape = [rank, count * features.len()];
+        if copies == 1 {
+            return Some(PartCut {
+                placement: sharded(&shape),
+                distribution: Distribution::Sharded,
+                groups: count / size,
+                place: features.clone(),
+            });
+        }
+        if *features == (0..own) {
+            return Some(PartCut {
+                placement: sharded(&shape),
+                distribution: Distribution::Sharded,
+                groups: 1,
+                place: 0..own / copies,
+            });
+        }
+        // Of what its ranks share.
+        let start = own / copies + features.start.checked_sub(own)?;
+        Some(PartCut {
+            placement: Placement::shard(&shape, 1, index / copies, count),
+            distribution: Distribution::Shared { copies },
+            groups: 1,
+            place: start..start + features.len(),
         })
     }
 }

@@ -9,13 +9,14 @@ use burn::tensor::{Tensor, backend::Backend};
 use super::column_cut::{ColumnGroups, ColumnSizes, Cut};
 use super::conversion::{ConversionError, check_drawn, named};
 use super::linear_init;
+use super::low_rank::{AdaptedColumns, AdaptedFeatures, LowRankConfig};
 use super::product::ColumnParallelMatmul;
 use crate::collectives::{CollectiveBackend, show_input};
-use crate::context::ParameterScope;
+use crate::context::{ParallelContext, ParameterScope};
 use crate::mappings::gather_from_tensor_region;
 use crate::parameters::{ParameterInit, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
-use crate::random::ColumnShard;
+use crate::random::{ColumnShard, StepCoordinates};
 use crate::topology::TopologyError;
 
 /// Configuration of [`ColumnParallelLinear`].
@@ -56,10 +57,12 @@ pub struct ColumnParallelLinear<B: Backend> {
     pub bias: Option<Param<Tensor<B, 1>>>,
     /// This rank's further columns, which it shares with others: those above are its own then.
     pub shared: Option<SharedColumns<B>>,
+    /// What is trained in place of the weight, if anything is.
+    pub adapters: Option<AdaptedColumns<B>>,
     gather_output: bool,
     shard: ShardIdentity<B>,
     #[module(skip)]
-    fused: usize,
+    sizes: ColumnSizes,
     #[module(skip)]
     product: ColumnParallelMatmul,
 }
@@ -170,13 +173,16 @@ impl ColumnParallelLinearConfig {
             "the output of {} fused matrices or groups of columns cannot be gathered: their shards would interleave",
             self.fused
         );
-        let sizes = ColumnSizes {
+        self.sizes().cut(scope)
+    }
+
+    fn sizes(&self) -> ColumnSizes {
+        ColumnSizes {
             d_input: self.d_input,
             d_output: self.d_output,
             fused: self.fused,
             groups: self.groups,
-        };
-        sizes.cut(scope)
+        }
     }
 
     fn layer<B: Backend>(
@@ -192,7 +198,8 @@ impl ColumnParallelLinearConfig {
             bias,
             shared,
             gather_output: self.gather_output,
-            fused: self.fused,
+            adapters: None,
+            sizes: self.sizes(),
             shard,
             product: ColumnParallelMatmul::new(scope.context()),
         }
@@ -218,14 +225,45 @@ impl<B: Backend> ColumnParallelLinear<B> {
             self.shared.is_none(),
             "columns that ranks share are in no shard of their own"
         );
-        let [_, local] = self.weight.dims();
-        let group = &self.product.group;
-        ColumnShard::of_fused(
-            self.fused,
-            local * group.size() / self.fused,
-            group.rank(),
-            group.size(),
-        )
+        let (ColumnSizes { d_output, fused, .. }, group) = (self.sizes, &self.product.group);
+        ColumnShard::of_fused(fused, d_output / fused, group.rank(), group.size())
+    }
+
+    /// The size of the input features.
+    pub fn d_input(&self) -> usize {
+        self.sizes.d_input
+    }
+
+    /// The size of the output features, over all ranks.
+    pub fn d_output(&self) -> usize {
+        self.sizes.d_output
+    }
+
+    /// The name of the layer: the scope of its parameters.
+    pub fn name(&self) -> &str {
+        self.shard.layer()
+    }
+
+    /// Returns the layer with low-rank adapters of its output features, or of some, each by itself; their parameters
+    /// are declared in the whole model's scope, by the names in `features`. What is trained of the layer's own
+    /// parameters stays so: see burn's `no_grad`.
+    ///
+    /// # Errors
+    /// When some of `features` overlap, or are no part of the layer that the ranks can share out.
+    pub fn with_adapters(
+        self,
+        features: &[AdaptedFeatures],
+        config: &LowRankConfig,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<Self, TopologyError> {
+        let shared = self.shared.as_ref().map_or(0, |shared| shared.weight.dims()[1]);
+        let width = self.weight.dims()[1] + shared;
+        let adapters = AdaptedColumns::new(&self.sizes, width, features, config, device, context)?;
+        Ok(Self {
+            adapters: Some(adapters),
+            ..self
+        })
     }
 }
 
@@ -258,10 +296,15 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
     pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        self.forward_at(input, None)
+    }
+
+    /// As [`forward`](Self::forward), of the tokens of a step: adapters with dropout must know where these are.
+    pub fn forward_at<const D: usize>(&self, input: Tensor<B, D>, step: Option<&StepCoordinates>) -> Tensor<B, D> {
         if is_half(self.weight.val().dtype()) && D > 2 {
-            return by_rows(input, |rows| self.forward(rows));
+            return by_rows(input, |rows| self.forward_at(rows, step));
         }
-        let output = self.product(input, self.local_bias());
+        let output = self.product(input, self.local_bias(), step);
         if self.gather_output {
             gather_from_tensor_region(output, D - 1, &self.product.group)
         } else {
@@ -277,11 +320,20 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     /// # Panics
     /// Also when the layer gathers its output.
     pub fn forward_without_bias<const D: usize>(&self, input: Tensor<B, D>) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
+        self.forward_without_bias_at(input, None)
+    }
+
+    /// As [`forward_without_bias`](Self::forward_without_bias), of the tokens of a step.
+    pub fn forward_without_bias_at<const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        step: Option<&StepCoordinates>,
+    ) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
         assert!(
             !self.gather_output,
             "a bias is this rank's part, and a gathered output is whole"
         );
-        (self.product(input, None), self.local_bias())
+        (self.product(input, None, step), self.local_bias())
     }
 
     /// Returns this rank's features of an input that has entered the tensor-parallel region, as several layers share
@@ -311,13 +363,23 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     }
 
     /// This rank's features of all tokens.
-    fn product<const D: usize>(&self, input: Tensor<B, D>, bias: Option<Tensor<B, 1>>) -> Tensor<B, D> {
+    fn product<const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        bias: Option<Tensor<B, 1>>,
+        step: Option<&StepCoordinates>,
+    ) -> Tensor<B, D> {
         let weight = self.local_weight();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
         if !self.product.sequence_parallel {
             let place = || format!("the input of {}, a column-parallel layer", self.shard.layer());
             show_input(place, &input, &self.product.group);
         }
-        self.product.affine(input, weight, bias)
+        let Some(adapters) = &self.adapters else {
+            return self.product.affine(input, weight, bias);
+        };
+        let entered = self.product.entered(input);
+        let added = adapters.forward(entered.clone(), step);
+        self.product.entered_affine(entered, weight, bias) + added
     }
 }

@@ -28,6 +28,7 @@ mod column_linear;
 mod conversion;
 mod cross_entropy;
 mod embedding;
+mod low_rank;
 mod margin;
 mod norm;
 mod overlap;
@@ -48,6 +49,7 @@ pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig, Shared
 pub use conversion::ConversionError;
 pub use cross_entropy::{VocabShard, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
+pub use low_rank::{AdaptedColumns, AdaptedFeatures, LowRankAdapter, LowRankConfig};
 pub use margin::vocab_parallel_margin;
 pub use norm::{LayerNorm, LayerNormConfig, apply_layer_norm};
 pub use overlap::OverlapSizes;

@@ -196,8 +196,7 @@ impl RowParallelMatmul {
                 B::linear_out_of_region(inputs, chunks, &self.group)
             });
         }
-        let part = self.affine(input, weight, None);
-        self.reduced(part)
+        self.sum(self.affine(input, weight, None))
     }
 
     /// Returns the sum of two such sums, of pairs of an input and a weight, by one collective; in chunks by two.
@@ -210,11 +209,11 @@ impl RowParallelMatmul {
             return self.summed(input, weight) + self.summed(other_input, other_weight);
         }
         let part = self.affine(input, weight, None) + self.affine(other_input, other_weight, None);
-        self.reduced(part)
+        self.sum(part)
     }
 
-    /// Returns the sum of the ranks' terms: of all tokens, or of this rank's under sequence parallelism.
-    fn reduced<B: CollectiveBackend, const D: usize>(&self, part: Tensor<B, D>) -> Tensor<B, D> {
+    /// Returns the sum over the ranks of their terms, `[tokens, ..., d_output]`, as [`summed`](Self::summed) does.
+    pub fn sum<B: CollectiveBackend, const D: usize>(&self, part: Tensor<B, D>) -> Tensor<B, D> {
         if self.sequence_parallel {
             reduce_scatter_to_sequence_region(part, &self.group)
         } else {

@@ -7,13 +7,15 @@ use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
 use super::conversion::{ConversionError, check_drawn, named};
+use super::low_rank::{LowRankAdapter, LowRankConfig};
 use super::product::RowParallelMatmul;
 use super::{linear_init, take_shard};
 use crate::collectives::CollectiveBackend;
-use crate::context::{ParameterScope, ParameterSpec};
+use crate::context::{ParallelContext, ParameterScope, ParameterSpec};
 use crate::mappings::{reduce_from_tensor_region, scatter_to_tensor_region};
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
+use crate::random::{ColumnShard, StepCoordinates};
 use crate::topology::TopologyError;
 
 /// Configuration of [`RowParallelLinear`].
@@ -46,6 +48,8 @@ pub struct RowParallelLinear<B: Backend> {
     pub weight: Param<Tensor<B, 2>>,
     /// `[d_output]`, the same on every rank.
     pub bias: Option<Param<Tensor<B, 1>>>,
+    /// What is trained in place of the weight, if anything is.
+    pub adapter: Option<LowRankAdapter<B>>,
     input_is_parallel: bool,
     shard: ShardIdentity<B>,
     #[module(skip)]
@@ -152,6 +156,7 @@ impl RowParallelLinearConfig {
         RowParallelLinear {
             weight,
             bias,
+            adapter: None,
             input_is_parallel: self.input_is_parallel,
             shard,
             product: RowParallelMatmul::new(scope.context()),
@@ -167,6 +172,29 @@ impl<B: Backend> RowParallelLinear<B> {
     /// As [`RowParallelLinearConfig::from_linear`].
     pub fn from_linear(linear: Linear<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         RowParallelLinearConfig::of(&linear).from_linear(linear, scope)
+    }
+
+    /// The name of the layer: the scope of its parameters.
+    pub fn name(&self) -> &str {
+        self.shard.layer()
+    }
+
+    /// Returns the layer with a low-rank adapter, whose parameters are declared in the whole model's scope by `name`.
+    /// What is trained of the layer's own parameters stays so: see burn's `no_grad`.
+    pub fn with_adapter(
+        self,
+        name: &str,
+        config: &LowRankConfig,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Self {
+        let [local, d_output] = self.weight.dims();
+        let sizes = [local * self.product.group.size(), d_output];
+        let adapter = LowRankAdapter::of_rows(name, sizes, config, device, context);
+        Self {
+            adapter: Some(adapter),
+            ..self
+        }
     }
 }
 
@@ -198,14 +226,19 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// When a collective fails, the tensor-parallel size does not divide the tokens under sequence parallelism, or the
     /// input is not of the parameters' type.
     pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        self.forward_at(input, None)
+    }
+
+    /// As [`forward`](Self::forward), of the tokens of a step: adapters with dropout must know where these are.
+    pub fn forward_at<const D: usize>(&self, input: Tensor<B, D>, step: Option<&StepCoordinates>) -> Tensor<B, D> {
         if is_half(self.weight.val().dtype()) && D > 2 {
-            return by_rows(input, |rows| self.forward(rows));
+            return by_rows(input, |rows| self.forward_at(rows, step));
         }
         if self.product.group.size() == 1 {
             let bias = self.bias.as_ref().map(|bias| bias.val());
-            return self.product.affine(self.check(input), self.weight.val(), bias);
+            return self.term(self.check(input), bias, step);
         }
-        match self.forward_without_bias(input) {
+        match self.forward_without_bias_at(input, step) {
             (output, Some(bias)) => output + bias.unsqueeze(),
             (output, None) => output,
         }
@@ -216,6 +249,15 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// Shapes, communication and panics are those of [`forward`](Self::forward); in 16 bits the input is of two
     /// dimensions.
     pub fn forward_without_bias<const D: usize>(&self, input: Tensor<B, D>) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
+        self.forward_without_bias_at(input, None)
+    }
+
+    /// As [`forward_without_bias`](Self::forward_without_bias), of the tokens of a step.
+    pub fn forward_without_bias_at<const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        step: Option<&StepCoordinates>,
+    ) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
         let input = self.check(input);
         let input = if self.input_is_parallel {
             input
@@ -223,18 +265,23 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
             scatter_to_tensor_region(input, D - 1, &self.product.group)
         };
         let bias = self.bias.as_ref().map(|bias| bias.val());
-        (self.product.summed(input, self.weight.val()), bias)
+        let output = match &self.adapter {
+            None => self.product.summed(input, self.weight.val()),
+            Some(_) => self.product.sum(self.term(input, None, step)),
+        };
+        (output, bias)
     }
 
     /// Applies this layer and another one to an input each and adds up their outputs, with one collective for both. The
-    /// biases are returned, this layer's first, for an operation that adds them.
+    /// biases are returned, this layer's first, for an operation that adds them. The tokens are those of `step`, if it is
+    /// given: adapters with dropout must know it.
     ///
     /// # Shapes
     /// - inputs: `[tokens, d_input / tp]` of each layer, this rank's features
     /// - output: as of [`forward`](Self::forward)
     ///
     /// # Communication
-    /// That of one layer; of two where the context says that it is overlapped in chunks.
+    /// That of one layer; of two where the context says that it is overlapped in chunks and neither has an adapter.
     ///
     /// # Panics
     /// As [`forward`](Self::forward); when a layer's input is not parallel.
@@ -243,27 +290,51 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
         input: Tensor<B, 2>,
         other: &Self,
         other_input: Tensor<B, 2>,
+        step: Option<&StepCoordinates>,
     ) -> (Tensor<B, 2>, [Option<Tensor<B, 1>>; 2]) {
         assert!(
             self.input_is_parallel && other.input_is_parallel,
             "inputs of which each rank has its own features"
         );
-        let factors =
-            [(self, input), (other, other_input)].map(|(layer, input)| (layer.check(input), layer.weight.val()));
+        let (input, other_input) = (self.check(input), other.check(other_input));
+        let sum = if self.adapter.is_some() || other.adapter.is_some() {
+            let terms = self.term(input, None, step) + other.term(other_input, None, step);
+            self.product.sum(terms)
+        } else {
+            let factors = [(input, self.weight.val()), (other_input, other.weight.val())];
+            self.product.summed_with(factors)
+        };
         let bias = |layer: &Self| layer.bias.as_ref().map(|bias| bias.val());
-        (self.product.summed_with(factors), [bias(self), bias(other)])
+        (sum, [bias(self), bias(other)])
     }
 
     /// Applies the layer to this rank's features and gives every rank all tokens, also under sequence parallelism.
     ///
     /// For inference: the gradient of the bias would not be the part that it has been declared as.
     pub(super) fn forward_whole<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
-        let partial = self.product.affine(self.check(input), self.weight.val(), None);
+        let partial = self.term(self.check(input), None, None);
         let output = reduce_from_tensor_region(partial, &self.product.group);
         match &self.bias {
             Some(bias) => output + bias.val().unsqueeze(),
             None => output,
         }
+    }
+
+    /// This rank's term of the sum, with what the adapter adds to it.
+    fn term<const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        bias: Option<Tensor<B, 1>>,
+        step: Option<&StepCoordinates>,
+    ) -> Tensor<B, D> {
+        let weight = self.weight.val();
+        let Some(adapter) = &self.adapter else {
+            return self.product.affine(input, weight, bias);
+        };
+        let group = &self.product.group;
+        let shard = ColumnShard::new(weight.dims()[0] * group.size(), group.rank(), group.size());
+        let added = by_rows(input.clone(), |rows| adapter.forward(rows, &shard, step));
+        self.product.affine(input, weight, bias) + added
     }
 
     fn check<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {

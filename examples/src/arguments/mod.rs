@@ -1,5 +1,6 @@
 //! Command-line flags of the training programs, with Megatron-LM's names, grouped by topic in `--help`.
 
+mod adapters;
 mod architecture;
 mod checkpointing;
 mod data;
@@ -34,6 +35,7 @@ use models::memory::{MemorySetting, bytes_of_stages};
 
 use crate::figures::bytes;
 use crate::run_tokenizer::RunTokenizer;
+pub use adapters::AdapterArguments;
 pub use architecture::ArchitectureArguments;
 pub use checkpointing::CheckpointArguments;
 pub use data::{DataArguments, TextSource, parse_size};
@@ -76,6 +78,9 @@ pub struct TrainingArguments {
     pub checkpoints: CheckpointArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub adapters: AdapterArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub logging: LoggingArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -104,6 +109,7 @@ impl TrainingArguments {
         self.precision.validate()?;
         self.device.validate(self.precision.dtype())?;
         self.checkpoints.validate()?;
+        self.adapters.validate()?;
         self.data.source()?;
         let vocabulary_size = self.vocabulary_size()?;
         let model = self.model.config(vocabulary_size)?;
@@ -154,6 +160,10 @@ impl TrainingArguments {
     }
 
     fn bytes_per_parameter(&self, grid: &RankGrid, num_state_tensors: usize) -> f64 {
+        if self.adapters.lora_rank.is_some() {
+            // Parameters that are not trained have no gradients and no optimizer state; adapters are few.
+            return DType::from(self.precision.dtype()).size() as f64;
+        }
         let num_shards = if self.parallel.communication.use_distributed_optimizer {
             grid.data_parallel_size()
         } else {

@@ -547,3 +547,25 @@ fn ranks_may_differ_in_what_rank_0_writes() {
     assert_ne!(statement("--timing-log-level 1"), statement(""));
     assert_ne!(statement("--log-throughput"), statement(""));
 }
+
+#[test]
+fn adapters_need_a_rank_and_parameters_to_begin_with() {
+    for flags in [
+        "--lora-rank 4",
+        "--load a --lora-alpha 2",
+        "--load a --lora-target q_proj",
+    ] {
+        assert!(parse(flags).is_err(), "{flags}");
+    }
+    let low_rank = |flags: &str| parse(flags).expect(flags).adapters.low_rank();
+    assert_eq!(low_rank("--load a"), None);
+    let found = low_rank("--load a --lora-rank 4 --lora-target q_proj,v_proj").expect("a rank");
+    assert_eq!((found.rank, found.alpha, found.dropout), (4, 8.0, 0.0));
+    let found = low_rank("--load a --lora-rank 4 --lora-alpha 3 --lora-dropout 0.1").expect("a rank");
+    assert_eq!((found.alpha, found.dropout), (3.0, 0.1));
+    assert_eq!(
+        refusal("--load a --finetune --lora-rank 0"),
+        "the rank of low-rank adapters must be at least 1, got 0"
+    );
+    assert!(refusal("--load a --finetune --lora-rank 2 --lora-dropout 1").contains("in [0, 1), got 1"));
+}

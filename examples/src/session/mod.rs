@@ -19,7 +19,9 @@ use burn_megatron::training::memory::peak_bytes;
 use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerConfig, TrainingConfig};
 use burn_megatron_monitoring::timers::Timer;
 use models::ModelFamily;
+use models::huggingface::AdapterConfig;
 
+use crate::adapting::RunAdapters;
 use crate::arguments::{CheckpointArguments, TrainingArguments};
 use crate::checkpointing::{self, ModelState, RunState};
 use crate::device::{TrainingBackend, reserved_bytes};
@@ -46,6 +48,7 @@ pub struct Session<B: TrainingBackend, C: ModelFamily> {
     text_hash: String,
     text: RunText,
     tokenizer: RunTokenizer,
+    adapters: Option<AdapterConfig>,
     num_steps: u64,
     eval_iters: u64,
     /// Since the last report.
@@ -113,6 +116,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let tokenizer = RunTokenizer::choose(&arguments.data.tokenizer, checkpoint.as_ref())?;
         let model = C::from_settings(&arguments.model.settings(tokenizer.vocabulary_size()));
         model.validate(context.config())?;
+        let adapters = RunAdapters::choose(arguments, checkpoint.as_ref(), &model)?;
         let training = arguments.training_config(arguments.model.sample_length(&model))?;
         training.validate(context.grid(), context.is_sequence_parallel())?;
 
@@ -125,13 +129,22 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let sizes = arguments.parallel.layer_sizes(model.n_layers())?;
         let stages = &arguments.parallel.stages;
         let chunks = prepare(model.init_stage(&stages.layers(sizes)?, device, context)?);
+        let chunks = match (&adapters, &checkpoint) {
+            (Some(adapters), Some(checkpoint)) => {
+                adapters.adapt::<B, C>(&model, chunks, checkpoint, context, device)?
+            }
+            _ => chunks,
+        };
+        let has_parameters = adapters.as_ref().is_some_and(RunAdapters::are_new);
         let communication = &arguments.parallel.communication;
         let kind = stages.schedule(sizes.num_chunks)?;
         let config = TrainerConfig {
             data_parallel: DataParallelConfig::new()
                 .with_bucket_size(communication.ddp_bucket_size)
                 .with_shard_gradients(communication.use_distributed_optimizer)
-                .with_overlap_grad_reduce(communication.overlap_grad_reduce),
+                .with_overlap_grad_reduce(communication.overlap_grad_reduce)
+                // With adapters the parameters stay as they are: no step need look at them.
+                .with_broadcast_buffers(adapters.is_none()),
             overlap_param_gather: communication.overlap_param_gather,
             schedule: Some(kind),
             loss_scale: arguments.precision.loss_scale(),
@@ -140,7 +153,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let observer = Arc::new(StepObserver::new(&arguments.monitoring, context.rank()));
         let timeline = Timeline::default().with_observer(observer.clone());
         let mut trainer = Trainer::new(chunks, &training, config, context, device)?.with_timeline(&timeline);
-        if let Some(checkpoint) = checkpoint {
+        if let Some(checkpoint) = checkpoint.filter(|_| !has_parameters) {
             resume(
                 &mut trainer,
                 &checkpoint,
@@ -172,6 +185,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             text_hash,
             text,
             tokenizer,
+            adapters: adapters.map(|adapters| adapters.config),
             num_steps,
             eval_iters: arguments.logging.eval_iters,
             time: RankTime::default(),
@@ -259,6 +273,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             training: self.training.clone(),
             text_hash: self.text_hash.clone(),
             tokenizer: Some(self.tokenizer.state()),
+            adapters: self.adapters.clone(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! A family says by a [`DecoderConfig`] what its blocks are made of and what its parameters are called; this is the one
 //! model of all of them, in training, scoring and generation.
 
+mod adapters;
 mod config;
 mod generation;
 mod model;

@@ -10,10 +10,10 @@ use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::parameters::Placement;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::MODEL as MODEL_ARRAYS;
-use serde_json::Value;
 
+use super::adapters::{AdapterConfig, AdapterFactor, AdapterSite, add_adapters};
 use super::export_type::ExportType;
-use super::place::{Place, write_file};
+use super::place::{Place, write_bytes, write_file, write_json};
 use super::shards::{Shard, index, plan_shards};
 use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parameter};
 
@@ -21,13 +21,15 @@ use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parame
 const DEFAULT_MAX_SHARD_BYTES: u64 = 5_000_000_000;
 
 /// How a checkpoint is exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ExportConfig {
     /// The type of the numbers.
     pub dtype: ExportType,
     /// The bytes of tensors in a file. Where they are more than this, there are several files and an index of them; a
     /// tensor that has more is in a file of its own.
     pub max_shard_bytes: u64,
+    /// The adapters that the checkpoint has: what they add to weights is added there.
+    pub adapters: Option<AdapterConfig>,
 }
 
 impl Default for ExportConfig {
@@ -36,6 +38,7 @@ impl Default for ExportConfig {
         Self {
             dtype: ExportType::default(),
             max_shard_bytes: DEFAULT_MAX_SHARD_BYTES,
+            adapters: None,
         }
     }
 }
@@ -70,12 +73,13 @@ pub fn export_with<C: HuggingFaceFormat>(
     files: &[NamedBytes],
 ) -> Result<(), HuggingFaceError> {
     let (output, dtype) = (output.as_ref(), options.dtype);
-    let shards = plan_shards(check(checkpoint, config)?, dtype, options.max_shard_bytes);
+    let adapters = Adapters::of(options.adapters.as_ref(), checkpoint, config)?;
+    let shards = plan_shards(check(checkpoint, config, &adapters)?, dtype, options.max_shard_bytes);
     let place = Place::find(output)?;
     let draft = place.draft()?;
     write_json(&draft.path().join(CONFIG_NAME), &config.written_fields(dtype.pytorch()))?;
     for shard in &shards {
-        write_shard(checkpoint, shard, &draft.path().join(&shard.name), dtype)?;
+        write_shard(checkpoint, &adapters, shard, &draft.path().join(&shard.name), dtype)?;
     }
     if let Some((name, index)) = index(&shards, dtype) {
         write_json(&draft.path().join(name), &index)?;
@@ -90,25 +94,50 @@ pub fn export_with<C: HuggingFaceFormat>(
     place.commit(draft)
 }
 
-fn write_json(path: &Path, value: &Value) -> Result<(), HuggingFaceError> {
-    write_bytes(path, format!("{value:#}\n").as_bytes())
+/// The adapters of a checkpoint.
+struct Adapters {
+    sites: Vec<AdapterSite>,
+    rank: usize,
+    scale: f64,
 }
 
-fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), HuggingFaceError> {
-    write_file(path, |file| {
-        let written = file.write_all(bytes);
-        written.map_err(HuggingFaceError::file("write", path))
-    })
+impl Adapters {
+    fn of<C: HuggingFaceFormat>(
+        config: Option<&AdapterConfig>,
+        checkpoint: &Checkpoint,
+        model: &C,
+    ) -> Result<Self, HuggingFaceError> {
+        let sites = config.map_or(Ok(Vec::new()), |config| config.sites(model));
+        Ok(Self {
+            sites: sites.map_err(|error| HuggingFaceError::broken(checkpoint.path(), error.to_string()))?,
+            rank: config.map_or(1, |config| config.low_rank.rank),
+            scale: config.map_or(0.0, |config| config.low_rank.scale()),
+        })
+    }
+
+    /// The names of their arrays.
+    fn arrays(&self) -> impl Iterator<Item = String> {
+        let of_site = |site: &AdapterSite| {
+            AdapterFactor::BOTH.map(|factor| format!("{MODEL_ARRAYS}{}", site.parameter_name(factor)))
+        };
+        self.sites.iter().flat_map(of_site)
+    }
 }
 
-fn write_shard(checkpoint: &Checkpoint, shard: &Shard, path: &Path, dtype: ExportType) -> Result<(), HuggingFaceError> {
+fn write_shard(
+    checkpoint: &Checkpoint,
+    adapters: &Adapters,
+    shard: &Shard,
+    path: &Path,
+    dtype: ExportType,
+) -> Result<(), HuggingFaceError> {
     let header = shard.header(dtype);
     let header = header.map_err(|what| HuggingFaceError::broken(path, what))?;
     write_file(path, |file| {
         let refused = |error| HuggingFaceError::file("write", path)(error);
         file.write_all(&header).map_err(refused)?;
         for parameter in &shard.parameters {
-            let data = read_as(checkpoint, parameter, dtype)?;
+            let data = read_as(checkpoint, adapters, parameter, dtype)?;
             for tensor in &parameter.tensors {
                 match &tensor.part {
                     None => file.write_all(data.as_bytes()),
@@ -122,7 +151,11 @@ fn write_shard(checkpoint: &Checkpoint, shard: &Shard, path: &Path, dtype: Expor
 }
 
 /// Returns the model's parameters, which the checkpoint has, and no other.
-fn check<C: HuggingFaceFormat>(checkpoint: &Checkpoint, config: &C) -> Result<Vec<Parameter>, HuggingFaceError> {
+fn check<C: HuggingFaceFormat>(
+    checkpoint: &Checkpoint,
+    config: &C,
+    adapters: &Adapters,
+) -> Result<Vec<Parameter>, HuggingFaceError> {
     let path = || checkpoint.path().to_owned();
     let is_valid = config.validate(&ParallelConfig::default());
     is_valid.map_err(|error| HuggingFaceError::broken(checkpoint.path(), error.to_string()))?;
@@ -148,7 +181,7 @@ fn check<C: HuggingFaceFormat>(checkpoint: &Checkpoint, config: &C) -> Result<Ve
             }
         }
     }
-    let known: HashSet<String> = found.iter().map(array_name).collect();
+    let known: HashSet<String> = found.iter().map(array_name).chain(adapters.arrays()).collect();
     let stored = checkpoint.arrays().iter().map(|array| &array.name);
     let mut unknown = stored.filter(|name| name.starts_with(MODEL_ARRAYS) && !known.contains(*name));
     match unknown.next() {
@@ -170,11 +203,18 @@ fn array_name(parameter: &Parameter) -> String {
 }
 
 /// Reads a parameter, and rounds it to the type.
-fn read_as(checkpoint: &Checkpoint, parameter: &Parameter, dtype: ExportType) -> Result<TensorData, HuggingFaceError> {
+fn read_as(
+    checkpoint: &Checkpoint,
+    adapters: &Adapters,
+    parameter: &Parameter,
+    dtype: ExportType,
+) -> Result<TensorData, HuggingFaceError> {
     let length = parameter.num_elements();
     let placement = Placement::whole(parameter.logical_shape.clone());
     let stored = checkpoint.read(&array_name(parameter), &placement, 0..length)?;
     let stored = TensorData::from_bytes(stored.bytes, [length], stored.dtype);
+    let factors = (adapters.rank, adapters.scale);
+    let stored = add_adapters(stored, parameter, &adapters.sites, factors, checkpoint)?;
     if stored.dtype == dtype.burn() {
         return Ok(stored);
     }

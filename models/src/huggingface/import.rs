@@ -121,6 +121,21 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
         state: Value,
         arrays_of_bytes: &[NamedBytes],
     ) -> Result<PathBuf, HuggingFaceError> {
+        let of_bytes = arrays_of_bytes.iter().map(NamedBytes::as_array);
+        self.write_checkpoint_with_arrays(directory, state, of_bytes.collect())
+    }
+
+    /// As [`write_checkpoint`](Self::write_checkpoint), with further arrays, such as those of
+    /// [`AdapterFiles`](super::AdapterFiles).
+    ///
+    /// # Errors
+    /// As [`write_checkpoint`](Self::write_checkpoint); two arrays have the same name.
+    pub fn write_checkpoint_with_arrays(
+        &self,
+        directory: impl AsRef<Path>,
+        state: Value,
+        further: Vec<(WholeArray, Bytes)>,
+    ) -> Result<PathBuf, HuggingFaceError> {
         let directory = directory.as_ref();
         if let Some(found) = Checkpoint::latest(directory)? {
             return Err(HuggingFaceError::HasCheckpoints {
@@ -137,22 +152,20 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
             dtype: *dtype,
             shape: parameter.logical_shape.clone(),
         });
-        let of_bytes = arrays_of_bytes.iter().map(|array| WholeArray {
-            name: array.name.clone(),
-            dtype: DType::U8,
-            shape: vec![array.content.len()],
-        });
+        let contents: HashMap<String, &Bytes> = further
+            .iter()
+            .map(|(array, content)| (array.name.clone(), content))
+            .collect();
         let checkpoint = UnshardedCheckpoint {
             iteration: 0,
             layout: json!({ "imported_from": self.folder }),
             state,
-            arrays: arrays.chain(of_bytes).collect(),
+            arrays: arrays.chain(further.iter().map(|(array, _)| array.clone())).collect(),
         };
         let written = checkpoint.write(directory, |array| {
             let Some((parameter, tensors)) = parameters.get(&array.name) else {
-                let bytes = arrays_of_bytes.iter().find(|bytes| bytes.name == array.name);
-                let content = &bytes.expect("an array is a parameter, or bytes").content;
-                return Ok(Bytes::from_bytes_vec(content.clone()));
+                let content = contents.get(&array.name);
+                return Ok((*content.expect("an array is a parameter, or a further one")).clone());
             };
             let size = array.dtype.size();
             let mut whole = Vec::new();

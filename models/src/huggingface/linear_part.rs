@@ -36,6 +36,12 @@ impl LinearPart {
             .collect()
     }
 
+    /// Returns as how many equal groups the parameter's features are seen, and which of those of each the tensor has.
+    pub fn in_groups(&self) -> (usize, Range<usize>) {
+        let inner = self.inner();
+        (self.outer(), self.range.start * inner..self.range.end * inner)
+    }
+
     fn num_features(&self) -> usize {
         self.range.len() * self.outer() * self.inner()
     }
@@ -49,7 +55,7 @@ impl LinearPart {
     }
 
     /// The numbers of the tensor's features among those of the parameter.
-    fn columns(&self) -> impl Iterator<Item = usize> {
+    pub fn columns(&self) -> impl Iterator<Item = usize> {
         let (inner, length) = (self.inner(), self.features[self.dimension]);
         let range = self.range.start * inner..self.range.end * inner;
         (0..self.outer()).flat_map(move |outer| range.clone().map(move |column| outer * length * inner + column))

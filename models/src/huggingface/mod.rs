@@ -4,6 +4,7 @@
 //! A model is a folder with `config.json` and either `model.safetensors` or several such files and
 //! `model.safetensors.index.json`. What differs between families is their [`HuggingFaceFormat`].
 
+mod adapters;
 #[cfg(test)]
 pub(crate) mod checks;
 mod config;
@@ -21,6 +22,7 @@ mod shards;
 #[cfg(test)]
 mod tests;
 
+pub use adapters::{AdapterConfig, AdapterFiles, AdapterSite, export_adapters, linear_layers};
 pub use config::read_model_type;
 pub use error::HuggingFaceError;
 pub use export::{ExportConfig, export, export_with};

@@ -1,9 +1,11 @@
 //! [`Place`]: a folder that is there whole, on the disk, or not at all.
 
 use std::fs::{self, File, Permissions};
-use std::io::BufWriter;
+use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use super::HuggingFaceError;
 
@@ -24,6 +26,25 @@ pub(super) fn write_file(
     write(&mut writer)?;
     let file = writer.into_inner().map_err(|error| refused(error.into_error()))?;
     file.sync_all().map_err(refused)
+}
+
+/// Writes a new file of JSON.
+///
+/// # Errors
+/// As [`write_file`].
+pub(super) fn write_json(path: &Path, value: &Value) -> Result<(), HuggingFaceError> {
+    write_bytes(path, format!("{value:#}\n").as_bytes())
+}
+
+/// Writes a new file of bytes.
+///
+/// # Errors
+/// As [`write_file`].
+pub(super) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), HuggingFaceError> {
+    write_file(path, |file| {
+        let written = file.write_all(bytes);
+        written.map_err(HuggingFaceError::file("write", path))
+    })
 }
 
 /// Where an export goes.

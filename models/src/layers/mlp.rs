@@ -6,6 +6,7 @@ use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParameterScope;
 use burn_megatron::parameters::ParameterInit;
+use burn_megatron::random::StepCoordinates;
 use burn_megatron::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
 };
@@ -125,7 +126,7 @@ impl<B: CollectiveBackend> Mlp<B> {
         }
     }
 
-    /// Applies the MLP to each token.
+    /// Applies the MLP to each token; those of a step, if it is given: adapters with dropout must know it.
     ///
     /// # Shapes
     /// - `input`: `[tokens, d_model]`, the same on every tensor-parallel rank; this rank's rows under sequence
@@ -137,35 +138,39 @@ impl<B: CollectiveBackend> Mlp<B> {
     ///
     /// # Panics
     /// When a collective fails.
-    pub fn forward(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
-        self.output.forward(self.hidden(input))
+    pub fn forward(&self, input: Tensor<B, 2>, step: Option<&StepCoordinates>) -> Tensor<B, 2> {
+        self.output.forward_at(self.hidden(input, step), step)
     }
 
     /// As [`forward`](Self::forward) except for the last bias, which is returned separately and is yet to be added.
-    pub fn forward_without_bias(&self, input: Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
-        self.output.forward_without_bias(self.hidden(input))
+    pub fn forward_without_bias(
+        &self,
+        input: Tensor<B, 2>,
+        step: Option<&StepCoordinates>,
+    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+        self.output.forward_without_bias_at(self.hidden(input, step), step)
     }
 
     /// `[tokens, d_hidden / tp]`: this rank's hidden features.
-    pub(super) fn hidden(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub(super) fn hidden(&self, input: Tensor<B, 2>, step: Option<&StepCoordinates>) -> Tensor<B, 2> {
         match (self.activation, self.kernels) {
-            (MlpActivation::SwiGlu, Kernels::Plain) => swiglu::reference::forward(self.input.forward(input)),
+            (MlpActivation::SwiGlu, Kernels::Plain) => swiglu::reference::forward(self.input.forward_at(input, step)),
             (MlpActivation::SwiGlu, Kernels::Fused) => {
-                swiglu::swiglu(self.input.forward(input)).unwrap_or_else(|error| panic!("{error}"))
+                swiglu::swiglu(self.input.forward_at(input, step)).unwrap_or_else(|error| panic!("{error}"))
             }
             (MlpActivation::GeGlu, _) => {
-                let [gate, up] = halves(self.input.forward(input));
+                let [gate, up] = halves(self.input.forward_at(input, step));
                 gelu_tanh(gate) * up
             }
-            (MlpActivation::GeluErf, _) => gelu_erf(self.input.forward(input)),
-            (MlpActivation::Gelu, Kernels::Plain) => gelu_tanh(self.input.forward(input)),
-            (MlpActivation::Gelu, Kernels::Fused) => self.gelu_of_sum(input),
+            (MlpActivation::GeluErf, _) => gelu_erf(self.input.forward_at(input, step)),
+            (MlpActivation::Gelu, Kernels::Plain) => gelu_tanh(self.input.forward_at(input, step)),
+            (MlpActivation::Gelu, Kernels::Fused) => self.gelu_of_sum(input, step),
         }
     }
 
     /// GELU of the first layer, with its bias added in the same operation.
-    fn gelu_of_sum(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
-        match self.input.forward_without_bias(input) {
+    fn gelu_of_sum(&self, input: Tensor<B, 2>, step: Option<&StepCoordinates>) -> Tensor<B, 2> {
+        match self.input.forward_without_bias_at(input, step) {
             (hidden, Some(bias)) => bias_gelu(hidden, bias).unwrap_or_else(|error| panic!("{error}")),
             (hidden, None) => gelu_tanh(hidden),
         }
@@ -223,7 +228,7 @@ mod tests {
                     }
                 };
                 let expected = expected.matmul(mlp.output.weight.val());
-                let difference = (mlp.forward(input.clone()) - expected).abs().max().into_scalar();
+                let difference = (mlp.forward(input.clone(), None) - expected).abs().max().into_scalar();
                 assert!(difference < 1e-5, "{activation:?}, {kernels:?}: {difference}");
             }
         }

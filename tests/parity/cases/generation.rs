@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::checkpoints::{step, trainer, writer};
-use super::comparison::{Layout, ONE, PP2, TP2, TP2SP, connect, dtype, layout};
+use super::comparison::{Layout, ONE, PP2, TP2, TP2SP, TP4, connect, dtype, layout};
 use super::{B, problem};
 use crate::harness::{Case, Job};
 
@@ -68,6 +68,8 @@ pub fn trials() -> Vec<Trial> {
         ("llama/llama3", ONE),
         ("llama/llama3", TP2SP),
         ("llama/mistral", TP2),
+        ("llama/multi_query", TP2SP),
+        ("llama/multi_query", TP4),
         ("llama/qwen2", TP2PP2),
         ("llama/qwen3", TP2PP2),
         ("llama/yarn", ONE),

@@ -1,15 +1,25 @@
-//! A layout's training against that of one rank, which every rank of the layout trains in the same process.
+//! A layout's training against that of one rank, which every rank of the layout trains in the same process; and a
+//! checkpoint that goes from layout to layout.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use burn::tensor::DType;
+use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::World;
+use burn_megatron::parameters::Placement;
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
-use burn_megatron::training::Trainer;
+use burn_megatron::training::{Trainer, TrainerState};
+use libtest_mimic::Failed;
 use models::decoder::Decoder;
-use std::collections::HashMap;
 
+use super::checkpoints::writer;
+use super::comparison::Layout;
 use super::layouts::{PARITY_BROKEN, parameter_differences, unpad};
 use super::{B, problem};
+use crate::harness::{Case, Job};
 
 /// A trainer and the ranks that it trains on.
 pub struct Trained {
@@ -74,5 +84,64 @@ pub fn compare_training(layout: &mut Trained, one: &mut Trained, dtype: DType, s
         judge.worst_gradient(),
         judge.worst_parameter()
     );
+    Ok(())
+}
+
+/// Fails unless a checkpoint keeps its bits on its way through layouts, whose cases `describe` returns: the first one
+/// trains a little and saves, each other one loads and saves. The cases call [`pass_on`].
+pub fn same_bits_in_every_layout(chain: &[Layout], describe: impl Fn(Layout) -> Case) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    for (link, &layout) in chain.iter().enumerate() {
+        let case = describe(layout)
+            .with("check", "checkpoint")
+            .with("link", link)
+            .with("folder", folder.path().display());
+        let end = Job::new(case, layout.world_size()).run()?;
+        if end.code != 0 {
+            return Err(format!("{}: exit code {}\n{}", layout.name, end.code, end.output).into());
+        }
+    }
+    let open = |link| Checkpoint::latest(link_folder(folder.path(), link))?.context("a checkpoint of each link");
+    let first = open(0).map_err(|error| error.to_string())?;
+    for (link, layout) in chain.iter().enumerate().skip(1) {
+        let compared = open(link).and_then(|other| expect_same_bits(&first, &other));
+        compared.map_err(|error| format!("{}: {error:#}", layout.name))?;
+    }
+    Ok(())
+}
+
+fn link_folder(folder: &Path, link: usize) -> PathBuf {
+    folder.join(link.to_string())
+}
+
+/// Trains a little, or loads what the link before has saved, and saves.
+pub fn pass_on(trainer: &mut Trainer<B, Decoder<B>>, case: &Case, world: &World) -> anyhow::Result<()> {
+    let (folder, link): (PathBuf, usize) = (case.setting("folder")?, case.setting("link")?);
+    if link == 0 {
+        for step in 0..3 {
+            trainer.step(&problem::micro_batches(step, 0, 1))?;
+        }
+    } else {
+        let checkpoint = Checkpoint::latest(link_folder(&folder, link - 1))?.context("the checkpoint before")?;
+        let state: TrainerState = serde_json::from_value(checkpoint.state().clone())?;
+        trainer.restore(&checkpoint, &state)?;
+    }
+    let mut writer = writer(world, &link_folder(&folder, link))?;
+    let state = serde_json::to_value(trainer.state())?;
+    Ok(writer.save(trainer.iteration(), trainer.snapshot(), state)?)
+}
+
+fn expect_same_bits(first: &Checkpoint, other: &Checkpoint) -> anyhow::Result<()> {
+    let names = |checkpoint: &Checkpoint| {
+        let mut names: Vec<String> = checkpoint.arrays().iter().map(|array| array.name.clone()).collect();
+        names.sort();
+        names
+    };
+    ensure!(names(first) == names(other), "other arrays: {:?}", names(other));
+    for array in first.arrays() {
+        let whole = Placement::whole(array.shape.clone());
+        let [first, other] = [first, other].map(|from| from.read(&array.name, &whole, 0..whole.local_len()));
+        ensure!(first?.bytes[..] == other?.bytes[..], "{} has other bits", array.name);
+    }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod huggingface;
 mod in_process;
 mod layers;
 mod layouts;
+mod lora;
 mod memory;
 mod one_rank;
 mod pipeline;
@@ -42,6 +43,7 @@ pub fn trials() -> Vec<Trial> {
         checkpoints::trials(),
         half::trials(),
         huggingface::trials(),
+        lora::trials(),
         transformers::trials(),
         generation::trials(),
         memory::trials(),
@@ -86,6 +88,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "checkpoint" => checkpoints::run(case, world),
         "half" => half::run(case, world),
         "huggingface" => huggingface::run(case, world),
+        "lora" => lora::run(case, world),
         "transformers" => transformers::run(case, world),
         "generation" => generation::run(case, world),
         "memory" => memory::run(case, world),

@@ -1,22 +1,16 @@
 //! Tensor-parallel ranks that share key and value heads, because there are more ranks than key heads.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, ensure};
 use burn_flex::FlexDevice;
-use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
-use burn_megatron::parameters::Placement;
 use burn_megatron::parity::perturb_constants;
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
-use burn_megatron::training::{Trainer, TrainerState};
-use libtest_mimic::{Failed, Trial};
+use burn_megatron::training::Trainer;
+use libtest_mimic::Trial;
 use models::llama::LlamaConfig;
 
-use super::checkpoints::writer;
 use super::comparison::{Layout, ONE, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout};
-use super::in_process::{Trained, compare_training};
+use super::in_process::{Trained, compare_training, pass_on, same_bits_in_every_layout};
 use super::layouts::PARITY_BROKEN;
 use super::problem;
 use crate::harness::{Case, Comparison, Job};
@@ -28,7 +22,9 @@ const STEPS: u64 = 10;
 pub fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> = comparisons().into_iter().map(Comparison::holds).collect();
     let name = "checkpoints_of_shared_key_heads_have_the_same_bits_in_every_layout";
-    trials.push(Trial::test(name, same_bits_in_every_layout));
+    trials.push(Trial::test(name, || {
+        same_bits_in_every_layout(&CHAIN, |layout| describe(layout, 2, "f32", "whole"))
+    }));
     trials
 }
 
@@ -77,7 +73,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             let mut one = trained(case, ParallelContext::single(problem::SEED))?;
             compare_training(&mut layout, &mut one, dtype(case)?, STEPS)
         }
-        "checkpoint" => pass_on(&mut layout, case, world),
+        "checkpoint" => pass_on(&mut layout.trainer, case, world),
         other => anyhow::bail!("there is no check {other}"),
     }
 }
@@ -110,61 +106,3 @@ fn trained(case: &Case, context: ParallelContext) -> anyhow::Result<Trained> {
 
 /// The layouts through which a checkpoint goes: of the four ranks of the first each two share a key head.
 const CHAIN: [Layout; 4] = [TP4, ONE, TP2, TP4SP];
-
-fn same_bits_in_every_layout() -> Result<(), Failed> {
-    let folder = tempfile::tempdir()?;
-    for (link, layout) in CHAIN.into_iter().enumerate() {
-        let case = describe(layout, 2, "f32", "whole")
-            .with("check", "checkpoint")
-            .with("link", link)
-            .with("folder", folder.path().display());
-        let end = Job::new(case, layout.world_size()).run()?;
-        if end.code != 0 {
-            return Err(format!("{}: exit code {}\n{}", layout.name, end.code, end.output).into());
-        }
-    }
-    let open = |link| Checkpoint::latest(link_folder(folder.path(), link))?.context("a checkpoint of each link");
-    let first = open(0).map_err(|error| error.to_string())?;
-    for (link, layout) in CHAIN.iter().enumerate().skip(1) {
-        let compared = open(link).and_then(|other| expect_same_bits(&first, &other));
-        compared.map_err(|error| format!("{}: {error:#}", layout.name))?;
-    }
-    Ok(())
-}
-
-fn link_folder(folder: &Path, link: usize) -> PathBuf {
-    folder.join(link.to_string())
-}
-
-/// Trains a little, or loads what the link before has saved, and saves.
-fn pass_on(layout: &mut Trained, case: &Case, world: &World) -> anyhow::Result<()> {
-    let (folder, link): (PathBuf, usize) = (case.setting("folder")?, case.setting("link")?);
-    let trainer = &mut layout.trainer;
-    if link == 0 {
-        for step in 0..3 {
-            trainer.step(&problem::micro_batches(step, 0, 1))?;
-        }
-    } else {
-        let checkpoint = Checkpoint::latest(link_folder(&folder, link - 1))?.context("the checkpoint before")?;
-        let state: TrainerState = serde_json::from_value(checkpoint.state().clone())?;
-        trainer.restore(&checkpoint, &state)?;
-    }
-    let mut writer = writer(world, &link_folder(&folder, link))?;
-    let state = serde_json::to_value(trainer.state())?;
-    Ok(writer.save(trainer.iteration(), trainer.snapshot(), state)?)
-}
-
-fn expect_same_bits(first: &Checkpoint, other: &Checkpoint) -> anyhow::Result<()> {
-    let names = |checkpoint: &Checkpoint| {
-        let mut names: Vec<String> = checkpoint.arrays().iter().map(|array| array.name.clone()).collect();
-        names.sort();
-        names
-    };
-    ensure!(names(first) == names(other), "other arrays: {:?}", names(other));
-    for array in first.arrays() {
-        let whole = Placement::whole(array.shape.clone());
-        let [first, other] = [first, other].map(|from| from.read(&array.name, &whole, 0..whole.local_len()));
-        ensure!(first?.bytes[..] == other?.bytes[..], "{} has other bits", array.name);
-    }
-    Ok(())
-}

@@ -252,7 +252,8 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// # Panics
     /// When a collective fails, or the tokens' documents are those of another number of tokens.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        self.output.forward(self.forward_heads(input, tokens))
+        self.output
+            .forward_at(self.forward_heads(input, tokens), Some(&tokens.all))
     }
 
     /// As [`forward`](Self::forward), without the last bias, which is returned too, to be added by what comes next.
@@ -261,7 +262,8 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         input: Tensor<B, 2>,
         tokens: &TokenContext,
     ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
-        self.output.forward_without_bias(self.forward_heads(input, tokens))
+        self.output
+            .forward_without_bias_at(self.forward_heads(input, tokens), Some(&tokens.all))
     }
 
     /// Returns what this rank's heads give, before the projection back.
@@ -276,7 +278,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// # Panics
     /// As [`forward`](Self::forward).
     pub fn forward_heads(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        let qkv = self.qkv.forward(input);
+        let qkv = self.qkv.forward_at(input, Some(&tokens.all));
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
         let positions = RotaryPositions::OnHost(match &tokens.positions {

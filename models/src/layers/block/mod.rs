@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParameterScope;
-use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, RowDropout};
+use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, RowDropout, StepCoordinates};
 use burn_megatron::tensor_parallel::{PagedKeyValues, PagedTokens};
 use burn_megatron::topology::TopologyError;
 use cubecl_kernels::Kernels;
@@ -200,7 +200,7 @@ impl<B: CollectiveBackend> Block<B> {
         let device = input.device();
         let dropouts = [&self.attention_dropout, &self.mlp_dropout];
         let dropouts = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
-        self.fused(input, dropouts, |normal| {
+        self.fused(input, dropouts, Some(&tokens.all), |normal| {
             self.attention.forward_without_bias(normal, tokens)
         })
     }
@@ -210,6 +210,7 @@ impl<B: CollectiveBackend> Block<B> {
         &self,
         input: Tensor<B, 2>,
         [attention_dropout, mlp_dropout]: [Option<RowDropout>; 2],
+        step: Option<&StepCoordinates>,
         attend: impl FnOnce(Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>),
     ) -> Tensor<B, 2> {
         let [stream, normal] = self.attention_norm.forward_of_stream(input);
@@ -220,7 +221,7 @@ impl<B: CollectiveBackend> Block<B> {
             residual: stream,
             dropout: attention_dropout,
         });
-        let (transformed, bias) = self.mlp.forward_without_bias(normal);
+        let (transformed, bias) = self.mlp.forward_without_bias(normal, step);
         add_dropped(Addends {
             input: transformed,
             bias,
@@ -252,7 +253,7 @@ impl<B: CollectiveBackend> Block<B> {
         }
         let mut attend = |normal| self.attention.forward_paged_without_bias(normal, tokens, cache);
         match self.kernels {
-            Kernels::Fused => self.fused(input, [None, None], attend),
+            Kernels::Fused => self.fused(input, [None, None], None, attend),
             Kernels::Plain => {
                 let (attended, bias) = attend(self.attention_norm.forward(input.clone()));
                 let attended = match bias {
@@ -260,7 +261,7 @@ impl<B: CollectiveBackend> Block<B> {
                     None => attended,
                 };
                 let hidden = input + attended;
-                let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()));
+                let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()), None);
                 hidden + transformed
             }
         }
@@ -271,7 +272,8 @@ impl<B: CollectiveBackend> Block<B> {
             .attention
             .forward(self.attention_norm.forward(input.clone()), tokens);
         let hidden = input + self.attention_dropout.forward(attended, &tokens.local);
-        let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()));
+        let normal = self.mlp_norm.forward(hidden.clone());
+        let transformed = self.mlp.forward(normal, Some(&tokens.all));
         hidden + self.mlp_dropout.forward(transformed, &tokens.local)
     }
 }

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use burn_megatron::collectives::CollectiveBackend;
-use burn_megatron::random::RowDropout;
+use burn_megatron::random::{RowDropout, StepCoordinates};
 use burn_megatron::tensor_parallel::{PagedKeyValues, PagedTokens};
 use cubecl_kernels::Kernels;
 use cubecl_kernels::norm::Addends;
@@ -17,7 +17,9 @@ impl<B: CollectiveBackend> Block<B> {
         let device = input.device();
         let dropouts = [&self.attention_dropout, &self.mlp_dropout];
         if !dropouts.iter().any(|dropout| dropout.is_active::<B>(&device)) {
-            return self.joined(input, |normal| self.attention.forward_heads(normal, tokens));
+            return self.joined(input, Some(&tokens.all), |normal| {
+                self.attention.forward_heads(normal, tokens)
+            });
         }
         let [stream, attention_input, mlp_input] = self.normed_twice(input);
         match self.kernels {
@@ -25,12 +27,12 @@ impl<B: CollectiveBackend> Block<B> {
                 let [of_attention, of_mlp] = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
                 let attended = self.attention.forward_without_bias(attention_input, tokens);
                 let hidden = fused_sum(attended, stream, of_attention);
-                fused_sum(self.mlp.forward_without_bias(mlp_input), hidden, of_mlp)
+                fused_sum(self.mlp.forward_without_bias(mlp_input, Some(&tokens.all)), hidden, of_mlp)
             }
             Kernels::Plain => {
                 let [of_attention, of_mlp] = dropouts;
                 let attended = self.attention.forward(attention_input, tokens);
-                let transformed = self.mlp.forward(mlp_input);
+                let transformed = self.mlp.forward(mlp_input, Some(&tokens.all));
                 stream + of_attention.forward(attended, &tokens.local) + of_mlp.forward(transformed, &tokens.local)
             }
         }
@@ -43,16 +45,21 @@ impl<B: CollectiveBackend> Block<B> {
         tokens: &PagedTokens<B>,
         cache: &mut PagedKeyValues<B>,
     ) -> Tensor<B, 2> {
-        self.joined(input, |normal| {
+        self.joined(input, None, |normal| {
             self.attention.forward_paged_heads(normal, tokens, cache)
         })
     }
 
     /// Applies the block with what its heads give of the normed input, by one collective.
-    fn joined(&self, input: Tensor<B, 2>, attend: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>) -> Tensor<B, 2> {
+    fn joined(
+        &self,
+        input: Tensor<B, 2>,
+        step: Option<&StepCoordinates>,
+        attend: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>,
+    ) -> Tensor<B, 2> {
         let [stream, attention_input, mlp_input] = self.normed_twice(input);
-        let (heads, hidden) = (attend(attention_input), self.mlp.hidden(mlp_input));
-        let (sum, biases) = self.attention.output.forward_with(heads, &self.mlp.output, hidden);
+        let (heads, hidden) = (attend(attention_input), self.mlp.hidden(mlp_input, step));
+        let (sum, biases) = self.attention.output.forward_with(heads, &self.mlp.output, hidden, step);
         let bias = biases.into_iter().flatten().reduce(|first, second| first + second);
         match self.kernels {
             Kernels::Fused => fused_sum((sum, bias), stream, None),

@@ -1,0 +1,108 @@
+//! Low-rank adapters of a run: those that the flags ask for, or that its checkpoint has.
+
+use anyhow::{Context as _, bail, ensure};
+use burn_megatron::checkpoint::Checkpoint;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::training::load_parameters;
+use models::ModelFamily;
+use models::family::adapt_stage;
+use models::huggingface::AdapterConfig;
+
+use crate::arguments::TrainingArguments;
+use crate::checkpointing::ModelState;
+use crate::device::TrainingBackend;
+
+/// The adapters of a run.
+pub(crate) struct RunAdapters {
+    pub(crate) config: AdapterConfig,
+    /// Whether the checkpoint has them; otherwise they are new, and are trained with its parameters.
+    is_stored: bool,
+}
+
+impl RunAdapters {
+    /// Returns the adapters that the flags ask for, or that the checkpoint has.
+    ///
+    /// # Errors
+    /// When a target is no layer of the model, the flags name others than the checkpoint has, or new ones are asked for
+    /// without a checkpoint or `--finetune`.
+    pub(crate) fn choose<C: ModelFamily>(
+        arguments: &TrainingArguments,
+        checkpoint: Option<&Checkpoint>,
+        model: &C,
+    ) -> anyhow::Result<Option<Self>> {
+        let given = match arguments.adapters.low_rank() {
+            Some(low_rank) => {
+                let targets = arguments.adapters.lora_target.clone();
+                Some(AdapterConfig::new(low_rank, targets, model).context("--lora-target")?)
+            }
+            None => None,
+        };
+        let Some(checkpoint) = checkpoint else {
+            ensure!(
+                given.is_none(),
+                "--lora-rank needs a checkpoint in the folder of --load"
+            );
+            return Ok(None);
+        };
+        let stored = ModelState::<C>::of(checkpoint)?.adapters;
+        let path = checkpoint.path().display();
+        match (given, stored) {
+            (None, None) => Ok(None),
+            (None, Some(config)) => Ok(Some(Self {
+                config,
+                is_stored: true,
+            })),
+            (Some(config), Some(stored)) => {
+                let shown = |config: &AdapterConfig| {
+                    let (low_rank, targets) = (&config.low_rank, config.targets.join(","));
+                    format!(
+                        "--lora-rank {} --lora-alpha {} --lora-target {targets}",
+                        low_rank.rank, low_rank.alpha
+                    )
+                };
+                let (there, here) = (shown(&stored), shown(&config));
+                ensure!(
+                    there == here,
+                    "{path} has other adapters: {there} there and {here} here"
+                );
+                Ok(Some(Self {
+                    config,
+                    is_stored: true,
+                }))
+            }
+            (Some(_), None) if !arguments.checkpoints.finetune => {
+                bail!("{path} has no adapters to continue with: give --finetune to train new ones with its parameters")
+            }
+            (Some(config), None) => Ok(Some(Self {
+                config,
+                is_stored: false,
+            })),
+        }
+    }
+
+    /// Whether the checkpoint has nothing but the parameters, which [`adapt`](Self::adapt) takes.
+    pub(crate) fn are_new(&self) -> bool {
+        !self.is_stored
+    }
+
+    /// Returns this rank's chunks with adapters. New ones are of chunks with the checkpoint's parameters.
+    ///
+    /// # Errors
+    /// When the checkpoint is of another model, or cannot be read.
+    pub(crate) fn adapt<B: TrainingBackend, C: ModelFamily>(
+        &self,
+        model: &C,
+        chunks: Vec<C::Stage<B>>,
+        checkpoint: &Checkpoint,
+        context: &ParallelContext,
+        device: &B::Device,
+    ) -> anyhow::Result<Vec<C::Stage<B>>> {
+        let chunks = if self.is_stored {
+            chunks
+        } else {
+            ModelState::<C>::of(checkpoint)?.check(checkpoint.path(), model)?;
+            load_parameters::<B, _>(chunks, checkpoint, context)?
+        };
+        Ok(adapt_stage::<B, C>(model, chunks, &self.config, device, context)?)
+    }
+}

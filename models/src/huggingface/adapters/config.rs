@@ -1,0 +1,92 @@
+//! [`AdapterConfig`]: the adapters of a model.
+
+use burn_megatron::tensor_parallel::LowRankConfig;
+use burn_megatron::topology::TopologyError;
+use serde::{Deserialize, Serialize};
+
+use super::sites::{AdapterSite, linear_layers};
+use crate::huggingface::HuggingFaceFormat;
+
+/// Which linear layers of a model have adapters, and which adapters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AdapterConfig {
+    /// The adapters' rank, alpha and dropout.
+    pub low_rank: LowRankConfig,
+    /// The names of layers in Hugging Face's files, or their last parts, as `q_proj` and `mlp.c_proj`: in every block.
+    pub targets: Vec<String>,
+}
+
+impl AdapterConfig {
+    /// Returns the configuration with the model's attention projections as targets, where none is given.
+    ///
+    /// # Errors
+    /// As [`sites`](Self::sites).
+    pub fn new<C: HuggingFaceFormat>(
+        low_rank: LowRankConfig,
+        targets: Vec<String>,
+        model: &C,
+    ) -> Result<Self, TopologyError> {
+        let targets = if targets.is_empty() {
+            attention_targets(&linear_layers(model))
+        } else {
+            targets
+        };
+        let config = Self { low_rank, targets };
+        config.sites(model)?;
+        Ok(config)
+    }
+
+    /// Returns the layers that have an adapter, in the model's order.
+    ///
+    /// # Errors
+    /// The rank is 0, or another number is not valid; a target is no linear layer of a block: names it, and those there
+    /// are.
+    pub fn sites<C: HuggingFaceFormat>(&self, model: &C) -> Result<Vec<AdapterSite>, TopologyError> {
+        self.low_rank.validate()?;
+        let layers = linear_layers(model);
+        if self.targets.is_empty() {
+            return Err(TopologyError::Setting(format!(
+                "adapters have no targets: expected some of {}",
+                listed(&layers)
+            )));
+        }
+        for target in &self.targets {
+            if !layers.iter().any(|layer| layer.is_called(target)) {
+                return Err(TopologyError::Setting(format!(
+                    "{target:?} is no linear layer of a block of this model: expected some of {}",
+                    listed(&layers)
+                )));
+            }
+        }
+        let is_target = |layer: &AdapterSite| self.targets.iter().any(|target| layer.is_called(target));
+        Ok(layers.into_iter().filter(is_target).collect())
+    }
+}
+
+/// The layers' last names, each once, in the model's order.
+fn listed(layers: &[AdapterSite]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for layer in layers {
+        let name = layer.last_name();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
+/// The shortest names that only projections of the attention have, each once.
+fn attention_targets(layers: &[AdapterSite]) -> Vec<String> {
+    let mut targets: Vec<String> = Vec::new();
+    for layer in layers.iter().filter(|layer| layer.is_of_attention()) {
+        let name = layer.last_name();
+        let is_clear = layers
+            .iter()
+            .all(|other| other.last_name() != name || other.is_of_attention());
+        let target = if is_clear { name } else { layer.last_two_names() };
+        if !targets.iter().any(|known| known == target) {
+            targets.push(target.to_owned());
+        }
+    }
+    targets
+}

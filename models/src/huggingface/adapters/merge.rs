@@ -1,0 +1,63 @@
+//! [`add_adapters`]: a weight with what its adapters add to it.
+
+use burn::tensor::TensorData;
+use burn_megatron::checkpoint::Checkpoint;
+use burn_megatron::parameters::Placement;
+use burn_megatron::training::MODEL as MODEL_ARRAYS;
+use rayon::prelude::*;
+
+use super::sites::{AdapterFactor, AdapterSite};
+use crate::huggingface::{HuggingFaceError, Parameter};
+
+/// Returns a weight of a checkpoint, `[elements]`, with `scale · A B` of each of the adapters that are of it: added in
+/// f64, and rounded to the weight's type once.
+///
+/// # Errors
+/// The factors cannot be read, or have another shape.
+pub fn add_adapters(
+    weight: TensorData,
+    parameter: &Parameter,
+    sites: &[AdapterSite],
+    (rank, scale): (usize, f64),
+    checkpoint: &Checkpoint,
+) -> Result<TensorData, HuggingFaceError> {
+    let layer = parameter.name.strip_suffix(".weight");
+    let mut of_weight = sites
+        .iter()
+        .filter(|site| Some(site.layer.as_str()) == layer)
+        .peekable();
+    if of_weight.peek().is_none() {
+        return Ok(weight);
+    }
+    let (dtype, shape) = (weight.dtype, weight.shape.clone());
+    let mut sums: Vec<f64> = weight.iter::<f64>().collect();
+    for site in of_weight {
+        let [a, b] = [AdapterFactor::A, AdapterFactor::B].map(|factor| read(checkpoint, site, factor, rank));
+        let (a, b) = (a?, b?);
+        let (width, features) = (sums.len() / site.d_input, site.num_features());
+        let rows = sums.par_chunks_exact_mut(width).zip(a.par_chunks_exact(rank));
+        rows.for_each(|(row, a)| {
+            for (feature, &column) in site.columns.iter().enumerate() {
+                let product = a.iter().zip(b[feature..].iter().step_by(features));
+                row[column] += scale * product.map(|(a, b)| a * b).sum::<f64>();
+            }
+        });
+    }
+    Ok(TensorData::new(sums, shape).convert_dtype(dtype))
+}
+
+/// A factor's elements, row-major.
+fn read(
+    checkpoint: &Checkpoint,
+    site: &AdapterSite,
+    factor: AdapterFactor,
+    rank: usize,
+) -> Result<Vec<f64>, HuggingFaceError> {
+    let placement = Placement::whole(site.logical_shape(factor, rank));
+    let length = placement.local_len();
+    let name = format!("{MODEL_ARRAYS}{}", site.parameter_name(factor));
+    let stored = checkpoint.read(&name, &placement, 0..length)?;
+    Ok(TensorData::from_bytes(stored.bytes, [length], stored.dtype)
+        .iter()
+        .collect())
+}

@@ -1,0 +1,317 @@
+//! peft's files: `adapter_config.json` and `adapter_model.safetensors`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Bytes, DType};
+use burn_megatron::checkpoint::{Checkpoint, WholeArray};
+use burn_megatron::parameters::Placement;
+use burn_megatron::tensor_parallel::LowRankConfig;
+use burn_megatron::training::MODEL as MODEL_ARRAYS;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde_json::{Map, Value, json};
+
+use super::config::AdapterConfig;
+use super::sites::{AdapterFactor, AdapterSite};
+use crate::huggingface::place::{Place, write_bytes, write_json};
+use crate::huggingface::{HuggingFaceError, HuggingFaceFormat};
+
+const CONFIG_NAME: &str = "adapter_config.json";
+const MODEL_NAME: &str = "adapter_model.safetensors";
+/// The largest files that are read.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+const MAX_MODEL_BYTES: u64 = 64 << 30;
+
+/// The adapters of a model in peft's files, read and checked.
+#[derive(Debug)]
+pub struct AdapterFiles {
+    config: AdapterConfig,
+    sites: Vec<AdapterSite>,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl AdapterFiles {
+    /// Opens the adapters in a folder, which must be of `model`.
+    ///
+    /// # Errors
+    /// A file is missing or broken; `adapter_config.json` asks for what there is not; a tensor is missing, unknown, or
+    /// of another shape or type than f64, f32, f16 or bf16: names it, with what was expected.
+    pub fn open<C: HuggingFaceFormat>(folder: impl AsRef<Path>, model: &C) -> Result<Self, HuggingFaceError> {
+        let folder = folder.as_ref();
+        let path = folder.join(CONFIG_NAME);
+        let text = read_file(&path, MAX_CONFIG_BYTES)?;
+        let fields: Map<String, Value> =
+            serde_json::from_slice(&text).map_err(|error| HuggingFaceError::broken(&path, error.to_string()))?;
+        let config = parse(&path, &fields)?;
+        let sites = config.sites(model);
+        let sites = sites.map_err(|error| HuggingFaceError::broken(&path, error.to_string()))?;
+        let path = folder.join(MODEL_NAME);
+        let files = Self {
+            bytes: read_file(&path, MAX_MODEL_BYTES)?,
+            config,
+            sites,
+            path,
+        };
+        files.check()?;
+        Ok(files)
+    }
+
+    /// What the adapters are.
+    pub fn config(&self) -> &AdapterConfig {
+        &self.config
+    }
+
+    fn tensors(&self) -> Result<SafeTensors<'_>, HuggingFaceError> {
+        SafeTensors::deserialize(&self.bytes).map_err(|error| HuggingFaceError::broken(&self.path, error.to_string()))
+    }
+
+    fn check(&self) -> Result<(), HuggingFaceError> {
+        let tensors = self.tensors()?;
+        let mut expected: HashMap<String, [usize; 2]> = HashMap::new();
+        for site in &self.sites {
+            for factor in AdapterFactor::BOTH {
+                expected.insert(
+                    site.file_name(factor),
+                    site.file_shape(factor, self.config.low_rank.rank),
+                );
+            }
+        }
+        let mut names = tensors.names();
+        names.sort_unstable();
+        for name in names {
+            let Some(shape) = expected.remove(name) else {
+                return Err(HuggingFaceError::Unknown {
+                    path: self.path.clone(),
+                    name: name.to_owned(),
+                    hint: format!("{CONFIG_NAME} has the targets {}", self.config.targets.join(", ")),
+                });
+            };
+            let view = self.view(&tensors, name)?;
+            if view.shape() != shape {
+                return Err(HuggingFaceError::Shape {
+                    path: self.path.clone(),
+                    name: name.to_owned(),
+                    found: view.shape().to_vec(),
+                    expected: shape.to_vec(),
+                });
+            }
+            burn_type(&self.path, name, view.dtype())?;
+        }
+        match expected.into_iter().min() {
+            None => Ok(()),
+            Some((name, shape)) => Err(HuggingFaceError::Missing {
+                path: self.path.clone(),
+                name,
+                expected: shape.to_vec(),
+            }),
+        }
+    }
+
+    fn view<'a>(&self, tensors: &SafeTensors<'a>, name: &str) -> Result<TensorView<'a>, HuggingFaceError> {
+        let view = tensors.tensor(name);
+        view.map_err(|error| HuggingFaceError::broken(&self.path, error.to_string()))
+    }
+
+    /// Returns the factors as arrays of a checkpoint, each with its elements, which keep type and bits.
+    ///
+    /// # Errors
+    /// None for files that have been opened.
+    pub fn arrays(&self) -> Result<Vec<(WholeArray, Bytes)>, HuggingFaceError> {
+        let tensors = self.tensors()?;
+        let mut arrays = Vec::new();
+        for (site, factor) in factors(&self.sites) {
+            let name = site.file_name(factor);
+            let view = self.view(&tensors, &name)?;
+            let dtype = burn_type(&self.path, &name, view.dtype())?;
+            let array = WholeArray {
+                name: format!("{MODEL_ARRAYS}{}", site.parameter_name(factor)),
+                dtype,
+                shape: site.logical_shape(factor, self.config.low_rank.rank),
+            };
+            let shape = site.file_shape(factor, self.config.low_rank.rank);
+            let bytes = transposed(view.data(), shape, dtype.size());
+            arrays.push((array, Bytes::from_bytes_vec(bytes)));
+        }
+        Ok(arrays)
+    }
+}
+
+/// Writes the adapters of a checkpoint, which is of `model`, as a folder that peft takes. Elements keep type and bits.
+///
+/// The folder is there whole, on the disk, or not at all. `base` is what the files call the model without
+/// adapters.
+///
+/// # Errors
+/// `output` is there and not empty, or cannot be written; the checkpoint has other adapters, or cannot be read.
+pub fn export_adapters<C: HuggingFaceFormat>(
+    checkpoint: &Checkpoint,
+    model: &C,
+    config: &AdapterConfig,
+    base: &str,
+    output: impl AsRef<Path>,
+) -> Result<(), HuggingFaceError> {
+    let sites = config.sites(model);
+    let sites = sites.map_err(|error| HuggingFaceError::broken(checkpoint.path(), error.to_string()))?;
+    let rank = config.low_rank.rank;
+    let mut tensors = Vec::new();
+    for (site, factor) in factors(&sites) {
+        let placement = Placement::whole(site.logical_shape(factor, rank));
+        let name = format!("{MODEL_ARRAYS}{}", site.parameter_name(factor));
+        let stored = checkpoint.read(&name, &placement, 0..placement.local_len())?;
+        let [rows, columns] = site.file_shape(factor, rank);
+        let bytes = transposed(&stored.bytes, [columns, rows], stored.dtype.size());
+        let dtype = file_type(stored.dtype).ok_or_else(|| {
+            let what = format!(
+                "array {name:?} has type {:?}: expected F64, F32, F16 or BF16",
+                stored.dtype
+            );
+            HuggingFaceError::broken(checkpoint.path(), what)
+        })?;
+        tensors.push((site.file_name(factor), dtype, vec![rows, columns], bytes));
+    }
+    let broken = |error: safetensors::SafeTensorError| HuggingFaceError::broken(output.as_ref(), error.to_string());
+    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        let view = TensorView::new(*dtype, shape.clone(), bytes);
+        view.map(|view| (name.as_str(), view))
+    });
+    let views: Vec<(&str, TensorView)> = views.collect::<Result<_, _>>().map_err(broken)?;
+    let notes = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let bytes = safetensors::serialize(views, Some(notes)).map_err(broken)?;
+    let is_input_first = sites.iter().all(|site| site.is_input_first);
+    let place = Place::find(output.as_ref())?;
+    let draft = place.draft()?;
+    write_json(
+        &draft.path().join(CONFIG_NAME),
+        &written_fields(config, base, is_input_first),
+    )?;
+    write_bytes(&draft.path().join(MODEL_NAME), &bytes)?;
+    place.commit(draft)
+}
+
+fn factors(sites: &[AdapterSite]) -> impl Iterator<Item = (&AdapterSite, AdapterFactor)> {
+    let of_site = |site| AdapterFactor::BOTH.map(|factor| (site, factor));
+    sites.iter().flat_map(of_site)
+}
+
+fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, HuggingFaceError> {
+    let length = std::fs::metadata(path)
+        .map_err(HuggingFaceError::file("open", path))?
+        .len();
+    if length > limit {
+        let what = format!("{length} bytes: expected at most {limit}");
+        return Err(HuggingFaceError::broken(path, what));
+    }
+    std::fs::read(path).map_err(HuggingFaceError::file("read", path))
+}
+
+/// Takes the settings of an `adapter_config.json`.
+fn parse(path: &Path, fields: &Map<String, Value>) -> Result<AdapterConfig, HuggingFaceError> {
+    let refuse = |field: &str, expected: &str| HuggingFaceError::Field {
+        path: path.to_owned(),
+        field: field.to_owned(),
+        value: fields.get(field).unwrap_or(&Value::Null).to_string(),
+        expected: expected.to_owned(),
+    };
+    if fields.get("peft_type") != Some(&"LORA".into()) {
+        return Err(refuse("peft_type", "\"LORA\""));
+    }
+    // What changes the adapters, and is not there; null or absent is what peft takes for this.
+    for (field, plain) in [
+        ("bias", json!("none")),
+        ("alpha_pattern", json!({})),
+        ("rank_pattern", json!({})),
+        ("exclude_modules", json!([])),
+        ("layer_replication", json!([])),
+        ("layers_to_transform", json!([])),
+        ("lora_bias", json!(false)),
+        ("modules_to_save", json!([])),
+        ("target_parameters", json!([])),
+        ("trainable_token_indices", json!([])),
+        ("use_dora", json!(false)),
+        ("use_qalora", json!(false)),
+        ("use_rslora", json!(false)),
+    ] {
+        let given = fields.get(field).filter(|value| !value.is_null());
+        if given.is_some_and(|value| *value != plain) {
+            return Err(refuse(field, &plain.to_string()));
+        }
+    }
+    let rank = fields.get("r").and_then(Value::as_u64);
+    let rank = rank.and_then(|rank| usize::try_from(rank).ok());
+    let number = |field: &str| fields.get(field).and_then(Value::as_f64);
+    let strings = |value: &Value| {
+        let values = value.as_array()?.iter();
+        values.map(|value| value.as_str().map(str::to_owned)).collect()
+    };
+    let targets: Option<Vec<String>> = fields.get("target_modules").and_then(strings);
+    Ok(AdapterConfig {
+        low_rank: LowRankConfig {
+            rank: rank.ok_or_else(|| refuse("r", "a whole number of at least 1"))?,
+            alpha: number("lora_alpha").ok_or_else(|| refuse("lora_alpha", "a number above 0"))?,
+            dropout: number("lora_dropout").unwrap_or(0.0),
+        },
+        targets: targets.ok_or_else(|| refuse("target_modules", "a list of names of layers"))?,
+    })
+}
+
+fn written_fields(config: &AdapterConfig, base: &str, is_input_first: bool) -> Value {
+    let alpha = config.low_rank.alpha;
+    // As peft writes it.
+    let alpha = if alpha.fract() == 0.0 && alpha < 1e9 {
+        json!(alpha as u64)
+    } else {
+        json!(alpha)
+    };
+    json!({
+        "base_model_name_or_path": base,
+        "bias": "none",
+        "fan_in_fan_out": is_input_first,
+        "inference_mode": true,
+        "init_lora_weights": true,
+        "lora_alpha": alpha,
+        "lora_dropout": config.low_rank.dropout,
+        "modules_to_save": null,
+        "peft_type": "LORA",
+        "r": config.low_rank.rank,
+        "target_modules": config.targets,
+        "task_type": "CAUSAL_LM",
+        "use_dora": false,
+        "use_rslora": false,
+    })
+}
+
+/// The elements of a matrix, of `size` bytes each, as those of its transpose.
+fn transposed(bytes: &[u8], [rows, columns]: [usize; 2], size: usize) -> Vec<u8> {
+    let mut found = Vec::with_capacity(bytes.len());
+    for column in 0..columns {
+        for row in 0..rows {
+            let place = (row * columns + column) * size;
+            found.extend_from_slice(&bytes[place..place + size]);
+        }
+    }
+    found
+}
+
+fn burn_type(path: &Path, name: &str, dtype: Dtype) -> Result<DType, HuggingFaceError> {
+    match dtype {
+        Dtype::F64 => Ok(DType::F64),
+        Dtype::F32 => Ok(DType::F32),
+        Dtype::F16 => Ok(DType::F16),
+        Dtype::BF16 => Ok(DType::BF16),
+        _ => {
+            let what = format!("tensor {name:?} has type {dtype:?}: expected F64, F32, F16 or BF16");
+            Err(HuggingFaceError::broken(path, what))
+        }
+    }
+}
+
+fn file_type(dtype: DType) -> Option<Dtype> {
+    match dtype {
+        DType::F64 => Some(Dtype::F64),
+        DType::F32 => Some(Dtype::F32),
+        DType::F16 => Some(Dtype::F16),
+        DType::BF16 => Some(Dtype::BF16),
+        _ => None,
+    }
+}
