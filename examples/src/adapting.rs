@@ -106,3 +106,18 @@ impl RunAdapters {
         Ok(adapt_stage::<B, C>(model, chunks, &self.config, device, context)?)
     }
 }
+
+/// Returns what is trained, for the first lines of a run.
+pub(crate) fn in_words<C: ModelFamily>(adapters: &AdapterConfig, model: &C) -> String {
+    let (low_rank, sites) = (&adapters.low_rank, adapters.sites(model).unwrap_or_default());
+    let numbers = sites
+        .iter()
+        .map(|site| low_rank.rank * (site.d_input + site.num_features()));
+    format!(
+        "low-rank adapters of rank {} and alpha {} for {}: {} numbers are trained, the parameters stay as they are",
+        low_rank.rank,
+        low_rank.alpha,
+        adapters.targets.join(", "),
+        numbers.sum::<usize>()
+    )
+}

@@ -138,7 +138,11 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
             progress.line(&format!("flags: {given}"));
         }
         let summary = session.summary();
-        summary.note.iter().for_each(|note| progress.line(note));
+        summary
+            .note
+            .iter()
+            .chain(&summary.adapters)
+            .for_each(|note| progress.line(note));
         let grid = context.grid();
         progress.line(&format!(
             "{} parameters on {} ranks: tensor {} (sequence {}), pipeline {} ({}), data {} | {} tokens of {} \

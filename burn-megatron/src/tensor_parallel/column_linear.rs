@@ -341,7 +341,13 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     pub(super) fn forward_entered<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
         let weight = self.local_weight();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
-        self.product.entered_affine(input, weight, self.local_bias())
+        match &self.adapters {
+            None => self.product.entered_affine(input, weight, self.local_bias()),
+            Some(adapters) => {
+                let added = adapters.forward(input.clone(), None);
+                self.product.entered_affine(input, weight, self.local_bias()) + added
+            }
+        }
     }
 
     /// All columns of this rank, `[d_input, columns]`: its own and, after them, those that it shares.

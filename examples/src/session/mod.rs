@@ -21,7 +21,7 @@ use burn_megatron_monitoring::timers::Timer;
 use models::ModelFamily;
 use models::huggingface::AdapterConfig;
 
-use crate::adapting::RunAdapters;
+use crate::adapting::{RunAdapters, in_words};
 use crate::arguments::{CheckpointArguments, TrainingArguments};
 use crate::checkpointing::{self, ModelState, RunState};
 use crate::device::{TrainingBackend, reserved_bytes};
@@ -69,6 +69,8 @@ pub struct SessionSummary {
     pub num_documents: (usize, usize),
     /// What a person should know of where they come from.
     pub note: Option<String>,
+    /// The adapters that are trained in place of the parameters, in words.
+    pub adapters: Option<String>,
 }
 
 /// The mean losses of a validation, in nats per token.
@@ -201,6 +203,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             num_train_tokens: self.text.num_train_tokens,
             num_documents: self.text.num_documents,
             note: self.text.note.clone(),
+            adapters: self.adapters.as_ref().map(|adapters| in_words(adapters, &self.model)),
         }
     }
 

@@ -10,6 +10,7 @@ mod linear;
 mod norm;
 mod records;
 mod regions;
+mod shared_columns;
 mod transformer;
 
 use anyhow::Context as _;
@@ -54,6 +55,7 @@ const fn check_once(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, l
 fn checks() -> impl Iterator<Item = &'static Check> {
     [
         linear::CHECKS,
+        shared_columns::CHECKS,
         chunked::CHECKS,
         embedding::CHECKS,
         norm::CHECKS,
