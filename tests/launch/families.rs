@@ -53,6 +53,19 @@ fn compare(family: &str, flags: &str, lines: &[&str]) -> anyhow::Result<()> {
 }
 
 #[test]
+fn ranks_that_share_key_heads_train_as_one_rank() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let flags = "--model-family llama --num-layers 2 --hidden-size 20 --num-attention-heads 4 --num-query-groups 2 \
+                 --kv-channels 6 --ffn-hidden-size 36 --add-qkv-bias --seq-length 16 --micro-batch-size 1 \
+                 --global-batch-size 4 --train-iters 4 --hidden-dropout 0.1 --attention-dropout 0.1 \
+                 --lr-decay-style constant --dtype f64 --layouts tp4,tp4sp --output comparison --data-path";
+    let text = training_text().display().to_string();
+    let ended = run("compare_sharding", folder.path(), flags, &[&text])?;
+    ended.expect_code(0)?;
+    Ok(())
+}
+
+#[test]
 fn layouts_of_llama_train_as_one_rank() -> anyhow::Result<()> {
     let dropped = format!("{LLAMA} {DROPOUT}");
     compare(
@@ -209,7 +222,8 @@ fn what_a_family_does_not_have_is_refused_by_flag() -> anyhow::Result<()> {
             "nearest valid values are 3 and 6",
         ),
         (
-            "--model-family llama --num-attention-heads 6 --num-query-groups 3 --tensor-model-parallel-size 2",
+            "--model-family llama --hidden-size 48 --num-attention-heads 6 --num-query-groups 3 \
+             --tensor-model-parallel-size 2",
             "the number of key heads and tensor_parallel_size must divide one another, got 3 and 2; valid \
              tensor_parallel_size for 3 of them and 6 query heads: 1, 3, 6",
         ),

@@ -142,7 +142,7 @@ fn files_of_other_models_and_settings_are_refused_by_name() {
     let wider = LlamaConfig::new(2, 24, 4, 2, 36, 16, 61).with_d_head(Some(6));
     let found = message(&start, &wider);
     assert!(
-        found.contains("has shape") && found.contains("lora_A.weight"),
+        found.contains("lora_B.weight") && found.contains("[20, 3]: expected [24, 3]"),
         "{found}"
     );
     let deeper = LlamaConfig::new(3, 20, 4, 2, 36, 16, 61).with_d_head(Some(6));
