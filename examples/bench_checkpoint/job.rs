@@ -76,14 +76,12 @@ impl Job {
         let micro_batch = MicroBatch {
             tokens: (0..count).map(token).collect(),
             targets: (1..=count).map(token).collect(),
-            loss_mask: None,
-            position_ids: None,
-            documents: None,
             sample_ids: (0..samples as u64)
                 .map(|sample| self.trainer.consumed_samples() + self.rank * samples as u64 + sample)
                 .collect(),
             micro_batch_size: samples,
             seq_length: self.config.seq_length,
+            ..MicroBatch::default()
         };
         self.trainer.step(&[micro_batch])?;
         Ok(())

@@ -347,9 +347,6 @@ impl Subject for Explicit {
         let batch = MicroBatch {
             tokens: own.iter().flat_map(|sample| sample[..seq].to_vec()).collect(),
             targets: own.iter().flat_map(|sample| sample[1..].to_vec()).collect(),
-            loss_mask: None,
-            position_ids: None,
-            documents: None,
             sample_ids: self
                 .samples
                 .clone()
@@ -357,6 +354,7 @@ impl Subject for Explicit {
                 .collect(),
             micro_batch_size: own.len(),
             seq_length: seq,
+            ..MicroBatch::default()
         };
         Ok(self.trainer.step(&[batch])?.loss)
     }

@@ -130,13 +130,11 @@ fn random_tokens(problem: &Problem, step: usize) -> MicroBatch {
     MicroBatch {
         tokens: samples_of(0..seq),
         targets: samples_of(1..seq + 1),
-        loss_mask: None,
-        position_ids: None,
-        documents: None,
         sample_ids: (0..samples as u64)
             .map(|sample| (step * samples) as u64 + sample)
             .collect(),
         micro_batch_size: samples,
         seq_length: seq,
+        ..MicroBatch::default()
     }
 }

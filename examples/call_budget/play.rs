@@ -234,11 +234,9 @@ fn zeros(micro_batch_size: usize, seq_length: usize) -> MicroBatch {
     MicroBatch {
         targets: tokens.clone(),
         tokens,
-        loss_mask: None,
-        position_ids: None,
-        documents: None,
         sample_ids: (0..micro_batch_size as u64).collect(),
         micro_batch_size,
         seq_length,
+        ..MicroBatch::default()
     }
 }

@@ -9,6 +9,7 @@ use burn_megatron::parameters::Placement;
 use burn_megatron_data::programs::TokenizerArguments;
 use examples::checkpointing::RunState;
 use examples::run_tokenizer::RunTokenizer;
+use models::Objective;
 use models::gpt::GptConfig;
 use tempfile::TempDir;
 
@@ -229,7 +230,7 @@ fn convert_carries_the_tokenizer_in_both_directions() {
     convert(&files, &back, &["--from", "huggingface"]).unwrap();
     verify(&back).unwrap();
     let imported = Checkpoint::find(&back).unwrap();
-    let stored = RunTokenizer::choose(&TokenizerArguments::default(), Some(&imported)).unwrap();
+    let stored = RunTokenizer::choose(&TokenizerArguments::default(), Some(&imported), Objective::NextToken).unwrap();
     let of_folder = RunTokenizer::of_folder(&files).unwrap().expect("a tokenizer");
     assert_eq!((stored.vocabulary_size(), stored.sha256()), (9, of_folder.sha256()));
     convert(&back, &whole, &[]).unwrap();

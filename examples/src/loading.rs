@@ -55,7 +55,7 @@ impl Loaded {
         let state = ModelState::<C>::of(checkpoint)?;
         let config = state.model.with_usual_padding();
         config.validate(context.config())?;
-        let tokenizer = RunTokenizer::of_model(tokenizer, checkpoint, &self.source, config.vocab_size())?;
+        let tokenizer = RunTokenizer::of_model(tokenizer, checkpoint, &self.source, &config)?;
         let sizes = parallel.layer_sizes(config.n_layers())?;
         let layers = parallel.stages.layers(sizes)?;
         let mut chunks = config.init_stage::<B>(&layers, device, context)?;

@@ -9,6 +9,7 @@ use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::parameters::Placement;
 use burn_megatron_data::programs::TokenizerArguments;
 use burn_megatron_data::tokenizer::{Tokenizer, TokenizerConfig, TokenizerFiles, TokenizerKind};
+use models::{ModelConfig, Objective};
 use serde::{Deserialize, Serialize};
 
 /// Begins the names of the arrays of bytes that hold a tokenizer's files.
@@ -50,25 +51,37 @@ impl RunTokenizer {
         Ok(Self { files, tokenizer })
     }
 
-    /// Bytes as tokens.
+    /// Bytes as tokens, and what samples of an objective need besides.
     ///
     /// # Errors
     /// None: its tokenizer has no files.
-    pub fn bytes() -> anyhow::Result<Self> {
-        Self::new(TokenizerConfig::default().files()?)
+    pub fn bytes(objective: Objective) -> anyhow::Result<Self> {
+        let kind = match objective {
+            Objective::NextToken => TokenizerKind::ByteTokenizer,
+            Objective::MaskedTokens { .. } | Objective::Spans { .. } => TokenizerKind::MaskedByteTokenizer,
+        };
+        let config = TokenizerConfig {
+            kind,
+            ..TokenizerConfig::default()
+        };
+        Self::new(config.files()?)
     }
 
     /// Returns the tokenizer that flags name, or the one of the checkpoint, or bytes.
     ///
     /// # Errors
     /// When a file cannot be read, or the flags name another tokenizer than the checkpoint has.
-    pub fn choose(flags: &TokenizerArguments, checkpoint: Option<&Checkpoint>) -> anyhow::Result<Self> {
+    pub fn choose(
+        flags: &TokenizerArguments,
+        checkpoint: Option<&Checkpoint>,
+        objective: Objective,
+    ) -> anyhow::Result<Self> {
         let stored = match checkpoint {
             Some(checkpoint) => stored_files(checkpoint)?.map(|files| (checkpoint, files)),
             None => None,
         };
         match (flags.config()?, stored) {
-            (None, None) => Self::bytes(),
+            (None, None) => Self::bytes(objective),
             (None, Some((_, stored))) => Self::new(stored),
             (Some(config), stored) => {
                 let given = config.files()?;
@@ -89,15 +102,16 @@ impl RunTokenizer {
         flags: &TokenizerArguments,
         checkpoint: &Checkpoint,
         source: &Path,
-        vocab_size: usize,
+        model: &dyn ModelConfig,
     ) -> anyhow::Result<Self> {
+        let (vocab_size, objective) = (model.vocab_size(), model.objective());
         let of_folder = match flags.config()? {
             None if stored_files(checkpoint)?.is_none() => Self::of_folder(source)?,
             _ => None,
         };
         let found = match of_folder {
             Some(tokenizer) => tokenizer,
-            None => Self::choose(flags, Some(checkpoint))?,
+            None => Self::choose(flags, Some(checkpoint), objective)?,
         };
         let is_by_default = found.is_bytes() && flags.config()?.is_none();
         ensure!(

@@ -30,15 +30,16 @@ pub trait ModelFamily:
     const NAME: &'static str;
 
     /// A chunk of a pipeline stage; without stages, the whole model.
-    type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: InferenceStage<B::InnerBackend>>
+    type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: LanguageModel<B::InnerBackend> + 'static>
         + LanguageModel<B>
         + AdaptableStage<B>;
 
     /// Returns the names of the well-known sizes, from the smallest to the largest; no other family has the same.
     fn presets() -> Vec<&'static str>;
 
-    /// The settings that this family has no choice of, by flag: asking for one is an error.
-    fn without_choice() -> &'static [&'static str];
+    /// The flags of settings that are not every family's and that this one has a choice of: asking another family for one
+    /// is an error.
+    fn choices() -> &'static [&'static str];
 
     /// Returns the configuration that was asked for; what was not asked for is the preset's, or small.
     fn from_settings(settings: &ModelSettings) -> Self;
@@ -57,6 +58,28 @@ pub trait ModelFamily:
         device: &B::Device,
         context: &ParallelContext,
     ) -> Result<Vec<Self::Stage<B>>, ModelError>;
+
+    /// Runs a program that scores or continues text with a rank's chunks. `None` if the family does not predict each
+    /// token's successor.
+    fn infer<B: TrainingBackend, P: InferenceProgram<B::InnerBackend>>(
+        chunks: Vec<InnerStage<Self, B>>,
+        program: P,
+    ) -> Option<P::Output> {
+        let _ = (chunks, program);
+        None
+    }
+}
+
+/// A chunk of a pipeline stage of a family, without autodiff.
+pub type InnerStage<C, B> = <<C as ModelFamily>::Stage<B> as AutodiffModule<B>>::InnerModule;
+
+/// What runs with the chunks of a model that predicts each token's successor.
+pub trait InferenceProgram<B: CollectiveBackend> {
+    /// What it returns.
+    type Output;
+
+    /// Runs it.
+    fn run<S: InferenceStage<B> + 'static>(self, chunks: Vec<S>) -> Self::Output;
 }
 
 /// A chunk of a pipeline stage whose linear layers take low-rank adapters.
@@ -143,6 +166,12 @@ pub struct ModelSettings {
     pub rotary_percent: Option<f64>,
     /// The number that norms add to the variance.
     pub norm_epsilon: Option<f64>,
+    /// The number of the decoder's layers, where a model has two halves; those of the encoder if not given.
+    pub n_decoder_layers: Option<usize>,
+    /// The longest text of the decoder, in tokens, where a model has two halves.
+    pub decoder_seq_length: Option<usize>,
+    /// Whether the model tells pairs of sentences apart, where the family leaves it open.
+    pub tells_pairs: Option<bool>,
     /// Whether the output head is the token embedding; as the family has it if not given.
     pub tied_embeddings: Option<bool>,
     /// The standard deviation of weights and embeddings at the start.

@@ -6,6 +6,7 @@
 //! has what transformers share. There is one model for every layout: at tensor size 1 it is the serial one.
 
 pub mod architecture;
+pub mod bert;
 pub mod bloom;
 pub mod decoder;
 pub mod family;
@@ -19,7 +20,8 @@ pub mod model_config;
 pub mod neox;
 pub mod registry;
 pub mod scoring;
+pub mod t5;
 pub mod vocabulary;
 
-pub use family::{ModelFamily, ModelSettings};
-pub use model_config::ModelConfig;
+pub use family::{InferenceProgram, InferenceStage, InnerStage, ModelFamily, ModelSettings};
+pub use model_config::{ModelConfig, Objective};

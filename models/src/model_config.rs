@@ -29,6 +29,11 @@ pub trait ModelConfig: Debug {
     /// The number of attention heads.
     fn n_heads(&self) -> usize;
 
+    /// What the model learns.
+    fn objective(&self) -> Objective {
+        Objective::NextToken
+    }
+
     /// Which layers keep their input only, and run again before their backward pass.
     fn layer_recompute(&self) -> LayerRecompute;
 
@@ -69,6 +74,23 @@ pub trait ModelConfig: Debug {
         // The backward pass of a matmul is two matmuls.
         3.0 * (layers + head) * global_batch_size as f64
     }
+}
+
+/// What a model learns: which samples it is trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// Each token's successor.
+    NextToken,
+    /// Tokens that were masked, as BERT.
+    MaskedTokens {
+        /// Whether it also tells if a second segment follows the first.
+        tells_pairs: bool,
+    },
+    /// The spans that were left out of a text, as T5.
+    Spans {
+        /// The tokens that they have together, with what tells them apart.
+        decoder_seq_length: usize,
+    },
 }
 
 /// The numbers of a model's parameters, padding not counted.

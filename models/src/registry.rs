@@ -28,6 +28,8 @@ families![
     crate::llama::LlamaConfig,
     crate::neox::NeoxConfig,
     crate::bloom::BloomConfig,
+    crate::bert::BertConfig,
+    crate::t5::T5Config,
 ];
 
 /// What is known of a family without its type.
@@ -39,8 +41,8 @@ pub struct Family {
     pub model_types: &'static [&'static str],
     /// Returns the names of its well-known sizes.
     pub presets: fn() -> Vec<&'static str>,
-    /// Returns the flags of settings that it has no choice of.
-    pub without_choice: fn() -> &'static [&'static str],
+    /// Returns the flags of settings that are not every family's and that it has a choice of.
+    pub choices: fn() -> &'static [&'static str],
     /// Returns its configuration.
     pub config: fn(&ModelSettings) -> Box<dyn ModelConfig>,
 }
@@ -51,7 +53,7 @@ impl Family {
             name: C::NAME,
             model_types: <C as HuggingFaceFormat>::MODEL_TYPES,
             presets: C::presets,
-            without_choice: C::without_choice,
+            choices: C::choices,
             config: |settings| Box::new(C::from_settings(settings)),
         }
     }
@@ -129,7 +131,7 @@ mod tests {
         let error = Family::named("gtp").unwrap_err().to_string();
         assert_eq!(
             error,
-            "there is no model family \"gtp\": expected gpt or llama or neox or bloom"
+            "there is no model family \"gtp\": expected gpt or llama or neox or bloom or bert or t5"
         );
     }
 }

@@ -37,12 +37,10 @@ fn micro_batch(start: usize, micro_batch_size: usize, seq_length: usize) -> Micr
     MicroBatch {
         tokens: (start..end).map(token).collect(),
         targets: (start..end).map(|place| token(place + 1)).collect(),
-        loss_mask: None,
-        position_ids: None,
-        documents: None,
         sample_ids: (0..micro_batch_size as u64).collect(),
         micro_batch_size,
         seq_length,
+        ..MicroBatch::default()
     }
 }
 

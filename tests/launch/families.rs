@@ -24,6 +24,12 @@ const NEOX: &str = "--model-family neox --num-layers 4 --hidden-size 30 --num-at
                     --rotary-percent 0.5 --rotary-base 500 --seq-length 14";
 /// A number of heads that is no power of two; each rank has three.
 const BLOOM: &str = "--model-family bloom --num-layers 4 --hidden-size 30 --num-attention-heads 6 --seq-length 14";
+/// Samples of two segments.
+const BERT: &str = "--model-family bert --num-layers 4 --hidden-size 30 --num-attention-heads 6 --ffn-hidden-size 34 \
+                    --seq-length 40";
+/// Halves of other depths, and texts of other lengths.
+const T5: &str = "--model-family t5 --num-layers 3 --decoder-num-layers 1 --hidden-size 30 --num-attention-heads 6 \
+                  --kv-channels 6 --ffn-hidden-size 34 --seq-length 40 --decoder-seq-length 18";
 const DROPOUT: &str = "--hidden-dropout 0.1 --attention-dropout 0.1";
 
 fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str]) -> anyhow::Result<Ended> {
@@ -130,6 +136,48 @@ fn layouts_of_bloom_train_as_one_rank() -> anyhow::Result<()> {
             "--dtype f64 --layouts tp2sp --no-fused-kernels",
         ],
     )
+}
+
+#[test]
+fn layouts_of_bert_train_as_one_rank() -> anyhow::Result<()> {
+    let dropped = format!("{BERT} {DROPOUT}");
+    compare(
+        "bert",
+        &dropped,
+        &[
+            "--dtype f64 --layouts tp2,tp2sp,pp2,tp2sp-pp2-dp2",
+            "--dtype f32 --layouts tp2sp,pp2v2 --use-distributed-optimizer --untie-embeddings-and-output-weights",
+            "--dtype f64 --layouts tp2 --no-fused-kernels --bert-no-binary-head",
+        ],
+    )?;
+    // Norms after the sublayers.
+    let original = dropped.replace("--model-family bert", "--model-size bert-base");
+    compare(
+        "bert",
+        &original,
+        &[
+            "--dtype f64 --layouts tp2sp,pp2",
+            "--dtype f64 --layouts tp2 --no-fused-kernels",
+        ],
+    )
+}
+
+#[test]
+fn layouts_of_t5_train_as_one_rank() -> anyhow::Result<()> {
+    let dropped = format!("{T5} {DROPOUT}");
+    compare(
+        "t5",
+        &dropped,
+        &[
+            "--dtype f64 --layouts tp2,tp2sp,pp2,pp4,tp2sp-pp2-dp2",
+            "--dtype f32 --layouts tp2sp,pp2v2 --use-distributed-optimizer --untie-embeddings-and-output-weights",
+            "--dtype f64 --layouts tp2,pp2 --recompute-granularity full --recompute-method uniform",
+            "--dtype f64 --layouts tp2 --no-fused-kernels",
+        ],
+    )?;
+    // T5 1.1: gated MLPs, and a head of its own.
+    let gated = dropped.replace("--model-family t5", "--model-size t5-v1.1-small");
+    compare("t5", &gated, &["--dtype f64 --layouts tp2sp"])
 }
 
 #[test]

@@ -284,10 +284,9 @@ fn micro_batch(sample_ids: Vec<u64>) -> MicroBatch {
         micro_batch_size: sample_ids.len(),
         seq_length: SEQ_LENGTH,
         loss_mask: Some(mask),
-        position_ids: None,
-        documents: None,
         tokens,
         targets,
         sample_ids,
+        ..MicroBatch::default()
     }
 }

@@ -38,7 +38,8 @@
 //!
 //! let config = SamplerConfig::new(40, 2).with_data_parallel_size(2).with_data_parallel_rank(0);
 //! let sampler = Sampler::new(config)?;
-//! for micro_batch in Loader::start(Arc::new(train), sampler, LoaderConfig::new())? {
+//! let batches = Arc::new(TokenBatches::new(Arc::new(train)));
+//! for micro_batch in Loader::start(batches, sampler, LoaderConfig::new())? {
 //!     let micro_batch = micro_batch?;
 //!     assert_eq!(micro_batch.tokens.len(), 2 * 16);
 //! }
@@ -47,16 +48,24 @@
 //! ```
 
 #[cfg(feature = "trainer")]
+mod batch_source;
+#[cfg(feature = "trainer")]
 mod corpus;
 mod error;
 mod global_batches;
 #[cfg(feature = "trainer")]
 mod loader;
 #[cfg(feature = "trainer")]
+mod masked_batches;
+#[cfg(feature = "trainer")]
+mod micro_batch;
+#[cfg(feature = "trainer")]
 mod sampler;
 #[cfg(feature = "dataset")]
 mod shard_loader;
 
+#[cfg(feature = "trainer")]
+pub use batch_source::{BatchSource, TokenBatches};
 #[cfg(feature = "trainer")]
 pub use burn_megatron_data::{
     bert_dataset::{BertDataset, BertDatasetConfig, BertSample},
@@ -86,7 +95,11 @@ pub use error::DataError;
 pub(crate) use global_batches::mean_weight;
 pub use global_batches::{GlobalBatches, LastBatch};
 #[cfg(feature = "trainer")]
-pub use loader::{Loader, LoaderConfig, MicroBatch};
+pub use loader::{Loader, LoaderConfig};
+#[cfg(feature = "trainer")]
+pub use masked_batches::{BertBatches, T5Batches};
+#[cfg(feature = "trainer")]
+pub use micro_batch::{EncoderTokens, MicroBatch, SentencePairs};
 #[cfg(feature = "trainer")]
 pub use sampler::{Sampler, SamplerConfig};
 #[cfg(feature = "dataset")]

@@ -158,6 +158,16 @@ impl<B: Backend> VocabParallelEmbedding<B> {
     pub fn from_embedding(embedding: Embedding<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         VocabParallelEmbeddingConfig::of(&embedding).from_embedding(embedding, scope)
     }
+
+    /// The number of tokens, without padding.
+    pub fn vocab_size(&self) -> usize {
+        self.shard.size()
+    }
+
+    /// The range of the vocabulary that this rank holds.
+    pub fn vocab_shard(&self) -> VocabShard {
+        self.shard
+    }
 }
 
 impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
@@ -258,16 +268,6 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
             loss(logits, targets.clone().narrow(0, first, count))
         });
         Tensor::cat(losses.collect(), 0)
-    }
-
-    /// The number of tokens, without padding.
-    pub fn vocab_size(&self) -> usize {
-        self.shard.size()
-    }
-
-    /// The range of the vocabulary that this rank holds.
-    pub fn vocab_shard(&self) -> VocabShard {
-        self.shard
     }
 }
 

@@ -34,15 +34,17 @@ mod norm;
 mod overlap;
 mod product;
 mod region;
+mod replicated_linear;
 mod rms_norm;
 mod row_linear;
 mod tokens;
 mod transformer;
+mod vocab_bias;
 
 pub use attention::{
-    Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, MhaCache, MhaInput,
-    MhaOutput, PageSizes, PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, QkNorms, Rotary,
-    RotaryConfig, TensorCache,
+    Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, CrossAttention,
+    CrossAttentionConfig, CrossAttentionNames, HeadOrder, MemoryTokens, MhaCache, MhaInput, MhaOutput, PageSizes,
+    PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, QkNorms, Rotary, RotaryConfig, TensorCache,
 };
 pub use column_cut::ColumnGroups;
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig, SharedColumns};
@@ -53,6 +55,7 @@ pub use low_rank::{AdaptedColumns, AdaptedFeatures, LowRankAdapter, LowRankConfi
 pub use margin::vocab_parallel_margin;
 pub use norm::{LayerNorm, LayerNormConfig, apply_layer_norm};
 pub use overlap::OverlapSizes;
+pub use replicated_linear::{ReplicatedLinear, ReplicatedLinearConfig};
 pub use rms_norm::{RmsNorm, RmsNormConfig};
 pub use row_linear::{RowParallelLinear, RowParallelLinearConfig};
 pub use tokens::TokenContext;
@@ -61,6 +64,7 @@ pub use transformer::{
     ParallelTransformerEncoder, ParallelTransformerEncoderLayer, TransformerDecoderAutoregressiveCache,
     TransformerDecoderInput, TransformerEncoderAutoregressiveCache, TransformerEncoderInput,
 };
+pub use vocab_bias::VocabParallelBias;
 
 use burn::module::Param;
 use burn::tensor::{Tensor, backend::Backend};

@@ -40,7 +40,7 @@ pub use error::TrainingError;
 pub use load::load_parameters;
 pub use metrics::StepMetrics;
 #[cfg(feature = "trainer")]
-pub use model::{LanguageModel, TokenBatch};
+pub use model::{EncoderBatch, LanguageModel, TokenBatch};
 #[cfg(feature = "trainer")]
 pub use non_finite::NonFiniteOrigin;
 pub use schedule::{AnnealingStyle, LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::flash_attention::Documents;
 
-use crate::data::MicroBatch;
+use crate::data::{EncoderTokens, MicroBatch, SentencePairs};
 use crate::pipeline_parallel::PipelineStage;
 use crate::random::{StepCoordinates, TokenMap};
 
-/// A model that predicts each token's successor, or one of the stages that such a model was cut into.
+/// A model that predicts tokens, or one of the stages that such a model was cut into.
 ///
-/// Its losses, as the last [`PipelineStage`], are the cross-entropy of each token's successor in nats: `[batch * seq]`,
+/// Its losses, as the last [`PipelineStage`], are the cross-entropy of each token's target in nats, `[batch * seq]`, and
+/// after them that of each pair of sentences which is to be told apart: as many as [`MicroBatch::num_losses`]. They are
 /// the same on every tensor-parallel rank.
 pub trait LanguageModel<B: Backend>: PipelineStage<B, 2, MicroBatch = TokenBatch> {
     /// The number of tokens that the model knows, without padding: tokens are below it. Every stage says the same.
@@ -32,6 +33,19 @@ pub struct TokenBatch {
     pub step: StepCoordinates,
     /// The documents that the samples consist of; `None` if attention goes over whole samples.
     pub documents: Option<Documents>,
+    /// What pairs of sentences have besides, as BERT reads them.
+    pub sentences: Option<Arc<SentencePairs>>,
+    /// What an encoder reads, where the tokens are a decoder's.
+    pub encoder: Option<EncoderBatch>,
+}
+
+/// What an encoder reads of a micro-batch, with what dropout must know of it.
+#[derive(Clone, Debug)]
+pub struct EncoderBatch {
+    /// The tokens.
+    pub tokens: Arc<EncoderTokens>,
+    /// The place of each of them.
+    pub step: StepCoordinates,
 }
 
 impl TokenBatch {
@@ -49,6 +63,15 @@ impl TokenBatch {
                 tokens: TokenMap::of_samples(&micro_batch.sample_ids, micro_batch.seq_length),
             },
             documents: micro_batch.documents.clone(),
+            sentences: micro_batch.sentences.clone().map(Arc::new),
+            encoder: micro_batch.encoder.as_ref().map(|tokens| EncoderBatch {
+                step: StepCoordinates {
+                    seed,
+                    iteration,
+                    tokens: TokenMap::of_samples(&micro_batch.sample_ids, tokens.seq_length),
+                },
+                tokens: Arc::new(tokens.clone()),
+            }),
         }
     }
 
@@ -57,24 +80,40 @@ impl TokenBatch {
         self.micro_batch_size * self.seq_length
     }
 
+    /// The tokens in host memory, sample by sample.
+    pub fn host_tokens(&self) -> &[i32] {
+        &self.tokens
+    }
+
     /// Returns the tokens, `[batch, seq]`.
     pub fn tokens<B: Backend>(&self, device: &B::Device) -> Tensor<B, 2, Int> {
         self.tensor(&self.tokens, device)
     }
 
-    /// Returns the successor of each token, `[batch, seq]`.
+    /// Returns the target of each token, `[batch, seq]`: its successor, or what was masked.
     pub fn targets<B: Backend>(&self, device: &B::Device) -> Tensor<B, 2, Int> {
         self.tensor(&self.targets, device)
     }
 
     /// Returns the position of each token, `[batch * seq]`; `None` if it is the token's place in its sample.
     pub fn positions<B: Backend>(&self, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
-        let positions = self.position_ids.as_deref()?;
-        let data = TensorData::new(positions.to_vec(), [positions.len()]);
-        Some(Tensor::from_data(data, (device, DType::I32)))
+        Some(numbers(self.position_ids.as_deref()?, device))
     }
 
-    /// The same in host memory.
+    /// Returns the type of each token, `[batch * seq]`; `None` if the samples are no pairs of sentences.
+    pub fn token_types<B: Backend>(&self, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
+        let pairs = self.sentences.as_ref()?;
+        Some(numbers(&pairs.token_types, device))
+    }
+
+    /// Returns 1 for each pair of sentences whose second one does not follow the first, else 0, `[batch]`; `None` if
+    /// that is not to be told.
+    pub fn pair_targets<B: Backend>(&self, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
+        let pairs = self.sentences.as_ref()?;
+        Some(numbers(pairs.is_random.as_ref()?, device))
+    }
+
+    /// The positions in host memory.
     pub fn host_positions(&self) -> Option<Arc<[i32]>> {
         self.position_ids.clone()
     }
@@ -93,4 +132,9 @@ impl TokenBatch {
         let data = TensorData::new(values.to_vec(), [self.micro_batch_size, self.seq_length]);
         Tensor::from_data(data, (device, DType::I32))
     }
+}
+
+fn numbers<B: Backend>(values: &[i32], device: &B::Device) -> Tensor<B, 1, Int> {
+    let data = TensorData::new(values.to_vec(), [values.len()]);
+    Tensor::from_data(data, (device, DType::I32))
 }

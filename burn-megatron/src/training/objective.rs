@@ -1,8 +1,8 @@
-//! What is differentiated of a micro-batch: the sum of its unmasked token losses, times a scale.
+//! What is differentiated of a micro-batch: the weighted sum of its losses, times a scale.
 
 use std::cell::RefCell;
 
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::{Tensor, TensorData, TensorPrimitive};
 
 use crate::autodiff::{GradientSlot, TrainingBackend};
 
@@ -24,18 +24,22 @@ impl<B: TrainingBackend> Objective<B> {
         }
     }
 
-    /// Returns one element whose gradient is that of the sum of losses times their mask times `scale`.
+    /// Returns one element whose gradient is that of the sum of losses times their weights times `scale`; without
+    /// weights, all are 1.
     ///
     /// That gradient is known without the sum. Its value is the sum if values are looked at, and otherwise zero.
     ///
     /// # Shapes
-    /// - `losses`: `[tokens]`, the mask's length
-    pub(super) fn of(&self, losses: Tensor<B, 1>, mask: Option<&[f32]>, scale: f64) -> Tensor<B, 1> {
-        if let Some(mask) = mask {
-            assert_eq!([mask.len()], losses.dims(), "a mask for each token's loss");
+    /// - `losses`: as long as the weights
+    pub(super) fn of(&self, losses: Tensor<B, 1>, weights: Option<&[f64]>, scale: f64) -> Tensor<B, 1> {
+        if let Some(weights) = weights {
+            assert_eq!([weights.len()], losses.dims(), "a weight for each loss");
         }
-        let gradient = match mask {
-            Some(mask) => Tensor::from_data(mask, (&self.device, losses.dtype())).mul_scalar(scale),
+        let gradient = match weights {
+            Some(weights) => {
+                let data = TensorData::from(weights).convert_dtype(losses.dtype());
+                Tensor::from_data(data, (&self.device, losses.dtype())).mul_scalar(scale)
+            }
             None => self.unmasked(&losses, scale),
         };
         if self.has_values {
@@ -90,7 +94,7 @@ mod tests {
                 let expected: Vec<f32> = [2.0, -1.0, 4.0]
                     .iter()
                     .zip(weights)
-                    .map(|(value, weight)| 2.0 * value * (weight * scale as f32))
+                    .map(|(value, weight)| 2.0 * value * ((weight * scale) as f32))
                     .collect();
                 let found = found.to_vec::<f32>().expect("f32");
                 let is_close = |(found, expected): (&f32, &f32)| (found - expected).abs() < 1e-6;

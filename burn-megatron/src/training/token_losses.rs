@@ -2,6 +2,8 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 
+use crate::collectives::{CollectiveError, ReduceOp};
+use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 
 /// The token losses of some micro-batches, which stay on the device until all have run, and are then read at once: a
@@ -25,9 +27,9 @@ impl<B: Backend> TokenLosses<B> {
     }
 
     /// Reads all of them, and returns their [sums](Self::sums).
-    pub(super) fn read(&self, micro_batches: &[MicroBatch]) -> Vec<(f64, f64)> {
+    pub(super) fn read(&self, micro_batches: &[MicroBatch]) -> LossSums {
         match self.tensors() {
-            none if none.is_empty() => Vec::new(),
+            none if none.is_empty() => LossSums::default(),
             losses => {
                 let values: Vec<f64> = Tensor::cat(losses, 0).into_data().iter::<f64>().collect();
                 self.sums(&values, micro_batches)
@@ -35,19 +37,73 @@ impl<B: Backend> TokenLosses<B> {
         }
     }
 
-    /// Returns for each micro-batch that has some the sum of the unmasked ones and their number; `values` are those of
-    /// all [tensors](Self::tensors).
+    /// Returns the sums over all micro-batches that have some; `values` are those of all [tensors](Self::tensors).
     ///
-    /// In f64, over the tokens in order: the sums do not depend on the device, or on how a batch was cut.
-    pub(super) fn sums(&self, values: &[f64], micro_batches: &[MicroBatch]) -> Vec<(f64, f64)> {
+    /// In f64, over the tokens in order, then over micro-batches: the sums do not depend on the device.
+    pub(super) fn sums(&self, values: &[f64], micro_batches: &[MicroBatch]) -> LossSums {
         let mut rest = values;
-        let of_each = self.0.iter().zip(micro_batches);
-        let sums = of_each.filter_map(|(losses, micro_batch)| {
-            let (own, others) = rest.split_at(losses.as_ref()?.dims()[0]);
+        let mut sums = LossSums::default();
+        for (losses, micro_batch) in self.0.iter().zip(micro_batches) {
+            let Some(losses) = losses else { continue };
+            let (own, others) = rest.split_at(losses.dims()[0]);
             rest = others;
-            Some(masked_sum(own, micro_batch.loss_mask.as_deref()))
-        });
-        sums.collect()
+            sums.add(own, micro_batch);
+        }
+        sums
+    }
+}
+
+/// Sums of losses, and how much of each kind they are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct LossSums {
+    /// Of tokens, each times its weight.
+    pub tokens: f64,
+    /// The sum of the tokens' weights.
+    pub token_weights: f64,
+    /// Of sentence pairs.
+    pub pairs: f64,
+    /// The number of sentence pairs.
+    pub num_pairs: f64,
+}
+
+impl LossSums {
+    fn add(&mut self, losses: &[f64], micro_batch: &MicroBatch) {
+        let (of_tokens, of_pairs) = losses.split_at(micro_batch.targets.len());
+        let (sum, weights) = masked_sum(of_tokens, micro_batch.loss_mask.as_deref());
+        self.tokens += sum;
+        self.token_weights += weights;
+        self.pairs += of_pairs.iter().sum::<f64>();
+        self.num_pairs += of_pairs.len() as f64;
+    }
+
+    /// Returns the same over all ranks.
+    ///
+    /// # Communication
+    /// One all-reduce of four numbers over the data-parallel group, and one over the pipeline group.
+    ///
+    /// # Errors
+    /// When a collective fails.
+    pub(super) fn over_ranks(self, context: &ParallelContext) -> Result<Self, CollectiveError> {
+        let mut numbers = [self.tokens, self.token_weights, self.pairs, self.num_pairs];
+        context.data_group().all_reduce(&mut numbers, ReduceOp::Sum)?;
+        context.pipeline_group().all_reduce(&mut numbers, ReduceOp::Sum)?;
+        let [tokens, token_weights, pairs, num_pairs] = numbers;
+        Ok(Self {
+            tokens,
+            token_weights,
+            pairs,
+            num_pairs,
+        })
+    }
+
+    /// The mean over the tokens, plus that over the pairs if there are some.
+    pub(super) fn mean(self) -> f64 {
+        let pairs = if self.num_pairs > 0.0 {
+            self.pairs / self.num_pairs
+        } else {
+            0.0
+        };
+        self.tokens / self.token_weights + pairs
     }
 }
 
@@ -68,17 +124,17 @@ mod tests {
     use burn_flex::Flex;
 
     use super::*;
+    use crate::data::SentencePairs;
 
     fn micro_batch(loss_mask: Option<Vec<f32>>) -> MicroBatch {
         MicroBatch {
             tokens: vec![0; 3],
             targets: vec![0; 3],
             loss_mask,
-            position_ids: None,
-            documents: None,
             sample_ids: vec![0],
             micro_batch_size: 1,
             seq_length: 3,
+            ..MicroBatch::default()
         }
     }
 
@@ -94,11 +150,30 @@ mod tests {
         // In the order of a schedule that ends with an earlier one.
         losses.put(1, tensor([8.0, 16.0, 32.0]));
         losses.put(0, tensor([1.0, 2.0, 4.0]));
-        assert_eq!(losses.read(&micro_batches), [(7.0, 3.0), (40.0, 2.0)]);
+        let sums = losses.read(&micro_batches);
+        assert_eq!((sums.tokens, sums.token_weights, sums.num_pairs), (47.0, 5.0, 0.0));
+        assert_eq!(sums.mean(), 9.4);
+    }
+
+    #[test]
+    fn pairs_are_summed_by_themselves() {
+        let pairs = MicroBatch {
+            sentences: Some(SentencePairs {
+                token_types: vec![0; 3],
+                is_random: Some(vec![0]),
+            }),
+            ..micro_batch(Some(vec![0.0, 1.0, 0.0]))
+        };
+        let mut losses = TokenLosses::<Flex>::new(1);
+        losses.put(0, Tensor::from_floats([8.0, 3.0, 16.0, 0.5], &Default::default()));
+        let sums = losses.read(&[pairs]);
+        assert_eq!((sums.tokens, sums.pairs, sums.num_pairs), (3.0, 0.5, 1.0));
+        assert_eq!(sums.mean(), 3.5);
     }
 
     #[test]
     fn a_stage_without_losses_reads_nothing() {
-        assert!(TokenLosses::<Flex>::new(1).read(&[micro_batch(None)]).is_empty());
+        let sums = TokenLosses::<Flex>::new(1).read(&[micro_batch(None)]);
+        assert_eq!(sums, LossSums::default());
     }
 }

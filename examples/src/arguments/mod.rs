@@ -155,7 +155,7 @@ impl TrainingArguments {
         // What is wrong with the checkpoint is said when it is loaded.
         let load = self.checkpoints.load.as_deref();
         let checkpoint = load.and_then(|folder| Checkpoint::find(folder).ok());
-        let tokenizer = RunTokenizer::choose(&self.data.tokenizer, checkpoint.as_ref())?;
+        let tokenizer = RunTokenizer::choose(&self.data.tokenizer, checkpoint.as_ref(), self.model.objective()?)?;
         Ok(tokenizer.vocabulary_size())
     }
 

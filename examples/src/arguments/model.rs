@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use cubecl_kernels::Kernels;
 use models::registry::{self, FAMILIES, Family};
-use models::{ModelConfig, ModelSettings};
+use models::{ModelConfig, ModelSettings, Objective};
 
 use super::{ArchitectureArguments, RecomputeArguments};
 
@@ -28,7 +28,7 @@ pub struct ModelArguments {
     )]
     pub model_family: Option<String>,
     /// Transformer layers [default: 4]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", visible_alias = "encoder-num-layers")]
     pub num_layers: Option<usize>,
     /// Size of each token [default: 256]
     #[arg(long, value_name = "N")]
@@ -56,7 +56,7 @@ pub struct ModelArguments {
     #[arg(long, value_name = "X")]
     pub norm_epsilon: Option<f64>,
     /// Tokens per sample [default: 128, or the preset's, at most 4096]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", visible_alias = "encoder-seq-length")]
     pub seq_length: Option<usize>,
     /// Positions that the model has embeddings of, at least --seq-length [default: --seq-length]
     #[arg(long, value_name = "N", requires = "seq_length")]
@@ -74,6 +74,15 @@ pub struct ModelArguments {
     /// Give the output head weights of its own
     #[arg(long)]
     pub untie_embeddings_and_output_weights: bool,
+    /// Transformer layers of a T5's decoder [default: --num-layers, which are the encoder's]
+    #[arg(long, value_name = "N")]
+    pub decoder_num_layers: Option<usize>,
+    /// Tokens per sample of a T5's decoder [default: 128; --seq-length are the encoder's]
+    #[arg(long, value_name = "N")]
+    pub decoder_seq_length: Option<usize>,
+    /// Let a BERT learn masked tokens only, not whether one sentence follows another
+    #[arg(long)]
+    pub bert_no_binary_head: bool,
     /// Probability with which an element of a hidden state falls
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub hidden_dropout: f64,
@@ -96,6 +105,19 @@ pub struct ModelArguments {
 }
 
 impl ModelArguments {
+    /// Sets the family of a program that trains no other.
+    ///
+    /// # Errors
+    /// When the flags name another.
+    pub fn set_family(&mut self, family: &str) -> anyhow::Result<()> {
+        let given = self.model_family.get_or_insert_with(|| family.to_owned());
+        anyhow::ensure!(
+            given == family,
+            "this program trains --model-family {family}, got {given}: leave it out, or use pretrain_gpt"
+        );
+        Ok(())
+    }
+
     /// The family that the flags name; that of `--model-size` if they name none.
     ///
     /// # Errors
@@ -124,12 +146,15 @@ impl ModelArguments {
             ("--ffn-hidden-size", self.ffn_hidden_size.is_some()),
             ("--rotary-base", self.rotary_base.is_some()),
             ("--add-qkv-bias", self.add_qkv_bias),
+            ("--bert-no-binary-head", self.bert_no_binary_head),
+            ("--decoder-num-layers", self.decoder_num_layers.is_some()),
+            ("--decoder-seq-length", self.decoder_seq_length.is_some()),
         ];
-        let without = (family.without_choice)();
+        let choices = (family.choices)();
         for (flag, _) in given.iter().filter(|(_, is_given)| *is_given) {
             let name = family.name;
             anyhow::ensure!(
-                !without.contains(flag),
+                choices.contains(flag),
                 "--model-family {name} has no {flag}: leave it out"
             );
         }
@@ -158,6 +183,9 @@ impl ModelArguments {
             rotary_percent: self.architecture.rotary_percent,
             window: self.architecture.window_size.map(|earlier| earlier.saturating_add(1)),
             norm_epsilon: self.norm_epsilon,
+            n_decoder_layers: self.decoder_num_layers,
+            decoder_seq_length: self.decoder_seq_length,
+            tells_pairs: self.bert_no_binary_head.then_some(false),
             tied_embeddings: self.untie_embeddings_and_output_weights.then_some(false),
             init_deviation: self.init_method_std,
             hidden_dropout: self.hidden_dropout,
@@ -173,6 +201,15 @@ impl ModelArguments {
     /// As [`family`](Self::family).
     pub fn config(&self, vocab_size: usize) -> anyhow::Result<Box<dyn ModelConfig>> {
         Ok((self.family()?.config)(&self.settings(vocab_size)))
+    }
+
+    /// What the model learns.
+    ///
+    /// # Errors
+    /// As [`family`](Self::family).
+    pub fn objective(&self) -> anyhow::Result<Objective> {
+        // It does not depend on the vocabulary.
+        Ok(self.config(1)?.objective())
     }
 
     /// The tokens of a sample: what was asked for, or the most that the model takes, 4096 at most.

@@ -29,6 +29,7 @@ mod windows;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
 use burn_megatron::training::preflight::{self, Statement};
@@ -39,6 +40,7 @@ use models::registry::{FamilyProgram, run_with_family};
 use crate::arguments::{EvaluationArguments, TaskKind};
 use crate::checkpointing::FamilyState;
 use crate::device::{Program, TrainingBackend};
+use crate::generating::does_not_continue;
 use crate::launching::enter;
 use crate::layout::Layout;
 use crate::loading::{Loaded, LoadedModel, load};
@@ -46,7 +48,7 @@ use crate::terminal::draw_target;
 use data::TaskData;
 use encoding::Encoder;
 use report::Report;
-use scorer::{Outcome, Scorer};
+use scorer::{MakeScorer, Outcome};
 use task::{Asked, ask};
 
 /// Evaluates the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
@@ -158,8 +160,14 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
         let (begun, num_chunks) = (Instant::now(), chunks.len());
         let bar = (context.rank() == 0).then(|| bar(sequences.len())).flatten();
         let tokens = task.micro_batch_size.saturating_mul(seq_length);
-        let mut scorer = Scorer::<B::InnerBackend, _>::new(chunks, tokens, model.max_seq_length(), &context);
-        let outcome = scorer.run(&sequences, &stop, |done| {
+        let make = MakeScorer {
+            tokens,
+            positions: model.max_seq_length(),
+            context: &context,
+        };
+        let scorer = C::infer::<B, _>(chunks, make);
+        let mut scorer = scorer.with_context(|| does_not_continue(C::NAME))?;
+        let outcome = scorer.run(&sequences, &stop, &mut |done| {
             if let Some(bar) = &bar {
                 bar.set_position(done as u64);
             }

@@ -12,6 +12,7 @@ use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{PipelineError, PipelineExecutor};
 use burn_megatron::training::TokenBatch;
 use models::scoring::{SCORES_EACH, ScoredStage, ScoringStage};
+use models::{InferenceProgram, InferenceStage};
 
 use super::batches::{Batch, BatchLimits, plan};
 use super::sequence::{Score, Sequence};
@@ -19,6 +20,46 @@ use crate::session::StopReason;
 
 /// Batches in flight for each stage of a pipeline: it is empty at the beginning and the end of each round.
 const BATCHES_PER_STAGE: usize = 4;
+
+/// A [`Scorer`] of any family of models.
+pub(super) trait AnyScorer {
+    /// See [`Scorer::run`].
+    ///
+    /// # Errors
+    /// As there.
+    fn run(
+        &mut self,
+        sequences: &[Sequence],
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(usize),
+    ) -> anyhow::Result<Outcome>;
+}
+
+/// Makes the scorer of a model's chunks: see [`Scorer::new`].
+pub(super) struct MakeScorer<'a> {
+    pub(super) tokens: usize,
+    pub(super) positions: usize,
+    pub(super) context: &'a ParallelContext,
+}
+
+impl<B: CollectiveBackend> InferenceProgram<B> for MakeScorer<'_> {
+    type Output = Box<dyn AnyScorer>;
+
+    fn run<S: InferenceStage<B> + 'static>(self, chunks: Vec<S>) -> Box<dyn AnyScorer> {
+        Box::new(Scorer::new(chunks, self.tokens, self.positions, self.context))
+    }
+}
+
+impl<B: CollectiveBackend, S: ScoringStage<B>> AnyScorer for Scorer<B, S> {
+    fn run(
+        &mut self,
+        sequences: &[Sequence],
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(usize),
+    ) -> anyhow::Result<Outcome> {
+        self.run(sequences, stop, progress)
+    }
+}
 
 /// Scores sequences with a model, a stage of which is on each rank.
 pub(super) struct Scorer<B: CollectiveBackend, S> {
@@ -193,12 +234,10 @@ fn token_batch(batch: &Batch, sequences: &[Sequence]) -> TokenBatch {
     let micro_batch = MicroBatch {
         tokens,
         targets,
-        loss_mask: None,
-        position_ids: None,
-        documents: None,
         sample_ids: (0..batch.rows as u64).collect(),
         micro_batch_size: batch.rows,
         seq_length: batch.seq_length,
+        ..MicroBatch::default()
     };
     TokenBatch::new(&micro_batch, 0, 0)
 }

@@ -5,14 +5,32 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
+use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::StopFlag;
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::{
-    CacheUse, GenerationError, GenerationEvent, GenerationRequest, GenerationStage, Generator, RequestError, RequestId,
+    CacheUse, GenerationError, GenerationEvent, GenerationRequest, GenerationStage, Generator, GeneratorConfig,
+    RequestError, RequestId,
 };
+use models::{InferenceProgram, InferenceStage, ModelConfig};
 
 /// A [`Generator`] on rank 0, whatever it computes on: a program that takes it is compiled once, not for each device.
 pub trait AnyGenerator {
+    /// See [`Generator::is_first`].
+    fn is_first(&self) -> bool;
+
+    /// See [`Generator::serve`].
+    ///
+    /// # Errors
+    /// As there.
+    fn serve(self: Box<Self>) -> Result<(), GenerationError>;
+
+    /// See [`Generator::finish`].
+    ///
+    /// # Errors
+    /// As there.
+    fn finish(self: Box<Self>) -> Result<(), GenerationError>;
+
     /// See [`Generator::submit`].
     ///
     /// # Errors
@@ -45,6 +63,18 @@ pub trait AnyGenerator {
 }
 
 impl<B: CollectiveBackend, S: GenerationStage<B>> AnyGenerator for Generator<B, S> {
+    fn is_first(&self) -> bool {
+        self.is_first()
+    }
+
+    fn serve(self: Box<Self>) -> Result<(), GenerationError> {
+        (*self).serve()
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), GenerationError> {
+        (*self).finish()
+    }
+
     fn submit(&mut self, request: GenerationRequest) -> Result<RequestId, RequestError> {
         self.submit(request)
     }
@@ -75,6 +105,31 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> AnyGenerator for Generator<B, 
 
     fn max_seq_length(&self) -> usize {
         self.max_seq_length()
+    }
+}
+
+/// Makes the generator of a model's chunks.
+pub(crate) struct MakeGenerator<'a, B: CollectiveBackend> {
+    pub(crate) model: &'a dyn ModelConfig,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) config: GeneratorConfig,
+    pub(crate) context: &'a ParallelContext,
+    pub(crate) device: &'a B::Device,
+}
+
+impl<B: CollectiveBackend> InferenceProgram<B> for MakeGenerator<'_, B> {
+    type Output = Result<Box<dyn AnyGenerator>, GenerationError>;
+
+    fn run<S: InferenceStage<B> + 'static>(self, chunks: Vec<S>) -> Self::Output {
+        let Self {
+            model,
+            tokenizer,
+            config,
+            context,
+            device,
+        } = self;
+        let generator = Generator::new(chunks, model, tokenizer, config, context, device)?;
+        Ok(Box::new(generator))
     }
 }
 

@@ -5,16 +5,18 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use burn::tensor::DType;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{StopFlag, World};
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::training::preflight::{self, Statement};
 use models::ModelFamily;
-use models::generation::{CacheConfig, Generator, GeneratorConfig};
+use models::generation::{CacheConfig, GeneratorConfig};
 use models::registry::{FamilyProgram, run_with_family};
 
-use super::generator::{BatchLimits, GeneratorProgram, Ready};
+use super::does_not_continue;
+use super::generator::{BatchLimits, GeneratorProgram, MakeGenerator, Ready};
 use crate::arguments::GeneratorArguments;
 use crate::checkpointing::FamilyState;
 use crate::device::{Program, TrainingBackend};
@@ -115,7 +117,15 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             _ => None,
         };
         let config = agree_on_limits(chosen, &context)?;
-        let mut generator = Generator::<B::InnerBackend, _>::new(chunks, &model, tokenizer, config, &context, &device)?;
+        let make = MakeGenerator::<B::InnerBackend> {
+            model: &model,
+            tokenizer,
+            config,
+            context: &context,
+            device: &device,
+        };
+        let generator = C::infer::<B, _>(chunks, make);
+        let mut generator = generator.with_context(|| does_not_continue(C::NAME))??;
         if !generator.is_first() {
             generator.serve()?;
             return Ok(ExitCode::SUCCESS);
@@ -139,7 +149,7 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             );
         }
         let code = program.run(Ready {
-            generator: &mut generator,
+            generator: &mut *generator,
             replicas,
             stop: &stop,
         })?;

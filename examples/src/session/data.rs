@@ -1,4 +1,4 @@
-//! The text or tokens of a run, and the loader of its samples.
+//! The text or tokens of a run, and the loader of its samples; [`masked`](super::masked) makes those of BERT and T5.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -9,15 +9,18 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
-    BuildConfig, Corpus, CorpusConfig, DataSource, DocumentMarking, GptDataset, GptDatasetConfig, Loader, LoaderConfig,
-    RunData, Sampler, SamplerConfig, Samples, Split, SplitWeights, TokenDocuments, Tokenizer, split_documents,
+    BatchSource, BuildConfig, Corpus, CorpusConfig, DataSource, GptDataset, GptDatasetConfig, Loader, LoaderConfig,
+    RunData, Sampler, SamplerConfig, Samples, Split, SplitWeights, TokenBatches, TokenDocuments, Tokenizer,
+    split_documents,
 };
 use burn_megatron::training::TrainingConfig;
 use burn_megatron_data::indexed_dataset::{IndexedDataset, bin_path, idx_path};
+use models::Objective;
 use sha2::{Digest as _, Sha256};
 
 use crate::arguments::{DataArguments, TextSource};
 use crate::run_tokenizer::RunTokenizer;
+use crate::session::masked;
 
 /// Fewer documents than this are cut into pieces, so that some can be set aside for validation.
 const MIN_DOCUMENTS: usize = 40;
@@ -27,10 +30,8 @@ const COMPARED_BYTES: u64 = 1 << 20;
 /// What a run reads.
 pub(super) struct RunText {
     /// What it trains on.
-    pub(super) train: Arc<dyn Samples>,
-    validation: Validation,
-    /// What starts again where documents end within samples.
-    pub(super) marking: Option<DocumentMarking>,
+    pub(super) train: Arc<dyn BatchSource>,
+    pub(super) validation: Validation,
     /// What tells this text from others.
     pub(super) hash: u64,
     /// Tokens to train on, one epoch.
@@ -41,11 +42,14 @@ pub(super) struct RunText {
     pub(super) note: Option<String>,
 }
 
-enum Validation {
-    /// These documents.
-    Documents(Arc<dyn TokenDocuments>, Range<usize>),
+/// Makes samples for validation, as many and as long as is asked for.
+type MakeValidation = dyn Fn(SampleSizes) -> anyhow::Result<Arc<dyn BatchSource>>;
+
+pub(super) enum Validation {
+    /// Documents that are set aside.
+    Documents(Box<MakeValidation>),
     /// All data sets together, and each by its name where that is asked for.
-    DataSets(Arc<dyn Samples>, Vec<(String, Arc<dyn Samples>)>),
+    DataSets(Arc<dyn BatchSource>, Vec<(String, Arc<dyn BatchSource>)>),
     /// The data sets have nothing set aside.
     None,
 }
@@ -66,34 +70,42 @@ impl RunText {
     /// When something cannot be read, or there is too little of it.
     pub(super) fn new(
         arguments: &DataArguments,
+        objective: Objective,
         sizes: SampleSizes,
         run_tokenizer: &RunTokenizer,
     ) -> anyhow::Result<Self> {
         let source = arguments.source()?;
         let note = arguments.note(&source);
-        let text = match source {
-            TextSource::DataSets(source) => Self::of_data_sets(source, arguments, sizes, run_tokenizer),
-            TextSource::CargoRegistry => {
-                Self::of_files(CorpusConfig::cargo_registry()?, arguments, sizes, run_tokenizer)
+        let text = match (objective, source) {
+            (Objective::NextToken, TextSource::DataSets(source)) => {
+                Self::of_data_sets(source, arguments, sizes, run_tokenizer)
             }
-            TextSource::Files(paths) => Self::of_files(CorpusConfig::new(paths), arguments, sizes, run_tokenizer),
+            (_, TextSource::DataSets(source)) => {
+                masked::of_data_set(source, arguments, objective, sizes, run_tokenizer)
+            }
+            (_, TextSource::CargoRegistry) => Self::of_files(
+                CorpusConfig::cargo_registry()?,
+                arguments,
+                objective,
+                sizes,
+                run_tokenizer,
+            ),
+            (_, TextSource::Files(paths)) => {
+                Self::of_files(CorpusConfig::new(paths), arguments, objective, sizes, run_tokenizer)
+            }
         };
-        let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
-        Ok(Self { note, marking, ..text? })
+        Ok(Self { note, ..text? })
     }
 
     fn of_files(
         config: CorpusConfig,
         arguments: &DataArguments,
+        objective: Objective,
         sizes: SampleSizes,
         run_tokenizer: &RunTokenizer,
     ) -> anyhow::Result<Self> {
         let limit_bytes = arguments.data_limit.or(config.limit_bytes);
         let corpus = Corpus::load(&CorpusConfig { limit_bytes, ..config })?;
-        Self::of_corpus(corpus, sizes, run_tokenizer)
-    }
-
-    fn of_corpus(corpus: Corpus, sizes: SampleSizes, run_tokenizer: &RunTokenizer) -> anyhow::Result<Self> {
         // The bytes of a text are its tokens: its hash alone has stood for them since the first checkpoints.
         let hash = if run_tokenizer.is_bytes() {
             corpus.hash()
@@ -102,6 +114,10 @@ impl RunText {
         };
         // One book must be split for validation, too.
         let corpus = corpus.with_documents(MIN_DOCUMENTS);
+        if objective != Objective::NextToken {
+            return masked::of_corpus(&corpus, hash, arguments, objective, sizes, run_tokenizer);
+        }
+        let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
         let documents = Arc::new(corpus.tokenize(&**run_tokenizer.tokenizer()));
         let split = split_documents(documents.len(), &SplitWeights::default())?;
         let train = GptDataset::new(
@@ -110,13 +126,17 @@ impl RunText {
             split.train.clone(),
         )?;
         Ok(Self {
-            train: Arc::new(train),
+            train: Arc::new(TokenBatches::new(Arc::new(train)).with_marking(marking)),
             hash,
             num_train_tokens: num_tokens(&*documents, split.train),
             num_documents: (documents.len(), split.validation.len()),
             note: None,
-            marking: None,
-            validation: Validation::Documents(documents, split.validation),
+            validation: Validation::Documents(Box::new(move |sizes| {
+                let config = GptDatasetConfig::new(sizes.seq_length, sizes.num_validation).with_seed(sizes.seed);
+                let dataset = GptDataset::new(&config, documents.clone(), split.validation.clone());
+                let dataset = Arc::new(dataset.context("the validation text")?);
+                Ok(Arc::new(TokenBatches::new(dataset).with_marking(marking)))
+            })),
         })
     }
 
@@ -156,19 +176,23 @@ impl RunText {
             validation_documents += range(Split::Validation).map_or(0, |range| range.len());
             Ok(documents)
         })?;
+        let marking = arguments.marking(tokenizer)?;
+        let batches = |samples: Arc<dyn Samples>| -> Arc<dyn BatchSource> {
+            Arc::new(TokenBatches::new(samples).with_marking(marking))
+        };
         let [train, validation, _] = data.splits;
         let train = train.context("the data sets have nothing to train on: see --split")?;
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(Self {
-            train,
+            train: batches(train),
             validation: validation.map_or(Validation::None, |all| {
-                Validation::DataSets(all, data.validation_by_prefix)
+                let by_prefix = data.validation_by_prefix.into_iter();
+                Validation::DataSets(batches(all), by_prefix.map(|(name, of)| (name, batches(of))).collect())
             }),
             hash: mixed_hash(&parts),
             num_train_tokens: train_tokens,
             num_documents: (train_documents + validation_documents, validation_documents),
             note: None,
-            marking: None,
         })
     }
 
@@ -181,20 +205,16 @@ impl RunText {
     ///
     /// # Errors
     /// When there is too little text, or none.
-    pub(super) fn validation(&self, sizes: SampleSizes) -> anyhow::Result<Arc<dyn Samples>> {
+    pub(super) fn validation(&self, sizes: SampleSizes) -> anyhow::Result<Arc<dyn BatchSource>> {
         match &self.validation {
-            Validation::Documents(documents, range) => {
-                let config = GptDatasetConfig::new(sizes.seq_length, sizes.num_validation).with_seed(sizes.seed);
-                let dataset = GptDataset::new(&config, documents.clone(), range.clone());
-                Ok(Arc::new(dataset.context("the validation text")?))
-            }
+            Validation::Documents(make) => make(sizes),
             Validation::DataSets(all, _) => Ok(all.clone()),
             Validation::None => bail!("nothing is set aside for validation"),
         }
     }
 
     /// The validation of each data set, by its name, where that is asked for.
-    pub(super) fn validation_of_sets(&self) -> &[(String, Arc<dyn Samples>)] {
+    pub(super) fn validation_of_sets(&self) -> &[(String, Arc<dyn BatchSource>)] {
         match &self.validation {
             Validation::DataSets(_, sets) => sets,
             _ => &[],
@@ -224,13 +244,13 @@ impl RunText {
     }
 }
 
-fn num_tokens(documents: &dyn TokenDocuments, range: Range<usize>) -> usize {
+pub(super) fn num_tokens(documents: &dyn TokenDocuments, range: Range<usize>) -> usize {
     range.map(|index| documents.document_length(index)).sum()
 }
 
 /// Checks a million tokens of a data set against a vocabulary: whole ones are large. A later token beyond it is an
 /// error of the step that reads it.
-fn check_first_tokens(dataset: &IndexedDataset, tokenizer: &dyn Tokenizer) -> anyhow::Result<()> {
+pub(super) fn check_first_tokens(dataset: &IndexedDataset, tokenizer: &dyn Tokenizer) -> anyhow::Result<()> {
     let vocabulary_size = tokenizer.vocabulary_size();
     let (mut tokens, mut left) = (Vec::new(), 1 << 20);
     for document in 0..dataset.num_documents() {
@@ -254,7 +274,7 @@ fn check_first_tokens(dataset: &IndexedDataset, tokenizer: &dyn Tokenizer) -> an
 }
 
 /// Returns the sizes of a data set's files, and both ends of its index: what differs between any two corpora.
-fn fingerprint(prefix: &Path) -> anyhow::Result<Vec<u8>> {
+pub(super) fn fingerprint(prefix: &Path) -> anyhow::Result<Vec<u8>> {
     let open = |path: PathBuf| File::open(&path).with_context(|| path.display().to_string());
     let (bin, mut index) = (open(bin_path(prefix))?, open(idx_path(prefix))?);
     let (bin_bytes, index_bytes) = (bin.metadata()?.len(), index.metadata()?.len());
@@ -266,7 +286,7 @@ fn fingerprint(prefix: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(found)
 }
 
-fn mixed_hash(parts: &[&[u8]]) -> u64 {
+pub(super) fn mixed_hash(parts: &[&[u8]]) -> u64 {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
@@ -277,17 +297,16 @@ fn mixed_hash(parts: &[&[u8]]) -> u64 {
 }
 
 pub(super) fn start_loader(
-    dataset: Arc<dyn Samples>,
-    marking: Option<DocumentMarking>,
+    source: Arc<dyn BatchSource>,
     training: &TrainingConfig,
     context: &ParallelContext,
     num_samples: u64,
     consumed_samples: u64,
 ) -> anyhow::Result<Loader> {
     ensure!(
-        dataset.num_samples() >= num_samples,
+        source.num_samples() >= num_samples,
         "the data have {} samples, and {num_samples} are needed",
-        dataset.num_samples()
+        source.num_samples()
     );
     let sampler = Sampler::new(SamplerConfig {
         num_samples,
@@ -296,5 +315,5 @@ pub(super) fn start_loader(
         data_parallel_size: context.grid().data_parallel_size(),
         data_parallel_rank: context.coordinates().data,
     })?;
-    Ok(Loader::start_marked(dataset, sampler, marking, LoaderConfig::new())?)
+    Ok(Loader::start(source, sampler, LoaderConfig::new())?)
 }

@@ -1,6 +1,7 @@
 //! `Session`: one rank's model, data and trainer, made from flags, and the loop over steps.
 
 mod data;
+mod masked;
 mod sample;
 mod stop;
 
@@ -11,7 +12,7 @@ use anyhow::ensure;
 use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data::{Loader, MicroBatch, Samples};
+use burn_megatron::data::{BatchSource, Loader, MicroBatch};
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
 use burn_megatron::pipeline_parallel::Timeline;
 use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleKind};
@@ -115,7 +116,11 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             C::NAME
         );
         let checkpoint = checkpointing::find(&arguments.checkpoints, context)?;
-        let tokenizer = RunTokenizer::choose(&arguments.data.tokenizer, checkpoint.as_ref())?;
+        let tokenizer = RunTokenizer::choose(
+            &arguments.data.tokenizer,
+            checkpoint.as_ref(),
+            arguments.model.objective()?,
+        )?;
         let model = C::from_settings(&arguments.model.settings(tokenizer.vocabulary_size()));
         model.validate(context.config())?;
         let adapters = RunAdapters::choose(arguments, checkpoint.as_ref(), &model)?;
@@ -124,7 +129,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
         let num_samples = training.train_samples;
         let sizes = sample_sizes(&training, arguments.logging.eval_iters);
-        let text = RunText::new(&arguments.data, sizes, &tokenizer)?;
+        let text = RunText::new(&arguments.data, model.objective(), sizes, &tokenizer)?;
         text.check_same(context)?;
         let text_hash = format!("{:016x}", text.hash);
 
@@ -167,14 +172,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         }
         let consumed_samples = trainer.consumed_samples();
         let num_steps = trainer.iteration() + training.batch_sizes()?.num_steps_from(consumed_samples, num_samples);
-        let loader = start_loader(
-            text.train.clone(),
-            text.marking,
-            &training,
-            context,
-            num_samples,
-            consumed_samples,
-        )?;
+        let loader = start_loader(text.train.clone(), &training, context, num_samples, consumed_samples)?;
         Ok(Self {
             trainer,
             timeline,
@@ -403,16 +401,9 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         })
     }
 
-    fn mean_loss(&self, dataset: Arc<dyn Samples>) -> anyhow::Result<f64> {
+    fn mean_loss(&self, source: Arc<dyn BatchSource>) -> anyhow::Result<f64> {
         let num_samples = sample_sizes(&self.training, self.eval_iters).num_validation;
-        let loader = start_loader(
-            dataset,
-            self.text.marking,
-            &self.training,
-            &self.context,
-            num_samples,
-            0,
-        )?;
+        let loader = start_loader(source, &self.training, &self.context, num_samples, 0)?;
         let micro_batches = loader.collect::<Result<Vec<_>, _>>()?;
         Ok(self.trainer.evaluate(micro_batches)?)
     }

@@ -2,11 +2,12 @@
 
 use anyhow::{Context as _, ensure};
 use burn::module::AutodiffModule as _;
-use models::ModelFamily;
-use models::generation::{GenerationRequest, Generator, GeneratorConfig, SamplingConfig};
+use models::generation::{GenerationRequest, GeneratorConfig, SamplingConfig};
+use models::{ModelFamily, Objective};
 
 use super::Session;
 use crate::device::TrainingBackend;
+use crate::generating::{MakeGenerator, does_not_continue};
 
 /// What is continued, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +22,14 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// Checks that the model can continue a text.
     ///
     /// # Errors
-    /// When it has no tokens and the tokenizer no end of a document, which would begin the text; when its tokens leave
+    /// When the family does not continue text; when it has no tokens and the tokenizer no end of a document, which would begin the text; when its tokens leave
     /// no position for another.
     pub fn check_sample(&self, prompt: &SamplePrompt) -> anyhow::Result<()> {
+        ensure!(
+            self.model.objective() == Objective::NextToken,
+            "--log-samples-interval: {}",
+            does_not_continue(C::NAME)
+        );
         let has_end = self.tokenizer.tokenizer().end_of_document().is_some();
         check_prompt(self.sample_tokens(prompt).len(), has_end, self.model.max_seq_length())
     }
@@ -41,14 +47,15 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let tokens = self.sample_tokens(prompt);
         let positions = self.model.max_seq_length();
         let max_tokens = prompt.max_tokens.min(positions.saturating_sub(tokens.len().max(1)));
-        let mut generator = Generator::<B::InnerBackend, _>::new(
-            self.trainer.model().valid(),
-            &self.model,
-            self.tokenizer.tokenizer().clone(),
-            GeneratorConfig::new(1, tokens.len().max(1) + max_tokens),
-            &self.context,
-            &self.device,
-        )?;
+        let make = MakeGenerator::<B::InnerBackend> {
+            model: &self.model,
+            tokenizer: self.tokenizer.tokenizer().clone(),
+            config: GeneratorConfig::new(1, tokens.len().max(1) + max_tokens),
+            context: &self.context,
+            device: &self.device,
+        };
+        let generator = C::infer::<B, _>(self.trainer.model().valid(), make);
+        let mut generator = generator.with_context(|| does_not_continue(C::NAME))??;
         // Replicas all write it: none waits for another.
         if !generator.is_first() {
             generator.serve()?;

@@ -8,7 +8,7 @@ use burn_megatron::topology::{ParallelConfig, TopologyError};
 use super::{BloomConfig, BloomPreset};
 use crate::architecture::Architecture;
 use crate::decoder::Decoder;
-use crate::family::{ModelFamily, ModelSettings};
+use crate::family::{InferenceProgram, InnerStage, ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
 
@@ -94,14 +94,8 @@ impl ModelFamily for BloomConfig {
         BloomPreset::ALL.iter().map(|preset| preset.name).collect()
     }
 
-    fn without_choice() -> &'static [&'static str] {
-        &[
-            "--num-query-groups",
-            "--kv-channels",
-            "--ffn-hidden-size",
-            "--rotary-base",
-            "--add-qkv-bias",
-        ]
+    fn choices() -> &'static [&'static str] {
+        &[]
     }
 
     fn from_settings(settings: &ModelSettings) -> Self {
@@ -137,5 +131,12 @@ impl ModelFamily for BloomConfig {
         context: &ParallelContext,
     ) -> Result<Vec<Decoder<B>>, ModelError> {
         BloomConfig::init_stage(self, layers, device, context)
+    }
+
+    fn infer<B: TrainingBackend, P: InferenceProgram<B::InnerBackend>>(
+        chunks: Vec<InnerStage<Self, B>>,
+        program: P,
+    ) -> Option<P::Output> {
+        Some(program.run(chunks))
     }
 }

@@ -74,6 +74,8 @@ impl BloomConfig {
             padded_vocab_size: self.padded_vocab(context.config().tensor_parallel_size),
             positions: Positions::Alibi,
             embedding_norm: true,
+            final_norm: true,
+            masked: None,
             block: BlockConfig::new(attention, mlp)
                 .with_norm_epsilon(self.norm_epsilon)
                 .with_hidden_dropout(self.hidden_dropout),

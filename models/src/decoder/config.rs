@@ -19,6 +19,10 @@ pub struct DecoderConfig {
     pub embedding_norm: bool,
     /// The blocks, each of which has the same parts.
     pub block: BlockConfig,
+    /// Whether there is a norm after the last block.
+    pub final_norm: bool,
+    /// What a model has besides that predicts masked tokens.
+    pub masked: Option<MaskedTokenConfig>,
     /// Whether the output head is the token embedding.
     pub tied_embeddings: bool,
     /// How embeddings and the head start.
@@ -29,6 +33,35 @@ pub struct DecoderConfig {
     pub logit_chunk_tokens: Option<usize>,
     /// What the parameters are called.
     pub names: DecoderNames,
+}
+
+/// What a model has that predicts masked tokens, as BERT: token types, a layer and a norm before the output head, and a
+/// bias after it.
+#[derive(Clone, Copy, Debug)]
+pub struct MaskedTokenConfig {
+    /// The number of token types, which are embedded.
+    pub token_types: usize,
+    /// Whether the model tells if the second sentence of a pair follows the first.
+    pub tells_pairs: bool,
+    /// What the parameters are called.
+    pub names: MaskedTokenNames,
+}
+
+/// The names of what [`MaskedTokenConfig`] adds.
+#[derive(Clone, Copy, Debug)]
+pub struct MaskedTokenNames {
+    /// The embedding of token types.
+    pub token_types: &'static str,
+    /// The layer before the head.
+    pub transform: &'static str,
+    /// Its norm.
+    pub transform_norm: &'static str,
+    /// What the head's bias is in.
+    pub head: &'static str,
+    /// The layer of the first token of a pair.
+    pub pooler: &'static str,
+    /// The layer that tells pairs apart.
+    pub pairs: &'static str,
 }
 
 /// How a model knows where a token is in its sample.

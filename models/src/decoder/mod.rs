@@ -6,10 +6,12 @@
 mod adapters;
 mod config;
 mod generation;
+mod masked;
 mod model;
 mod scoring;
 mod sizes;
 
-pub use config::{DecoderConfig, DecoderNames, Positions, weight_inits};
+pub use config::{DecoderConfig, DecoderNames, MaskedTokenConfig, MaskedTokenNames, Positions, weight_inits};
+pub use masked::{MaskedTokenHead, PairHead};
 pub use model::Decoder;
 pub use sizes::BiasedSizes;

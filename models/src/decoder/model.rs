@@ -15,17 +15,14 @@ use burn_megatron::tensor_parallel::{
 };
 use burn_megatron::training::{LanguageModel, TokenBatch};
 use cubecl_kernels::Kernels;
-use cubecl_kernels::bias_dropout_add::bias_dropout_add;
-use cubecl_kernels::norm::Addends;
 
 use super::config::{DecoderConfig, Positions};
+use super::masked::{MaskedTokenHead, PairHead};
 use crate::layers::{
-    Alibi, Block, LayerRecompute, ModelError, ModelPart, Norm, Rotary, Segment, TokenContext, validate_head_size,
+    Alibi, Block, LayerRecompute, ModelError, ModelPart, Norm, Rotary, Segment, TokenContext, drop_rows, logit_chunk,
+    validate_head_size,
 };
 
-/// The most bytes of logits in one buffer, about. On a GPU of 80 GiB, CubeCL's pools share a page of 5 GiB among
-/// requests of up to 2.5 GiB; what is larger takes a page of 20 GiB.
-const LOGIT_BYTES: usize = 1 << 30;
 /// The number of the embedding's dropout site; its layer is the one after the last.
 const EMBEDDING_SITE: u32 = 0;
 
@@ -41,16 +38,23 @@ pub struct Decoder<B: Backend> {
     pub token_embedding: Option<VocabParallelEmbedding<B>>,
     /// Position embedding, on the first virtual stage, where it is learned.
     pub position_embedding: Option<PositionEmbedding<B>>,
+    /// Embedding of token types, on the first virtual stage, where the model has them.
+    pub token_types: Option<PositionEmbedding<B>>,
     /// The norm of the embeddings, on the first virtual stage, where there is one.
     pub embedding_norm: Option<Norm<B>>,
     /// The blocks that are here.
     pub blocks: Vec<Block<B>>,
-    /// The final norm, on the last virtual stage.
+    /// The final norm, on the last virtual stage, where the model has one.
     pub norm: Option<Norm<B>>,
+    /// What is around the output head of a model of masked tokens, on the last virtual stage.
+    pub masked: Option<MaskedTokenHead<B>>,
+    /// What tells pairs of sentences apart, on the last virtual stage, where the model does.
+    pub pairs: Option<PairHead<B>>,
     /// The output head where it is not tied, on the last virtual stage: as the embedding, a row per token of the
     /// vocabulary.
     pub head: Option<VocabParallelEmbedding<B>>,
     is_first: bool,
+    is_last: bool,
     embedding_dropout: Dropout,
     #[module(skip)]
     recompute: LayerRecompute,
@@ -123,6 +127,16 @@ impl DecoderConfig {
             ),
             _ => None,
         };
+        let masked = self.masked.as_ref();
+        let token_types = masked.filter(|_| part.is_first).map(|masked| {
+            PositionEmbeddingConfig::new(masked.token_types, d_model)
+                .with_init(self.init)
+                .init(device, &scope.scope(masked.names.token_types))
+        });
+        let norm = |name: &str| {
+            let scope = scope.scope(name);
+            self.block.norm.init(d_model, self.block.norm_epsilon, device, &scope)
+        };
         // Of all layers, which share what they have on the device.
         let rotary = match &self.positions {
             Positions::Rotary(config) => Some(Rotary::new(config.clone())),
@@ -141,24 +155,33 @@ impl DecoderConfig {
                 (None, None) => block,
             })
         };
-        let norm = |name: &str| {
-            let (kind, scope) = (self.block.norm, scope.scope(name));
-            kind.init(d_model, self.block.norm_epsilon, device, &scope)
-        };
         let head = (part.is_last && !self.tied_embeddings)
             .then(|| embedding.init(device, &scope.scope(names.head)))
             .transpose()?;
+        let masked = masked.filter(|_| part.is_last);
+        let masked_head = masked.map(|masked| {
+            let head = head.as_ref().or(token_embedding.as_ref());
+            let shard = head.expect("the last virtual stage has a head").vocab_shard();
+            MaskedTokenHead::init(self, masked, shard, device, scope)
+        });
+        let pairs = masked
+            .filter(|masked| masked.tells_pairs)
+            .map(|masked| PairHead::init(self, masked, device, scope));
         let embedding_site = DropoutSite {
             layer: self.n_layers as u32,
             number: EMBEDDING_SITE,
         };
         Ok(Decoder {
             is_first: part.is_first,
-            token_embedding,
-            position_embedding,
+            is_last: part.is_last,
+            token_types,
             embedding_norm: (part.is_first && self.embedding_norm).then(|| norm(names.embedding_norm)),
             blocks: part.layers.clone().map(block).collect::<Result<_, _>>()?,
-            norm: part.is_last.then(|| norm(names.norm)),
+            norm: (part.is_last && self.final_norm).then(|| norm(names.norm)),
+            masked: masked_head,
+            pairs,
+            token_embedding,
+            position_embedding,
             head,
             embedding_dropout: DropoutConfig::new(self.block.hidden_dropout).init(embedding_site),
             recompute: self.layer_recompute,
@@ -199,7 +222,15 @@ impl<B: CollectiveBackend> Decoder<B> {
     /// is a stage and not the whole model.
     pub fn logits(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
         let hidden = self.hidden_states(tokens, step);
-        self.output_head().logits(self.normalized(hidden))
+        let logits = self.output_head().logits(self.head_input(self.normalized(hidden)));
+        self.with_head_bias(logits)
+    }
+
+    /// As [`logits`](Self::logits) of a micro-batch, with its token types, positions and documents.
+    pub fn logits_of(&self, batch: &TokenBatch) -> Tensor<B, 2> {
+        let (hidden, _) = self.run_segment(&self.whole_segment(), None, batch);
+        let logits = self.output_head().logits(self.head_input(self.normalized(hidden)));
+        self.with_head_bias(logits)
     }
 
     /// Computes the cross-entropy of each token's successor.
@@ -221,12 +252,12 @@ impl<B: CollectiveBackend> Decoder<B> {
         targets: Tensor<B, 2, Int>,
         step: &StepCoordinates,
     ) -> Tensor<B, 1> {
-        self.losses(self.hidden_states(tokens, step), targets)
+        self.losses(self.normalized(self.hidden_states(tokens, step)), targets)
     }
 
     fn hidden_states(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
         let context = self.token_context(step, tokens.dims()[1]);
-        let hidden = self.embed(tokens, None, &context);
+        let hidden = self.embed(tokens, None, None, &context);
         self.run_blocks(0..self.blocks.len(), hidden, &context)
     }
 
@@ -239,11 +270,12 @@ impl<B: CollectiveBackend> Decoder<B> {
     }
 
     /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism. Positions are
-    /// `[batch * seq]`, or the tokens' places in their samples.
+    /// `[batch * seq]`, or the tokens' places in their samples; token types `[batch * seq]`, or all 0.
     fn embed(
         &self,
         tokens: Tensor<B, 2, Int>,
         positions: Option<Tensor<B, 1, Int>>,
+        token_types: Option<Tensor<B, 1, Int>>,
         context: &TokenContext,
     ) -> Tensor<B, 2> {
         let Some(embedding) = self.token_embedding.as_ref().filter(|_| self.is_first) else {
@@ -256,11 +288,23 @@ impl<B: CollectiveBackend> Decoder<B> {
             (Some(embedding), None) => embedding.forward(embedded, seq),
             (None, _) => embedded,
         };
+        let embedded = match &self.token_types {
+            Some(embedding) => {
+                let zeros = || Tensor::zeros([batch * seq], &embedded.device());
+                embedding.forward_at(embedded.clone(), token_types.unwrap_or_else(zeros))
+            }
+            None => embedded,
+        };
         let hidden = match self.sequence_group() {
             Some(group) => scatter_to_tensor_region(embedded, 0, group),
             None => embedded,
         };
-        self.drop_embedded(self.normed_embedding(hidden), context)
+        drop_rows(
+            &self.embedding_dropout,
+            self.normed_embedding(hidden),
+            &context.local,
+            self.kernels,
+        )
     }
 
     /// The embeddings of tokens, `[tokens, d_model]`, as the first block or their dropout takes them.
@@ -271,24 +315,6 @@ impl<B: CollectiveBackend> Decoder<B> {
         }
     }
 
-    /// Drops elements of the embeddings; the fused sum draws the mask on the device, which the plain form uploads.
-    fn drop_embedded(&self, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
-        let dropout = match self.kernels {
-            Kernels::Fused => self.embedding_dropout.of_rows::<B>(&context.local, &hidden.device()),
-            Kernels::Plain => return self.embedding_dropout.forward(hidden, &context.local),
-        };
-        let Some(dropout) = dropout else {
-            return hidden;
-        };
-        let dropped = bias_dropout_add(Addends {
-            residual: hidden.zeros_like(),
-            input: hidden,
-            bias: None,
-            dropout: Some(dropout),
-        });
-        dropped.unwrap_or_else(|error| panic!("{error}"))
-    }
-
     fn run_blocks(&self, blocks: Range<usize>, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
         self.blocks[blocks]
             .iter()
@@ -297,18 +323,49 @@ impl<B: CollectiveBackend> Decoder<B> {
 
     /// `[batch * seq, d_model]`, of this rank's tokens under sequence parallelism, as the head reads it.
     pub(super) fn normalized(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
-        let Some(norm) = &self.norm else {
-            panic!("the vocabulary is scored by the last virtual stage, and this is another");
-        };
-        norm.forward(hidden)
+        assert!(
+            self.is_last,
+            "the vocabulary is scored by the last virtual stage, and this is another"
+        );
+        match &self.norm {
+            Some(norm) => norm.forward(hidden),
+            None => hidden,
+        }
     }
 
-    /// The cross-entropy of each token's successor: `[batch * seq, d_model]` to `[batch * seq]`.
+    fn head_input(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        match &self.masked {
+            Some(head) => head.transformed(hidden),
+            None => hidden,
+        }
+    }
+
+    fn with_head_bias(&self, logits: Tensor<B, 2>) -> Tensor<B, 2> {
+        match &self.masked {
+            Some(head) => head.bias.forward(logits),
+            None => logits,
+        }
+    }
+
+    /// The cross-entropy of each token's target: normalized `[batch * seq, d_model]` to `[batch * seq]`.
     fn losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
         self.head_in_chunks(hidden, targets, |logits, targets| self.cross_entropy(logits, targets))
     }
 
-    /// The cross-entropy of each token's successor, and its margin: `[batch * seq, d_model]` to `[batch * seq * 2]`.
+    /// The losses of all tokens, and after them those of pairs that are to be told apart.
+    fn all_losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>, batch: &TokenBatch) -> Tensor<B, 1> {
+        let hidden = self.normalized(hidden);
+        let of_pairs = self.pairs.as_ref().zip(batch.pair_targets(&hidden.device()));
+        let of_pairs = of_pairs.map(|(head, targets)| head.losses(hidden.clone(), batch.seq_length, targets));
+        let of_tokens = self.losses(hidden, targets);
+        match of_pairs {
+            Some(of_pairs) => Tensor::cat(vec![of_tokens, of_pairs], 0),
+            None => of_tokens,
+        }
+    }
+
+    /// The cross-entropy of each token's target, and its margin: normalized `[batch * seq, d_model]` to
+    /// `[batch * seq * 2]`.
     pub(super) fn losses_and_margins(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
         let shard = self.output_head().vocab_shard();
         self.head_in_chunks(hidden, targets, |logits, targets| {
@@ -336,7 +393,7 @@ impl<B: CollectiveBackend> Decoder<B> {
         targets: Tensor<B, 2, Int>,
         of_logits: impl Fn(Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
     ) -> Tensor<B, 1> {
-        let (hidden, head) = (self.normalized(hidden), self.output_head());
+        let (hidden, head) = (self.head_input(hidden), self.output_head());
         let tokens = targets.shape().num_elements();
         let targets = targets.reshape([tokens]);
         let row_bytes = head.vocab_shard().rows() * hidden.dtype().size();
@@ -344,9 +401,11 @@ impl<B: CollectiveBackend> Decoder<B> {
             .logit_chunk_tokens
             .unwrap_or_else(|| logit_chunk(tokens, row_bytes));
         if chunk >= tokens {
-            of_logits(head.logits(hidden), targets)
+            of_logits(self.with_head_bias(head.logits(hidden)), targets)
         } else {
-            head.losses_in_chunks(hidden, targets, chunk, of_logits)
+            head.losses_in_chunks(hidden, targets, chunk, |logits, targets| {
+                of_logits(self.with_head_bias(logits), targets)
+            })
         }
     }
 
@@ -365,14 +424,13 @@ impl<B: CollectiveBackend> Decoder<B> {
         Segment {
             has_embedding: self.is_first,
             blocks: 0..self.blocks.len(),
-            has_head: self.norm.is_some(),
+            has_head: self.is_last,
             is_recomputed: false,
         }
     }
 
     fn segments(&self) -> Vec<Segment> {
-        self.recompute
-            .segments(self.blocks.len(), self.is_first, self.norm.is_some())
+        self.recompute.segments(self.blocks.len(), self.is_first, self.is_last)
     }
 
     /// The hidden states after a segment; with the targets after the last one of the model, which the head comes after.
@@ -403,20 +461,14 @@ impl<B: CollectiveBackend> Decoder<B> {
             ),
         };
         let hidden = match tokens {
-            Some(tokens) => self.embed(tokens, self.learned_positions(batch, &device), &context),
+            Some(tokens) => {
+                let positions = self.learned_positions(batch, &device);
+                let token_types = self.token_types.as_ref().and(batch.token_types(&device));
+                self.embed(tokens, positions, token_types, &context)
+            }
             None => input.expect("what is not the first segment of the model has an input"),
         };
         (self.run_blocks(segment.blocks.clone(), hidden, &context), targets)
-    }
-}
-
-/// Returns how many tokens have their logits in one buffer: all, or the fewest equal chunks of at most [`LOGIT_BYTES`],
-/// in multiples of 128 tokens, as products like them.
-fn logit_chunk(tokens: usize, row_bytes: usize) -> usize {
-    let chunks = (tokens * row_bytes).div_ceil(LOGIT_BYTES).max(1);
-    match chunks {
-        1 => tokens,
-        _ => tokens.div_ceil(chunks).next_multiple_of(128),
     }
 }
 
@@ -454,7 +506,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Decoder<B> {
     fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
         let (hidden, targets) = self.run_segment(&self.segments()[segment], input, batch);
         match targets {
-            Some(targets) => StageOutput::Losses(self.losses(hidden, targets)),
+            Some(targets) => StageOutput::Losses(self.all_losses(hidden, targets, batch)),
             None => StageOutput::Activation(hidden),
         }
     }
@@ -463,30 +515,5 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Decoder<B> {
 impl<B: CollectiveBackend> LanguageModel<B> for Decoder<B> {
     fn vocab_size(&self) -> usize {
         self.vocab_size
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn logits_above_a_gibibyte_are_cut_into_the_fewest_equal_chunks() {
-        let row_bytes = 2 * 50304;
-        // Micro-batches of 4, 8 and 16 samples of 2048 tokens: 0.8, 1.5 and 3.1 GiB.
-        assert_eq!(logit_chunk(8192, row_bytes), 8192);
-        assert_eq!(logit_chunk(16384, row_bytes), 8192);
-        assert_eq!(logit_chunk(32768, row_bytes), 8192);
-        // 10672 tokens have 1 GiB.
-        assert_eq!(logit_chunk(10672, row_bytes), 10672);
-        assert_eq!(logit_chunk(10673, row_bytes), 5376);
-        assert_eq!(logit_chunk(0, row_bytes), 0);
-        for tokens in [10_673, 12_345, 99_999] {
-            let chunk = logit_chunk(tokens, row_bytes);
-            assert!(
-                (chunk - 127) * row_bytes <= LOGIT_BYTES,
-                "{tokens} tokens in chunks of {chunk}"
-            );
-        }
     }
 }

@@ -12,7 +12,7 @@ impl<B: CollectiveBackend> ScoringStage<B> for Decoder<B> {
     fn forward_scored(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
         let (hidden, targets) = self.run_segment(&self.whole_segment(), input, batch);
         match targets {
-            Some(targets) => StageOutput::Losses(self.losses_and_margins(hidden, targets)),
+            Some(targets) => StageOutput::Losses(self.losses_and_margins(self.normalized(hidden), targets)),
             None => StageOutput::Activation(hidden),
         }
     }

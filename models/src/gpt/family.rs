@@ -7,7 +7,7 @@ use burn_megatron::topology::{ParallelConfig, TopologyError};
 
 use super::{Gpt, GptConfig, GptPreset};
 use crate::architecture::Architecture;
-use crate::family::{ModelFamily, ModelSettings};
+use crate::family::{InferenceProgram, InnerStage, ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
 
@@ -103,8 +103,8 @@ impl ModelFamily for GptConfig {
         GptPreset::ALL.iter().map(|preset| preset.name).collect()
     }
 
-    fn without_choice() -> &'static [&'static str] {
-        &["--num-query-groups", "--kv-channels", "--rotary-base", "--add-qkv-bias"]
+    fn choices() -> &'static [&'static str] {
+        &["--ffn-hidden-size"]
     }
 
     fn from_settings(settings: &ModelSettings) -> Self {
@@ -141,6 +141,13 @@ impl ModelFamily for GptConfig {
         context: &ParallelContext,
     ) -> Result<Vec<Gpt<B>>, ModelError> {
         GptConfig::init_stage(self, layers, device, context)
+    }
+
+    fn infer<B: TrainingBackend, P: InferenceProgram<B::InnerBackend>>(
+        chunks: Vec<InnerStage<Self, B>>,
+        program: P,
+    ) -> Option<P::Output> {
+        Some(program.run(chunks))
     }
 }
 

@@ -90,6 +90,8 @@ impl GptConfig {
             block: block
                 .with_norm_epsilon(self.norm_epsilon)
                 .with_hidden_dropout(self.hidden_dropout),
+            final_norm: true,
+            masked: None,
             tied_embeddings: self.tied_embeddings,
             init,
             layer_recompute: self.layer_recompute,

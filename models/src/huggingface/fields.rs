@@ -86,6 +86,24 @@ impl Fields {
         self.left.remove(field).filter(|value| !value.is_null())
     }
 
+    /// Takes a setting that is a name; `default` if it is not there or something else than text, which is then refused
+    /// as unknown.
+    pub fn name(&mut self, field: &str, default: &str) -> String {
+        match self.left.get(field).and_then(Value::as_str).map(str::to_owned) {
+            Some(name) => {
+                self.left.remove(field);
+                name
+            }
+            None => default.to_owned(),
+        }
+    }
+
+    /// The names of the model's classes in transformers; none if they are not given.
+    pub fn architectures(&self) -> Vec<&str> {
+        let names = self.left.get("architectures").and_then(Value::as_array);
+        names.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
     /// Whether there is such a setting.
     pub fn has(&self, field: &str) -> bool {
         self.left.get(field).is_some_and(|value| !value.is_null())

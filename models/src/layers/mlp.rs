@@ -2,6 +2,7 @@
 
 use burn::config::Config;
 use burn::module::Module;
+use burn::tensor::activation::relu;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParameterScope;
@@ -41,6 +42,8 @@ pub struct MlpConfig {
 pub enum MlpActivation {
     /// GELU by tanh.
     Gelu,
+    /// `max(x, 0)`.
+    Relu,
     /// GELU by the error function.
     GeluErf,
     /// `silu(gate) ∘ up`: the first layer is two, `[gate | up]`.
@@ -53,8 +56,21 @@ impl MlpActivation {
     /// How many matrices the first layer is.
     pub fn num_inputs(self) -> usize {
         match self {
-            Self::Gelu | Self::GeluErf => 1,
+            Self::Gelu | Self::GeluErf | Self::Relu => 1,
             Self::SwiGlu | Self::GeGlu => 2,
+        }
+    }
+
+    /// Applies an activation of one matrix to a layer outside the MLPs, `[tokens, features]`.
+    ///
+    /// # Panics
+    /// When it is one of two.
+    pub fn of_one<B: Backend>(self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+        match self {
+            Self::Gelu => gelu_tanh(input),
+            Self::GeluErf => gelu_erf(input),
+            Self::Relu => relu(input),
+            Self::SwiGlu | Self::GeGlu => panic!("{self:?} is of two matrices, and this layer has one"),
         }
     }
 }
@@ -163,6 +179,7 @@ impl<B: CollectiveBackend> Mlp<B> {
                 gelu_tanh(gate) * up
             }
             (MlpActivation::GeluErf, _) => gelu_erf(self.input.forward_at(input, step)),
+            (MlpActivation::Relu, _) => relu(self.input.forward_at(input, step)),
             (MlpActivation::Gelu, Kernels::Plain) => gelu_tanh(self.input.forward_at(input, step)),
             (MlpActivation::Gelu, Kernels::Fused) => self.gelu_of_sum(input, step),
         }

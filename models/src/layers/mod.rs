@@ -3,19 +3,25 @@
 //! Parameters have the names that a family gives them.
 
 mod activation;
+mod adapting;
 mod block;
 mod mlp;
 mod norm;
 mod part;
 mod recompute;
+mod relative_bias;
+mod rows;
 
 pub use activation::{gelu_erf, gelu_tanh};
+pub(crate) use adapting::Adapting;
 pub use block::{Block, BlockConfig, BlockNames, Residual};
 pub use burn_megatron::tensor_parallel::{
-    Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, Rotary, RotaryConfig,
-    TokenContext,
+    Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, CrossAttention,
+    CrossAttentionConfig, CrossAttentionNames, HeadOrder, MemoryTokens, Rotary, RotaryConfig, TokenContext,
 };
 pub use mlp::{Mlp, MlpActivation, MlpConfig, MlpNames};
 pub use norm::{Norm, NormType};
 pub use part::{ModelError, ModelPart, validate_head_size};
 pub use recompute::{LayerRecompute, Segment};
+pub use relative_bias::{DistanceBuckets, RelativeBias};
+pub use rows::{drop_rows, logit_chunk};

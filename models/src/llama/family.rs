@@ -9,7 +9,7 @@ use cubecl_kernels::rotary::tables::check;
 use super::{LlamaConfig, LlamaPreset};
 use crate::architecture::Architecture;
 use crate::decoder::Decoder;
-use crate::family::{ModelFamily, ModelSettings};
+use crate::family::{InferenceProgram, InnerStage, ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
 use crate::vocabulary::check_padded_vocab;
@@ -190,8 +190,14 @@ impl ModelFamily for LlamaConfig {
         LlamaPreset::ALL.iter().map(|preset| preset.name).collect()
     }
 
-    fn without_choice() -> &'static [&'static str] {
-        &[]
+    fn choices() -> &'static [&'static str] {
+        &[
+            "--num-query-groups",
+            "--kv-channels",
+            "--ffn-hidden-size",
+            "--rotary-base",
+            "--add-qkv-bias",
+        ]
     }
 
     /// Without a preset a small model, with a key head for each two heads and an MLP of 8/3 the size of a token,
@@ -247,5 +253,12 @@ impl ModelFamily for LlamaConfig {
         context: &ParallelContext,
     ) -> Result<Vec<Decoder<B>>, ModelError> {
         LlamaConfig::init_stage(self, layers, device, context)
+    }
+
+    fn infer<B: TrainingBackend, P: InferenceProgram<B::InnerBackend>>(
+        chunks: Vec<InnerStage<Self, B>>,
+        program: P,
+    ) -> Option<P::Output> {
+        Some(program.run(chunks))
     }
 }

@@ -92,6 +92,8 @@ impl LlamaConfig {
                 .with_norm(NormType::RmsNorm)
                 .with_norm_epsilon(self.norm_epsilon)
                 .with_hidden_dropout(self.hidden_dropout),
+            final_norm: true,
+            masked: None,
             tied_embeddings: self.tied_embeddings,
             init,
             layer_recompute: self.layer_recompute,

@@ -9,7 +9,7 @@ use cubecl_kernels::rotary::tables::{RotaryScaling, check};
 use super::{NeoxConfig, NeoxPreset};
 use crate::architecture::Architecture;
 use crate::decoder::Decoder;
-use crate::family::{ModelFamily, ModelSettings};
+use crate::family::{InferenceProgram, InnerStage, ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
 
@@ -119,8 +119,8 @@ impl ModelFamily for NeoxConfig {
         NeoxPreset::ALL.iter().map(|preset| preset.name).collect()
     }
 
-    fn without_choice() -> &'static [&'static str] {
-        &["--num-query-groups", "--kv-channels", "--add-qkv-bias"]
+    fn choices() -> &'static [&'static str] {
+        &["--ffn-hidden-size", "--rotary-base"]
     }
 
     fn from_settings(settings: &ModelSettings) -> Self {
@@ -160,5 +160,12 @@ impl ModelFamily for NeoxConfig {
         context: &ParallelContext,
     ) -> Result<Vec<Decoder<B>>, ModelError> {
         NeoxConfig::init_stage(self, layers, device, context)
+    }
+
+    fn infer<B: TrainingBackend, P: InferenceProgram<B::InnerBackend>>(
+        chunks: Vec<InnerStage<Self, B>>,
+        program: P,
+    ) -> Option<P::Output> {
+        Some(program.run(chunks))
     }
 }

@@ -289,11 +289,10 @@ fn micro_batches(batches: &Fixture, step: usize, context: &ParallelContext) -> a
                 tokens: integers(&tokens),
                 targets: integers(&targets),
                 loss_mask: Some(mask[range.clone()].iter().map(|&weight| weight as f32).collect()),
-                position_ids: None,
-                documents: None,
                 sample_ids: (number * samples..(number + 1) * samples).map(|id| id as u64).collect(),
                 micro_batch_size: samples,
                 seq_length,
+                ..MicroBatch::default()
             }
         })
         .collect())

@@ -368,12 +368,10 @@ impl Batches {
             seq_length: self.seq_length,
             tokens: of_step("tokens"),
             targets: of_step("targets"),
-            loss_mask: None,
-            position_ids: None,
-            documents: None,
             sample_ids: (0..self.samples)
                 .map(|sample| (step * self.samples + sample) as u64)
                 .collect(),
+            ..MicroBatch::default()
         }
     }
 }

@@ -134,9 +134,6 @@ fn micro_batches(step: u64, context: &ParallelContext) -> Vec<MicroBatch> {
     let batch = |sample: u64| MicroBatch {
         micro_batch_size: 1,
         seq_length: SEQ_LENGTH,
-        loss_mask: None,
-        position_ids: None,
-        documents: None,
         tokens: (0..SEQ_LENGTH as i32)
             .map(|place| (place * 7 + sample as i32) % VOCAB_SIZE as i32)
             .collect(),
@@ -144,6 +141,7 @@ fn micro_batches(step: u64, context: &ParallelContext) -> Vec<MicroBatch> {
             .map(|place| (place * 7 + sample as i32) % VOCAB_SIZE as i32)
             .collect(),
         sample_ids: vec![sample],
+        ..MicroBatch::default()
     };
     (first..first + per_rank as u64).map(batch).collect()
 }

@@ -9,7 +9,7 @@ use anyhow::ensure;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
     DocumentMarking, DocumentRules, GptDataset, GptDatasetConfig, InMemoryDocuments, Loader, LoaderConfig, Sampler,
-    SamplerConfig,
+    SamplerConfig, TokenBatches,
 };
 use burn_megatron::launch::World;
 use burn_megatron::parity::{Judge, Tolerance};
@@ -128,14 +128,10 @@ impl Run {
             Arc::new(documents()),
             0..DOCUMENTS,
         )?;
+        let batches = TokenBatches::new(Arc::new(dataset)).with_marking(packed.then_some(MARKING));
         Ok(Self {
             trainer: problem::trainer_of(VARIANT, &config, stages, context)?,
-            loader: Loader::start_marked(
-                Arc::new(dataset),
-                sampler,
-                packed.then_some(MARKING),
-                LoaderConfig::new(),
-            )?,
+            loader: Loader::start(Arc::new(batches), sampler, LoaderConfig::new())?,
         })
     }
 

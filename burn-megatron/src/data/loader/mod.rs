@@ -13,11 +13,8 @@ use std::{
 };
 
 use burn::config::Config;
-use burn_megatron_data::marks::{DocumentMarking, DocumentMarks, DocumentRules};
-use burn_megatron_data::samples::Samples;
-use cubecl_kernels::flash_attention::Documents;
 
-use super::{error::DataError, sampler::Sampler};
+use super::{BatchSource, MicroBatch, error::DataError, sampler::Sampler};
 
 /// How far a loader runs ahead and how long training waits for it.
 #[derive(Config, Debug, Copy, PartialEq, Eq)]
@@ -35,28 +32,6 @@ impl Default for LoaderConfig {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The tokens of one micro-batch of one data-parallel rank.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MicroBatch {
-    /// Inputs, `[micro_batch_size * seq_length]`, sample by sample.
-    pub tokens: Vec<i32>,
-    /// The token that follows each input, `[micro_batch_size * seq_length]`.
-    pub targets: Vec<i32>,
-    /// How much each target counts in the loss, `[micro_batch_size * seq_length]`; all count alike if not given.
-    pub loss_mask: Option<Vec<f32>>,
-    /// The position of each input, `[micro_batch_size * seq_length]`; its place in its sample if not given.
-    pub position_ids: Option<Vec<i32>>,
-    /// The documents that the samples consist of, each of which attends to itself alone; whole samples if not given.
-    pub documents: Option<Documents>,
-    /// Number of each sample in training order, `[micro_batch_size]`: the same on every rank that
-    /// reads the sample, whatever the layout.
-    pub sample_ids: Vec<u64>,
-    /// Number of samples.
-    pub micro_batch_size: usize,
-    /// Tokens per sample.
-    pub seq_length: usize,
 }
 
 /// Yields micro-batches that another thread gathers ahead of time, up to the configured number.
@@ -78,26 +53,12 @@ struct LoaderThread {
 }
 
 impl Loader {
-    /// Starts the thread that reads the samples of `sampler` from `dataset`.
+    /// Starts the thread that gathers the samples of `sampler` from `source`.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(dataset: Arc<dyn Samples>, sampler: Sampler, config: LoaderConfig) -> Result<Self, DataError> {
-        Self::start_marked(dataset, sampler, None, config)
-    }
-
-    /// As [`start`](Self::start); `marking` says what starts again where documents end within the samples.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
-    pub fn start_marked(
-        dataset: Arc<dyn Samples>,
-        sampler: Sampler,
-        marking: Option<DocumentMarking>,
-        config: LoaderConfig,
-    ) -> Result<Self, DataError> {
-        let gather = move |sample_ids| MicroBatch::gather(&*dataset, sample_ids, marking);
-        Self::spawn(sampler.map(gather), config)
+    pub fn start(source: Arc<dyn BatchSource>, sampler: Sampler, config: LoaderConfig) -> Result<Self, DataError> {
+        Self::spawn(sampler.map(move |sample_ids| source.gather(sample_ids)), config)
     }
 
     /// Starts the thread that sends what `source` yields.
@@ -147,73 +108,6 @@ impl Drop for Loader {
             // A panic of the thread has no caller left to be reported to.
             drop(micro_batches);
             let _ = handle.join();
-        }
-    }
-}
-
-impl MicroBatch {
-    /// Reads the samples from `dataset`. A target that a sample does not have, as it ends before, does not count in the
-    /// loss.
-    fn gather(
-        dataset: &dyn Samples,
-        sample_ids: Vec<u64>,
-        marking: Option<DocumentMarking>,
-    ) -> Result<Self, DataError> {
-        let (micro_batch_size, seq_length) = (sample_ids.len(), dataset.seq_length());
-        let num_tokens = micro_batch_size * seq_length;
-        let mut micro_batch = Self {
-            tokens: Vec::with_capacity(num_tokens),
-            targets: Vec::with_capacity(num_tokens),
-            loss_mask: None,
-            position_ids: None,
-            documents: None,
-            sample_ids,
-            micro_batch_size,
-            seq_length,
-        };
-        let mut marks = DocumentMarks::default();
-        let mut sample = Vec::with_capacity(seq_length + 1);
-        for (i, &id) in micro_batch.sample_ids.iter().enumerate() {
-            sample.clear();
-            let read = dataset.read_sample(id, &mut sample)?;
-            if read <= seq_length {
-                sample.resize(seq_length + 1, 0);
-                let mask = micro_batch.loss_mask.get_or_insert_with(|| vec![1.0; num_tokens]);
-                mask[i * seq_length + read.saturating_sub(1)..(i + 1) * seq_length].fill(0.0);
-            }
-            if let Some(marking) = marking {
-                marks.push(&sample[..seq_length], marking.end_of_document, marking.rules);
-            }
-            // Numbers of tokens are below 2^31, as the model's vocabulary is.
-            let signed = sample.iter().map(|&token| token.cast_signed());
-            micro_batch.tokens.extend(signed.clone().take(seq_length));
-            micro_batch.targets.extend(signed.skip(1));
-        }
-        if let Some(marking) = marking {
-            micro_batch.mark(marks, marking.rules);
-        }
-        Ok(micro_batch)
-    }
-
-    fn mark(&mut self, marks: DocumentMarks, rules: DocumentRules) {
-        let DocumentMarks {
-            position_ids,
-            document_starts,
-            loss_mask,
-        } = marks;
-        if rules.reset_position_ids {
-            // They are below the length of a sample.
-            self.position_ids = Some(position_ids.into_iter().map(u32::cast_signed).collect());
-        }
-        if rules.reset_attention_mask {
-            let documents = Documents::from_starts(self.seq_length, &document_starts);
-            self.documents = Some(documents.expect("marks are starts of documents"));
-        }
-        if rules.eod_mask_loss {
-            let of_samples = self.loss_mask.get_or_insert_with(|| vec![1.0; loss_mask.len()]);
-            for (weight, of_mark) in of_samples.iter_mut().zip(loss_mask) {
-                *weight *= of_mark;
-            }
         }
     }
 }

@@ -1,7 +1,12 @@
 //! Tests of `loader`: contents, running ahead, errors and the end of its thread.
 
 use super::*;
-use crate::data::{GptDataset, GptDatasetConfig, InMemoryDocuments, SamplerConfig};
+use cubecl_kernels::flash_attention::Documents;
+
+use crate::data::{
+    DocumentMarking, DocumentRules, GptDataset, GptDatasetConfig, InMemoryDocuments, SamplerConfig, Samples,
+    TokenBatches,
+};
 use proptest::prelude::*;
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -17,6 +22,10 @@ fn dataset() -> Arc<GptDataset> {
     documents.push(&(50..90).collect::<Vec<u32>>());
     let config = GptDatasetConfig::new(SEQ_LENGTH, 20);
     Arc::new(GptDataset::new(&config, Arc::new(documents), 0..2).unwrap())
+}
+
+fn batches(dataset: Arc<GptDataset>) -> Arc<TokenBatches> {
+    Arc::new(TokenBatches::new(dataset))
 }
 
 fn sampler(num_samples: u64) -> Sampler {
@@ -39,14 +48,8 @@ fn ahead(micro_batches: usize) -> LoaderConfig {
 
 fn empty_batch() -> MicroBatch {
     MicroBatch {
-        tokens: vec![],
-        targets: vec![],
-        loss_mask: None,
-        position_ids: None,
-        documents: None,
-        sample_ids: vec![],
-        micro_batch_size: 0,
         seq_length: SEQ_LENGTH,
+        ..MicroBatch::default()
     }
 }
 
@@ -63,7 +66,7 @@ fn settled(count: &AtomicUsize, expected: usize) -> usize {
 #[test]
 fn micro_batches_hold_the_samples_of_the_rank() {
     let dataset = dataset();
-    let loader = Loader::start(dataset.clone(), sampler(20), ahead(2)).unwrap();
+    let loader = Loader::start(batches(dataset.clone()), sampler(20), ahead(2)).unwrap();
     let micro_batches: Vec<MicroBatch> = loader.map(Result::unwrap).collect();
     let ids: Vec<_> = micro_batches.iter().map(|batch| &batch.sample_ids).collect();
     assert_eq!(ids, [&[2, 3], &[6, 7], &[10, 11], &[14, 15], &[18, 19]]);
@@ -86,7 +89,7 @@ fn what_a_sample_lacks_does_not_count_in_the_loss() {
     documents.push(&[1, 2, 3, 4, 5]);
     let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_drop_last_partial(false);
     let dataset = GptDataset::new(&config, Arc::new(documents.clone()), 0..1).unwrap();
-    let batch = MicroBatch::gather(&dataset, vec![0, 1], None).unwrap();
+    let batch = batches(Arc::new(dataset)).gather(vec![0, 1]).unwrap();
     let mut rows: Vec<_> = (0..2)
         .map(|row| row * SEQ_LENGTH..(row + 1) * SEQ_LENGTH)
         .map(|row| {
@@ -100,7 +103,7 @@ fn what_a_sample_lacks_does_not_count_in_the_loss() {
     // Without an extra token the last input has no target.
     let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_extra_token(false);
     let dataset = GptDataset::new(&config, Arc::new(documents), 0..1).unwrap();
-    let batch = MicroBatch::gather(&dataset, vec![0], None).unwrap();
+    let batch = batches(Arc::new(dataset)).gather(vec![0]).unwrap();
     assert_eq!((batch.tokens, batch.targets), (vec![1, 2, 3], vec![2, 3, 0]));
     assert_eq!(batch.loss_mask, Some(vec![1.0, 1.0, 0.0]));
 }
@@ -110,17 +113,18 @@ fn documents_begin_again_after_their_end() {
     let mut documents = InMemoryDocuments::new(100);
     documents.push(&[1, 9, 3, 4, 9, 6, 7]);
     let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_extra_token(false);
-    let dataset = GptDataset::new(&config, Arc::new(documents), 0..1).unwrap();
+    let dataset = Arc::new(GptDataset::new(&config, Arc::new(documents), 0..1).unwrap());
     let gather = |rules| {
         let marking = DocumentMarking {
             end_of_document: 9,
             rules,
         };
-        MicroBatch::gather(&dataset, vec![0, 1], Some(marking)).unwrap()
+        let batches = TokenBatches::new(dataset.clone()).with_marking(Some(marking));
+        batches.gather(vec![0, 1]).unwrap()
     };
     assert_eq!(
         gather(DocumentRules::default()),
-        MicroBatch::gather(&dataset, vec![0, 1], None).unwrap()
+        batches(dataset.clone()).gather(vec![0, 1]).unwrap()
     );
     let batch = gather(DocumentRules {
         reset_position_ids: true,
@@ -146,7 +150,7 @@ fn documents_begin_again_after_their_end() {
 #[test]
 fn how_far_the_loader_runs_ahead_changes_nothing() {
     let run = |micro_batches| {
-        let loader = Loader::start(dataset(), sampler(20), ahead(micro_batches)).unwrap();
+        let loader = Loader::start(batches(dataset()), sampler(20), ahead(micro_batches)).unwrap();
         loader.map(Result::unwrap).collect::<Vec<_>>()
     };
     assert_eq!(run(1), run(100));
@@ -184,7 +188,7 @@ fn dropping_ends_and_joins_the_thread() {
 #[test]
 fn a_failing_sample_is_delivered_in_its_place() {
     // The data set has 29 samples, the sampler continues to 40.
-    let mut loader = Loader::start(dataset(), sampler(40), ahead(1)).unwrap();
+    let mut loader = Loader::start(batches(dataset()), sampler(40), ahead(1)).unwrap();
     for _ in 0..6 {
         loader.next().unwrap().unwrap();
     }
@@ -251,7 +255,7 @@ fn loader(micro_batch_size: usize, data_parallel_size: usize, rank: usize, consu
         data_parallel_size,
         data_parallel_rank: rank,
     });
-    Loader::start(dataset(), sampler.unwrap(), ahead(2)).unwrap()
+    Loader::start(batches(dataset()), sampler.unwrap(), ahead(2)).unwrap()
 }
 
 proptest! {

@@ -38,6 +38,11 @@ pub struct CausalSelfAttentionConfig {
     /// The order of the heads in the fused projection.
     #[config(default = "HeadOrder::Parts")]
     pub order: HeadOrder,
+    /// What the products of queries and keys are multiplied by; `1 / √d_head` if not given.
+    pub scale: Option<f64>,
+    /// Whether a token sees none of those after it.
+    #[config(default = true)]
+    pub is_causal: bool,
     /// Whether the fused projection has a bias.
     #[config(default = true)]
     pub qkv_bias: bool,
@@ -91,6 +96,7 @@ pub struct CausalSelfAttention<B: Backend> {
     dropout: Dropout,
     #[module(skip)]
     pub(super) kernels: Kernels,
+    is_causal: bool,
     #[module(skip)]
     order: HeadOrder,
     #[module(skip)]
@@ -104,6 +110,7 @@ pub struct CausalSelfAttention<B: Backend> {
     pub(super) n_kv_heads: usize,
     first_head: usize,
     pub(super) d_head: usize,
+    pub(super) scale: f64,
 }
 
 impl CausalSelfAttentionConfig {
@@ -176,6 +183,7 @@ impl CausalSelfAttentionConfig {
             qk_norms,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
             kernels: scope.context().kernels(),
+            is_causal: self.is_causal,
             order: self.order,
             rotary: None,
             alibi: None,
@@ -185,6 +193,7 @@ impl CausalSelfAttentionConfig {
             n_kv_heads: n_kv_heads * copies / group.size(),
             first_head: group.rank() * n_heads,
             d_head,
+            scale: self.scale.unwrap_or(1.0 / (d_head as f64).sqrt()),
         })
     }
 }
@@ -221,6 +230,7 @@ impl<B: Backend> CausalSelfAttention<B> {
     /// Which keys a query sees.
     pub(super) fn mask(&self) -> AttentionMask {
         match self.window {
+            _ if !self.is_causal => AttentionMask::Full,
             Some(window) => AttentionMask::CausalWindow(window),
             None => AttentionMask::Causal,
         }
@@ -278,6 +288,27 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// # Panics
     /// As [`forward`](Self::forward).
     pub fn forward_heads(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+        self.attend(input, None, tokens)
+    }
+
+    /// As [`forward_without_bias`](Self::forward_without_bias) with a bias that is added to the scores of this rank's
+    /// heads.
+    ///
+    /// # Shapes
+    /// - `position_bias`: `[heads / tp, 2 * seq - 1]`, as of
+    ///   [`flash_attention_with_bias`](cubecl_kernels::flash_attention::flash_attention_with_bias); in f32, or in f64
+    ///   where the input is
+    pub fn forward_with_position_bias(
+        &self,
+        input: Tensor<B, 2>,
+        position_bias: Option<Tensor<B, 2>>,
+        tokens: &TokenContext,
+    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+        let heads = self.attend(input, position_bias, tokens);
+        self.output.forward_without_bias_at(heads, Some(&tokens.all))
+    }
+
+    fn attend(&self, input: Tensor<B, 2>, position_bias: Option<Tensor<B, 2>>, tokens: &TokenContext) -> Tensor<B, 2> {
         let qkv = self.qkv.forward_at(input, Some(&tokens.all));
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
@@ -293,7 +324,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let packed = packed.reshape([batch, seq, parts.queries + 2 * parts.keys, d_head]);
         let options = AttentionOptions {
             mask: self.mask(),
-            scale: 1.0 / (d_head as f64).sqrt(),
+            scale: self.scale,
             dropout: self
                 .dropout
                 .of_attention::<B>(&tokens.all, self.first_head, &packed.device()),
@@ -301,8 +332,10 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             key_lengths: None,
             is_deterministic: self.is_deterministic,
         };
-        let alibi = self.alibi.as_ref();
-        let bias = alibi.map(|alibi| alibi.biases(seq, packed.dtype(), &packed.device()));
+        let bias = position_bias.or_else(|| {
+            let alibi = self.alibi.as_ref();
+            alibi.map(|alibi| alibi.biases(seq, packed.dtype(), &packed.device()))
+        });
         let output = match self.kernels {
             Kernels::Fused => checked(flash_attention_packed_with_bias(packed, parts, bias, options)),
             Kernels::Plain => reference::forward(unpack(packed, parts), bias, &options).output,

@@ -289,7 +289,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let qkv = qkv.reshape([1, tokens, parts.queries + 2 * parts.keys, d_head]);
         let options = AttentionOptions {
             mask: self.mask(),
-            scale: self.scale(),
+            scale: self.scale,
             dropout: None,
             documents: None,
             key_lengths: None,
@@ -311,7 +311,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let query = query.reshape([sequences, tokens / sequences, heads, d_head]);
         let alibi = self.alibi.as_ref();
         let options = PagedOptions {
-            scale: self.scale(),
+            scale: self.scale,
             slopes: alibi.map(|alibi| alibi.slopes(query.dtype(), &query.device())),
             window: self.window,
         };
@@ -320,10 +320,6 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             Kernels::Plain => paged_reference::forward(query, cache, options),
         };
         output.reshape([tokens, width])
-    }
-
-    fn scale(&self) -> f64 {
-        1.0 / (self.d_head as f64).sqrt()
     }
 }
 

@@ -27,10 +27,12 @@ where
             sample_ids,
             micro_batch_size,
             seq_length,
+            sentences,
+            encoder,
         } in micro_batches
         {
             (tokens, targets, sample_ids, micro_batch_size, seq_length).hash(&mut hasher);
-            (position_ids, documents).hash(&mut hasher);
+            (position_ids, documents, sentences, encoder).hash(&mut hasher);
             let mask = loss_mask.as_ref();
             mask.map(|mask| mask.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>())
                 .hash(&mut hasher);
@@ -46,7 +48,8 @@ where
             return Ok(());
         };
         let is_known = |token: &&i32| usize::try_from(**token).is_ok_and(|token| token < vocab_size);
-        let mut all = micro_batch.tokens.iter().chain(&micro_batch.targets);
+        let of_encoder = micro_batch.encoder.iter().flat_map(|encoder| &encoder.tokens);
+        let mut all = micro_batch.tokens.iter().chain(&micro_batch.targets).chain(of_encoder);
         match all.find(|token| !is_known(token)) {
             None => Ok(()),
             Some(&token) => Err(TrainingError::UnknownToken { token, vocab_size }),

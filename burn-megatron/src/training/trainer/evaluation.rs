@@ -4,11 +4,10 @@ use burn::module::AutodiffModule;
 
 use super::Trainer;
 use crate::autodiff::TrainingBackend;
-use crate::collectives::ReduceOp;
 use crate::data::MicroBatch;
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{PipelineError, PipelineExecutor};
-use crate::training::token_losses::TokenLosses;
+use crate::training::token_losses::{LossSums, TokenLosses};
 use crate::training::{LanguageModel, TokenBatch, TrainingError};
 
 impl<B: TrainingBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
@@ -19,7 +18,7 @@ where
     /// ranks, without dropout.
     ///
     /// # Communication
-    /// That of the model, forward, and between its stages; one all-reduce of two numbers over the data-parallel group
+    /// That of the model, forward, and between its stages; one all-reduce of four numbers over the data-parallel group
     /// and one over the pipeline group.
     ///
     /// # Errors
@@ -32,7 +31,7 @@ where
             .iter()
             .map(|micro_batch| TokenBatch::new(micro_batch, self.config.seed, 0))
             .collect();
-        let mut total = [0.0, 0.0];
+        let mut sums = LossSums::default();
         // The share of a data-parallel rank may be empty.
         if !batches.is_empty() {
             let schedule = ScheduleConfig {
@@ -45,18 +44,14 @@ where
             let mut losses = TokenLosses::new(batches.len());
             let executor = PipelineExecutor::new(schedule, &self.context)?;
             executor.evaluate(&chunks, &batches, |number, of_tokens| losses.put(number, of_tokens))?;
-            for (sum, count) in losses.read(&micro_batches) {
-                total[0] += sum;
-                total[1] += count;
-            }
+            sums = losses.read(&micro_batches);
         }
-        self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
-        self.context.pipeline_group().all_reduce(&mut total, ReduceOp::Sum)?;
+        let sums = sums.over_ranks(&self.context)?;
         #[cfg(feature = "cuda")]
         crate::cuda::check_work()?;
-        if total[1] == 0.0 {
+        if sums.token_weights == 0.0 {
             return Err(TrainingError::NothingToValidate);
         }
-        Ok(total[0] / total[1])
+        Ok(sums.mean())
     }
 }

@@ -174,7 +174,8 @@ where
     /// Runs one optimiser step on this rank's [`num_micro_batches`](Self::num_micro_batches) micro-batches of a global
     /// batch.
     ///
-    /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout. With
+    /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout, plus the
+    /// mean loss of its sentence pairs where there are some. With
     /// loss scaling, a step with a gradient that is not finite on some rank is skipped on all: parameters, the
     /// optimizer's state and the learning rate stay as they are.
     ///
@@ -183,7 +184,7 @@ where
     /// [`DataParallelConfig::check_inputs_interval`](crate::data_parallel::DataParallelConfig)) one all-gather of 16
     /// bytes over the model group, to compare the micro-batches. That of the model, forward and backward, and between
     /// its stages; gradients as [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two
-    /// all-reduces of one number over the data-parallel group, one over the pipeline group, and those of
+    /// all-reduces of up to four numbers over the data-parallel group, one over the pipeline group, and those of
     /// [`ReducedGradients::global_norm`]; where gradients are counted that of [`ReducedGradients::counts`]; with loss
     /// scaling one of one number over the world; that of [`ShardedOptimizer::step`]. Where a step has another number
     /// of micro-batches than the one before, an all-gather of one number over the pipeline group.
@@ -227,7 +228,7 @@ where
         }
         let global_batch_size = self.global_batch_size();
         let loss_scale = self.loss_scaler.as_ref().map_or(1.0, LossScaler::scale);
-        let (losses, tokens) = self.backward(micro_batches, loss_scale)?;
+        let losses = self.backward(micro_batches, loss_scale)?;
         let timeline = self.timeline.clone();
         let label = TimelineLabel::default();
         let (mut gradients, grad_norm, gradient_counts, loss) = timeline.measure(Activity::Reduction, label, || {
@@ -242,14 +243,14 @@ where
             } else {
                 None
             };
-            let loss = self.global_sum(losses.sums(&values, micro_batches))?;
+            let loss = losses.sums(&values, micro_batches).over_ranks(&self.context)?.mean();
             Ok::<_, TrainingError>((gradients, norm, counts, loss))
         })?;
         // Both have been read: what they are made of has been computed, or lost.
         #[cfg(feature = "cuda")]
         crate::cuda::check_work()?;
         let result = StepResult {
-            loss: loss / tokens,
+            loss,
             grad_norm,
             learning_rate: self.schedule.learning_rate(self.schedule_samples),
             loss_scale,
@@ -314,27 +315,18 @@ where
         Ok(())
     }
 
-    /// Returns the sum of all micro-batches' losses, from this rank's, of which there are some on the last stage only.
-    fn global_sum(&self, losses: Vec<(f64, f64)>) -> Result<f64, TrainingError> {
-        let mut sum = [losses.iter().map(|(sum, _)| sum).sum::<f64>()];
-        self.context.data_group().all_reduce(&mut sum, ReduceOp::Sum)?;
-        self.context.pipeline_group().all_reduce(&mut sum, ReduceOp::Sum)?;
-        Ok(sum[0])
-    }
-
-    /// Runs every micro-batch forward and backward; returns the losses of this rank's tokens and the number of tokens
-    /// of the global batch.
+    /// Runs every micro-batch forward and backward; returns the losses of this rank's samples.
     fn backward(
         &mut self,
         micro_batches: &[MicroBatch],
         loss_scale: f64,
-    ) -> Result<(TokenLosses<B::InnerBackend>, f64), TrainingError> {
+    ) -> Result<TokenLosses<B::InnerBackend>, TrainingError> {
         for micro_batch in micro_batches {
             self.check_tokens(micro_batch)?;
             Self::check_positions(micro_batch)?;
         }
         let data_group = self.context.data_group();
-        let tokens = TokenCount::start(micro_batches, data_group);
+        let counts = TokenCount::start(micro_batches, data_group);
         // The wrapper averages over the data-parallel ranks; the global sum is wanted.
         let num_shares = data_group.size() as f64;
         let batches: Vec<TokenBatch> = micro_batches
@@ -351,21 +343,20 @@ where
         self.executor
             .train(&mut self.ddp, &batches, |number, token_losses: Tensor<B, 1>| {
                 losses.borrow_mut().put(number, token_losses.clone().inner());
-                let scale = match unwrap_or_unwind(tokens.total()) {
+                let counts = unwrap_or_unwind(counts.total());
+                let scale = match counts.tokens {
                     // Such a step is given up.
                     0.0 => 0.0,
-                    total => loss_scale * (num_shares / total),
+                    tokens => loss_scale * (num_shares / tokens),
                 };
-                objective.of(token_losses, micro_batches[number].loss_mask.as_deref(), scale)
+                objective.of(token_losses, counts.weights(&micro_batches[number]).as_deref(), scale)
             })?;
-        match tokens.total()? {
-            0.0 => {
-                self.ddp.forget_step();
-                Err(TrainingError::NoTokens {
-                    step: self.iteration + 1,
-                })
-            }
-            total => Ok((losses.into_inner(), total)),
+        if counts.total()?.tokens == 0.0 {
+            self.ddp.forget_step();
+            return Err(TrainingError::NoTokens {
+                step: self.iteration + 1,
+            });
         }
+        Ok(losses.into_inner())
     }
 }

@@ -1,4 +1,4 @@
-//! A pre-norm transformer block.
+//! A transformer block.
 
 mod parallel;
 
@@ -35,7 +35,7 @@ pub struct BlockConfig {
     /// The norms.
     #[config(default = "NormType::LayerNorm")]
     pub norm: NormType,
-    /// What the MLP takes.
+    /// How attention and MLP are added to the residual stream.
     #[config(default = "Residual::Sequential")]
     pub residual: Residual,
     /// The number that norms add to the variance.
@@ -53,18 +53,20 @@ pub enum Residual {
     Sequential,
     /// Both from the same stream: `x + attention(norm(x)) + mlp(norm(x))`, with a norm of each.
     Parallel,
+    /// One after the other, each sum normed: `norm(x + attention(x))`, then `norm(x + mlp(x))`.
+    PostNorm,
 }
 
 /// The names of a block's parameters in the block's scope.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockNames {
-    /// The norm before the attention.
+    /// The attention's norm.
     pub attention_norm: &'static str,
     /// The attention.
     pub attention: &'static str,
     /// The attention's projections.
     pub attention_layers: CausalSelfAttentionNames,
-    /// The norm before the MLP.
+    /// The MLP's norm.
     pub mlp_norm: &'static str,
     /// The MLP.
     pub mlp: &'static str,
@@ -72,18 +74,18 @@ pub struct BlockNames {
     pub mlp_layers: MlpNames,
 }
 
-/// `x + attention(norm(x))`, then `x + mlp(norm(x))`; or both at once: see [`Residual`].
+/// `x + attention(norm(x))`, then `x + mlp(norm(x))`; both at once, or with norms after the sums: see [`Residual`].
 ///
 /// # Reference
 /// Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.3; both at once: Black et al.
-/// 2022, arXiv:2204.06745, section 2.1.
+/// 2022, arXiv:2204.06745, section 2.1; norms after the sums: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
 #[derive(Module, Debug)]
 pub struct Block<B: Backend> {
-    /// The norm before the attention.
+    /// The attention's norm.
     pub attention_norm: Norm<B>,
     /// The attention.
     pub attention: CausalSelfAttention<B>,
-    /// The norm before the MLP.
+    /// The MLP's norm.
     pub mlp_norm: Norm<B>,
     /// The MLP.
     pub mlp: Mlp<B>,
@@ -187,22 +189,43 @@ impl<B: CollectiveBackend> Block<B> {
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        match (self.residual, self.kernels) {
-            (Residual::Parallel, _) => self.forward_parallel(input, tokens),
-            (Residual::Sequential, Kernels::Fused) => self.forward_fused(input, tokens),
-            (Residual::Sequential, Kernels::Plain) => self.forward_plain(input, tokens),
+        match self.residual {
+            Residual::Parallel => self.forward_parallel(input, tokens),
+            Residual::Sequential | Residual::PostNorm => self.forward_with_position_bias(input, None, tokens),
+        }
+    }
+
+    /// As [`forward`](Self::forward) with a bias that is added to the attention's scores, `[heads / tp, 2 * seq - 1]`:
+    /// see [`CausalSelfAttention::forward_with_position_bias`].
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward), and where the residual is parallel, which no family with such a bias has.
+    pub fn forward_with_position_bias(
+        &self,
+        input: Tensor<B, 2>,
+        position_bias: Option<Tensor<B, 2>>,
+        tokens: &TokenContext,
+    ) -> Tensor<B, 2> {
+        assert_ne!(self.residual, Residual::Parallel, "a block with a position bias");
+        let attend = |normal| self.attention.forward_with_position_bias(normal, position_bias, tokens);
+        match self.kernels {
+            Kernels::Fused => self.forward_fused(input, attend, tokens),
+            Kernels::Plain => self.forward_plain(input, attend, tokens),
         }
     }
 
     /// Fuses each sublayer's bias and dropout into its residual sum, and the first sum into the norm after it; the
     /// backward pass of the norm before it adds up the gradients of the residual stream.
-    fn forward_fused(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+    fn forward_fused(
+        &self,
+        input: Tensor<B, 2>,
+        attend: impl FnOnce(Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>),
+        tokens: &TokenContext,
+    ) -> Tensor<B, 2> {
         let device = input.device();
         let dropouts = [&self.attention_dropout, &self.mlp_dropout];
         let dropouts = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
-        self.fused(input, dropouts, Some(&tokens.all), |normal| {
-            self.attention.forward_without_bias(normal, tokens)
-        })
+        self.fused(input, dropouts, Some(&tokens.all), attend)
     }
 
     /// Applies the fused block with an attention, which returns its output and the bias that is yet to be added.
@@ -213,6 +236,23 @@ impl<B: CollectiveBackend> Block<B> {
         step: Option<&StepCoordinates>,
         attend: impl FnOnce(Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>),
     ) -> Tensor<B, 2> {
+        if self.residual == Residual::PostNorm {
+            let (attended, bias) = attend(input.clone());
+            let [_, hidden] = self.attention_norm.forward_of_sum(Addends {
+                input: attended,
+                bias,
+                residual: input,
+                dropout: attention_dropout,
+            });
+            let (transformed, bias) = self.mlp.forward_without_bias(hidden.clone(), step);
+            let [_, output] = self.mlp_norm.forward_of_sum(Addends {
+                input: transformed,
+                bias,
+                residual: hidden,
+                dropout: mlp_dropout,
+            });
+            return output;
+        }
         let [stream, normal] = self.attention_norm.forward_of_stream(input);
         let (attended, bias) = attend(normal);
         let [hidden, normal] = self.mlp_norm.forward_of_sum(Addends {
@@ -254,27 +294,54 @@ impl<B: CollectiveBackend> Block<B> {
         let mut attend = |normal| self.attention.forward_paged_without_bias(normal, tokens, cache);
         match self.kernels {
             Kernels::Fused => self.fused(input, [None, None], None, attend),
-            Kernels::Plain => {
-                let (attended, bias) = attend(self.attention_norm.forward(input.clone()));
-                let attended = match bias {
-                    Some(bias) => attended + bias.unsqueeze(),
-                    None => attended,
-                };
-                let hidden = input + attended;
-                let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()), None);
-                hidden + transformed
-            }
+            Kernels::Plain => self.plain(
+                input,
+                None,
+                |normal| with_bias(attend(normal)),
+                |transformed| transformed,
+            ),
         }
     }
 
-    fn forward_plain(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        let attended = self
-            .attention
-            .forward(self.attention_norm.forward(input.clone()), tokens);
-        let hidden = input + self.attention_dropout.forward(attended, &tokens.local);
-        let normal = self.mlp_norm.forward(hidden.clone());
-        let transformed = self.mlp.forward(normal, Some(&tokens.all));
-        hidden + self.mlp_dropout.forward(transformed, &tokens.local)
+    fn forward_plain(
+        &self,
+        input: Tensor<B, 2>,
+        attend: impl FnOnce(Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>),
+        tokens: &TokenContext,
+    ) -> Tensor<B, 2> {
+        let attend = |normal| {
+            let attended = with_bias(attend(normal));
+            self.attention_dropout.forward(attended, &tokens.local)
+        };
+        self.plain(input, Some(&tokens.all), attend, |transformed| {
+            self.mlp_dropout.forward(transformed, &tokens.local)
+        })
+    }
+
+    /// Applies the block with an attention and what is dropped of the MLP's output.
+    fn plain(
+        &self,
+        input: Tensor<B, 2>,
+        step: Option<&StepCoordinates>,
+        attend: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>,
+        drop: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>,
+    ) -> Tensor<B, 2> {
+        if self.residual == Residual::PostNorm {
+            let hidden = self.attention_norm.forward(input.clone() + attend(input));
+            let transformed = self.mlp.forward(hidden.clone(), step);
+            return self.mlp_norm.forward(hidden + drop(transformed));
+        }
+        let hidden = input.clone() + attend(self.attention_norm.forward(input));
+        let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()), step);
+        hidden + drop(transformed)
+    }
+}
+
+/// What a layer gives and the bias that is yet to be added.
+fn with_bias<B: CollectiveBackend>((output, bias): (Tensor<B, 2>, Option<Tensor<B, 1>>)) -> Tensor<B, 2> {
+    match bias {
+        Some(bias) => output + bias.unsqueeze(),
+        None => output,
     }
 }
 

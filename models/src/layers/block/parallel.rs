@@ -27,7 +27,11 @@ impl<B: CollectiveBackend> Block<B> {
                 let [of_attention, of_mlp] = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
                 let attended = self.attention.forward_without_bias(attention_input, tokens);
                 let hidden = fused_sum(attended, stream, of_attention);
-                fused_sum(self.mlp.forward_without_bias(mlp_input, Some(&tokens.all)), hidden, of_mlp)
+                fused_sum(
+                    self.mlp.forward_without_bias(mlp_input, Some(&tokens.all)),
+                    hidden,
+                    of_mlp,
+                )
             }
             Kernels::Plain => {
                 let [of_attention, of_mlp] = dropouts;
@@ -59,7 +63,10 @@ impl<B: CollectiveBackend> Block<B> {
     ) -> Tensor<B, 2> {
         let [stream, attention_input, mlp_input] = self.normed_twice(input);
         let (heads, hidden) = (attend(attention_input), self.mlp.hidden(mlp_input, step));
-        let (sum, biases) = self.attention.output.forward_with(heads, &self.mlp.output, hidden, step);
+        let (sum, biases) = self
+            .attention
+            .output
+            .forward_with(heads, &self.mlp.output, hidden, step);
         let bias = biases.into_iter().flatten().reduce(|first, second| first + second);
         match self.kernels {
             Kernels::Fused => fused_sum((sum, bias), stream, None),

@@ -4,6 +4,7 @@
 use anyhow::ensure;
 use burn::tensor::{Distribution, Tensor};
 use burn_flex::FlexDevice;
+use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::pipeline_parallel::schedule::{Pass, Schedule, ScheduleConfig, ScheduleKind};
@@ -111,15 +112,13 @@ fn batches() -> Vec<TokenBatch> {
     let batch = |number: usize| {
         let samples = (number * BATCH) as u64..((number + 1) * BATCH) as u64;
         let token = |place: usize| ((number * 31 + place * 7) % 64) as i32;
-        let micro_batch = burn_megatron::data::MicroBatch {
+        let micro_batch = MicroBatch {
             micro_batch_size: BATCH,
             seq_length: SEQ,
-            loss_mask: None,
-            position_ids: None,
-            documents: None,
             tokens: (0..BATCH * SEQ).map(token).collect(),
             targets: (1..=BATCH * SEQ).map(token).collect(),
             sample_ids: samples.collect(),
+            ..MicroBatch::default()
         };
         TokenBatch::new(&micro_batch, 1, 0)
     };

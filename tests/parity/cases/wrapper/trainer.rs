@@ -99,12 +99,10 @@ fn micro_batch(sample: u64) -> MicroBatch {
     MicroBatch {
         tokens: (0..3).map(token).collect(),
         targets: (1..4).map(token).collect(),
-        loss_mask: None,
-        position_ids: None,
-        documents: None,
         sample_ids: vec![sample],
         micro_batch_size: 1,
         seq_length: 3,
+        ..MicroBatch::default()
     }
 }
 

@@ -1,0 +1,81 @@
+//! [`Adapting`]: low-rank adapters for the linear layers of blocks.
+
+use std::collections::BTreeSet;
+
+use burn::tensor::backend::Backend;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::tensor_parallel::{AdaptedFeatures, ColumnParallelLinear, LowRankConfig, RowParallelLinear};
+use burn_megatron::topology::TopologyError;
+
+use super::{Block, CausalSelfAttention, Mlp};
+use crate::huggingface::AdapterSite;
+
+/// The adapters to make, and the names of those that have been made.
+pub(crate) struct Adapting<'a, B: Backend> {
+    pub(crate) sites: &'a [AdapterSite],
+    pub(crate) config: &'a LowRankConfig,
+    pub(crate) device: &'a B::Device,
+    pub(crate) context: &'a ParallelContext,
+    pub(crate) adapted: BTreeSet<String>,
+}
+
+impl<B: Backend> Adapting<'_, B> {
+    pub(crate) fn block(&mut self, mut block: Block<B>) -> Result<Block<B>, TopologyError> {
+        block.attention = self.attention(block.attention)?;
+        block.mlp = self.mlp(block.mlp)?;
+        Ok(block)
+    }
+
+    pub(crate) fn attention(
+        &mut self,
+        mut attention: CausalSelfAttention<B>,
+    ) -> Result<CausalSelfAttention<B>, TopologyError> {
+        attention.qkv = self.columns(attention.qkv)?;
+        attention.output = self.rows(attention.output);
+        Ok(attention)
+    }
+
+    pub(crate) fn mlp(&mut self, mut mlp: Mlp<B>) -> Result<Mlp<B>, TopologyError> {
+        mlp.input = self.columns(mlp.input)?;
+        mlp.output = self.rows(mlp.output);
+        Ok(mlp)
+    }
+
+    pub(crate) fn columns(&mut self, layer: ColumnParallelLinear<B>) -> Result<ColumnParallelLinear<B>, TopologyError> {
+        let [d_input, d_output] = [layer.d_input(), layer.d_output()];
+        let of_layer = self.sites_of(layer.name());
+        let features: Vec<AdaptedFeatures> = of_layer
+            .map(|site| {
+                assert_eq!(site.d_input, d_input, "the input of {}", site.name);
+                let all = || AdaptedFeatures {
+                    name: site.name.clone(),
+                    groups: 1,
+                    features: 0..d_output,
+                };
+                site.of_layer.clone().unwrap_or_else(all)
+            })
+            .collect();
+        if features.is_empty() {
+            return Ok(layer);
+        }
+        self.adapted
+            .extend(features.iter().map(|features| features.name.clone()));
+        layer.with_adapters(&features, self.config, self.device, self.context)
+    }
+
+    pub(crate) fn rows(&mut self, layer: RowParallelLinear<B>) -> RowParallelLinear<B> {
+        let name = self.sites_of(layer.name()).map(|site| site.name.clone()).next();
+        match name {
+            None => layer,
+            Some(name) => {
+                let adapted = layer.with_adapter(&name, self.config, self.device, self.context);
+                self.adapted.insert(name);
+                adapted
+            }
+        }
+    }
+
+    fn sites_of(&self, layer: &str) -> impl Iterator<Item = &AdapterSite> {
+        self.sites.iter().filter(move |site| site.layer == layer)
+    }
+}

@@ -1,0 +1,292 @@
+//! T5 in Hugging Face's files: the settings of `config.json`, and which tensors a model has. Pure.
+//!
+//! Files have weights as `[d_output, d_input]`, and the projections of queries, keys and values, and of gate and up, by
+//! themselves.
+
+use serde_json::{Value, json};
+
+use super::{T5Config, family::is_gated, names};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
+use crate::layers::MlpActivation;
+
+const EMBEDDING: &str = "shared.weight";
+const HEAD: &str = "lm_head.weight";
+/// The same embedding under other names, and a bias that no version of the model has used.
+const NO_PARAMETERS: [&str; 3] = [
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+];
+/// The longest text where a file does not say: positions are relative.
+const DEFAULT_LENGTH: usize = 512;
+
+impl HuggingFaceFormat for T5Config {
+    const MODEL_TYPES: &'static [&'static str] = &["t5", "mt5"];
+
+    fn read_fields(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
+        fields.ignore(&[
+            "classifier_dropout",
+            "initializer_factor",
+            "dense_act_fn",
+            "is_gated_act",
+        ]);
+        fields.expect("is_encoder_decoder", &[true.into()])?;
+        let name = fields.name("feed_forward_proj", "relu");
+        let activation = match name.as_str() {
+            "relu" => MlpActivation::Relu,
+            "gated-gelu" => MlpActivation::GeGlu,
+            _ => return Err(fields.refuse("feed_forward_proj", &name.into(), "relu or gated-gelu")),
+        };
+        let n_encoder_layers = fields.size("num_layers")?;
+        let n_decoder_layers = if fields.has("num_decoder_layers") {
+            fields.size("num_decoder_layers")?
+        } else {
+            n_encoder_layers
+        };
+        let length = if fields.has("n_positions") {
+            fields.size("n_positions")?
+        } else {
+            DEFAULT_LENGTH
+        };
+        let max_distance = if fields.has("relative_attention_max_distance") {
+            fields.size("relative_attention_max_distance")?
+        } else {
+            128
+        };
+        let is_tied = fields.flag("tie_word_embeddings", true)?;
+        let scales_head = fields.flag("scale_decoder_outputs", is_tied)?;
+        let config = T5Config::new(
+            n_encoder_layers,
+            n_decoder_layers,
+            fields.size("d_model")?,
+            fields.size("num_heads")?,
+            fields.size("d_kv")?,
+            fields.size("d_ff")?,
+            length,
+            length,
+            fields.size("vocab_size")?,
+        );
+        Ok(config
+            .with_distance_buckets(fields.size("relative_attention_num_buckets")?)
+            .with_max_distance(max_distance)
+            .with_activation(activation)
+            .with_tied_embeddings(is_tied)
+            .with_scales_head(scales_head)
+            .with_hidden_dropout(fields.number("dropout_rate", 0.1, 0.0..1.0)?)
+            .with_norm_epsilon(fields.number("layer_norm_epsilon", 1e-6, f64::MIN_POSITIVE..1.0)?))
+    }
+
+    fn written_fields(&self, dtype: &str) -> Value {
+        json!({
+            "architectures": ["T5ForConditionalGeneration"],
+            "d_ff": self.d_hidden,
+            "d_kv": self.d_head,
+            "d_model": self.d_model,
+            "dropout_rate": self.hidden_dropout,
+            "feed_forward_proj": if is_gated(self.activation) { "gated-gelu" } else { "relu" },
+            "is_encoder_decoder": true,
+            "layer_norm_epsilon": self.norm_epsilon,
+            "model_type": "t5",
+            "n_positions": self.max_seq_length,
+            "num_decoder_layers": self.n_decoder_layers,
+            "num_heads": self.n_heads,
+            "num_layers": self.n_encoder_layers,
+            "relative_attention_max_distance": self.max_distance,
+            "relative_attention_num_buckets": self.distance_buckets,
+            "scale_decoder_outputs": self.scales_head,
+            "tie_word_embeddings": self.tied_embeddings,
+            "torch_dtype": dtype,
+            "vocab_size": self.vocab_size,
+        })
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = Parameter> {
+        let d = self.d_model;
+        let embedding = same(EMBEDDING, &[self.vocab_size, d]);
+        let encoder = (0..self.n_encoder_layers).flat_map(move |layer| {
+            let block = names::encoder_block(layer);
+            let attention = self.self_attention(&block);
+            attention.into_iter().chain(self.mlp(&block, 1))
+        });
+        let decoder = (0..self.n_decoder_layers).flat_map(move |layer| {
+            let block = names::decoder_block(layer);
+            let attention = self.self_attention(&block);
+            attention
+                .into_iter()
+                .chain(self.cross_attention(&block))
+                .chain(self.mlp(&block, 2))
+        });
+        let bias = |name: &str| same(format!("{name}.weight"), &[self.distance_buckets, self.n_heads]);
+        let norm = |name: &str| same(format!("{name}.weight"), &[d]);
+        let head = (!self.tied_embeddings).then(|| head_of(self));
+        [embedding, bias(names::ENCODER_BIAS)]
+            .into_iter()
+            .chain(encoder)
+            .chain([norm(names::ENCODER_NORM), bias(names::DECODER_BIAS)])
+            .chain(decoder)
+            .chain([norm(names::DECODER_NORM)])
+            .chain(head)
+    }
+
+    fn imported_name(tensor: &str) -> Option<&str> {
+        (!NO_PARAMETERS.contains(&tensor)).then_some(tensor)
+    }
+
+    fn tied_head(&self) -> Option<TiedHead> {
+        self.tied_embeddings.then(|| TiedHead {
+            head: head_of(self),
+            embedding: EMBEDDING,
+        })
+    }
+
+    fn untie(&mut self) {
+        self.tied_embeddings = false;
+    }
+}
+
+impl T5Config {
+    fn self_attention(&self, block: &str) -> [Parameter; 3] {
+        let (d, width) = (self.d_model, self.n_heads * self.d_head);
+        let name = format!("{block}.layer.0.SelfAttention");
+        [
+            same(format!("{block}.layer.0.layer_norm.weight"), &[d]),
+            parts(&name, "qkv", ["q", "k", "v"], [d, width]),
+            linear(format!("{name}.o.weight"), vec![width, d], [d]),
+        ]
+    }
+
+    fn cross_attention(&self, block: &str) -> [Parameter; 4] {
+        let (d, width) = (self.d_model, self.n_heads * self.d_head);
+        let name = format!("{block}.layer.1.EncDecAttention");
+        [
+            same(format!("{block}.layer.1.layer_norm.weight"), &[d]),
+            linear(format!("{name}.q.weight"), vec![d, 1, width], [width]),
+            parts(&name, "kv", ["k", "v"], [d, width]),
+            linear(format!("{name}.o.weight"), vec![width, d], [d]),
+        ]
+    }
+
+    fn mlp(&self, block: &str, number: usize) -> [Parameter; 3] {
+        let (d, hidden) = (self.d_model, self.d_hidden);
+        let name = format!("{block}.layer.{number}.DenseReluDense");
+        let input = if is_gated(self.activation) {
+            parts(&name, "wi", ["wi_0", "wi_1"], [d, hidden])
+        } else {
+            linear(format!("{name}.wi.weight"), vec![d, 1, hidden], [hidden])
+        };
+        [
+            same(format!("{block}.layer.{number}.layer_norm.weight"), &[d]),
+            input,
+            linear(format!("{name}.wo.weight"), vec![hidden, d], [d]),
+        ]
+    }
+}
+
+/// Returns the head of a model whose embeddings are not tied.
+fn head_of(config: &T5Config) -> Parameter {
+    same(HEAD, &[config.vocab_size, config.d_model])
+}
+
+/// A parameter that files have as it is.
+fn same(name: impl Into<String>, shape: &[usize]) -> Parameter {
+    let name = name.into();
+    Parameter::new(name.clone(), name, shape)
+}
+
+/// A weight that is transposed in files.
+fn linear(name: String, shape: Vec<usize>, features: [usize; 1]) -> Parameter {
+    Parameter::linear_weight(name.clone(), shape, &features, [(name, 0, 0..features[0])])
+}
+
+/// Weights that are side by side here and have names of their own in files.
+fn parts<const N: usize>(module: &str, name: &str, files: [&str; N], [d_input, width]: [usize; 2]) -> Parameter {
+    let files = files.into_iter().enumerate();
+    Parameter::linear_weight(
+        format!("{module}.{name}.weight"),
+        [d_input, N, width],
+        &[N, width],
+        files.map(|(number, file)| (format!("{module}.{file}.weight"), 0, number..number + 1)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::{Flex, FlexDevice};
+    use burn_megatron::context::ParallelContext;
+
+    use super::*;
+    use crate::huggingface::checks;
+    use crate::model_config::ModelConfig;
+
+    fn parse(value: Value) -> Result<T5Config, String> {
+        checks::parse(value)
+    }
+
+    /// The settings of the published google/t5-v1_1-small.
+    fn t5_small() -> Value {
+        json!({
+            "architectures": ["T5ForConditionalGeneration"], "d_ff": 1024, "d_kv": 64, "d_model": 512,
+            "decoder_start_token_id": 0, "dropout_rate": 0.1, "eos_token_id": 1, "feed_forward_proj": "gated-gelu",
+            "initializer_factor": 1.0, "is_encoder_decoder": true, "layer_norm_epsilon": 1e-06, "model_type": "t5",
+            "num_decoder_layers": 8, "num_heads": 6, "num_layers": 8, "output_past": true, "pad_token_id": 0,
+            "relative_attention_num_buckets": 32, "tie_word_embeddings": false, "use_cache": true, "vocab_size": 32128
+        })
+    }
+
+    #[test]
+    fn published_settings_are_the_preset() {
+        let preset = super::super::T5Preset::named("t5-v1.1-small")
+            .expect("a preset")
+            .config();
+        let published = T5Config {
+            decoder_seq_length: DEFAULT_LENGTH,
+            ..preset.with_hidden_dropout(0.1)
+        };
+        assert_eq!(parse(t5_small()), Ok(published));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let plain = T5Config::new(2, 3, 20, 4, 6, 34, 15, 15, 61);
+        let odd = (plain.clone().with_distance_buckets(8).with_max_distance(20))
+            .with_activation(MlpActivation::GeGlu)
+            .with_tied_embeddings(false)
+            .with_scales_head(false)
+            .with_hidden_dropout(0.3);
+        for config in [plain, odd] {
+            assert_eq!(parse(config.written_fields("float32")), Ok(config));
+        }
+    }
+
+    #[test]
+    fn what_the_model_does_not_have_is_refused_by_name_and_value() {
+        for (field, value, words) in [
+            ("feed_forward_proj", json!("gated-silu"), "relu or gated-gelu"),
+            ("is_encoder_decoder", json!(false), "true"),
+            ("num_heads", json!(0), "from 1"),
+            ("extra", json!(3), "remove it if it changes nothing"),
+        ] {
+            let mut fields = t5_small();
+            fields[field] = value.clone();
+            let error = parse(fields).unwrap_err();
+            let begin = format!("config.json: {field} is {value}: expected ");
+            assert!(error.starts_with(&begin) && error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_those_that_the_model_declares_and_the_configuration_counts() {
+        let config = T5Config::new(2, 3, 20, 4, 6, 34, 15, 15, 61);
+        let gated = config
+            .clone()
+            .with_activation(MlpActivation::GeGlu)
+            .with_tied_embeddings(false);
+        for config in [config, gated] {
+            let context = ParallelContext::single(1);
+            let model = config.init::<Flex>(&FlexDevice, &context).unwrap();
+            checks::expect_declared(&config, &model, &context);
+            let count: usize = config.parameters().map(|parameter| parameter.num_elements()).sum();
+            assert_eq!(count, config.num_parameters());
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! `T5`: a whole model, or one of the stages that it was cut into.
+
+use std::ops::Range;
+
+use burn::module::Module;
+use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
+use burn_megatron::mappings::scatter_to_tensor_region;
+use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput};
+use burn_megatron::precision::widen;
+use burn_megatron::random::Dropout;
+use burn_megatron::tensor_parallel::{
+    VocabParallelEmbedding, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
+};
+use burn_megatron::training::{LanguageModel, TokenBatch};
+use cubecl_kernels::Kernels;
+use cubecl_kernels::flash_attention::{Documents, KeyLengths};
+
+use super::decoder_block::Encoded;
+use super::stream::{Stream, StreamSizes};
+use super::{DecoderBlock, T5Config};
+use crate::layers::{
+    Block, DistanceBuckets, MemoryTokens, Norm, RelativeBias, Segment, TokenContext, drop_rows, logit_chunk,
+};
+
+/// The dropout sites outside the blocks.
+const ENCODER_EMBEDDING: usize = 0;
+const DECODER_EMBEDDING: usize = 1;
+const ENCODER_OUTPUT: usize = 2;
+const DECODER_OUTPUT: usize = 3;
+
+/// A T5, one for every layout: all of it, or the part that a chunk of a pipeline stage holds.
+///
+/// The first virtual stage has the embedding, of both texts; the last one the decoder's final norm and the head, which
+/// is a copy of the embedding where it is tied. Blocks of the encoder come before those of the decoder.
+///
+/// Shape legend: `batch` samples of `encoder_seq` and `seq` tokens; activations are `[tokens, d_model]`, tokens leading.
+#[derive(Module, Debug)]
+pub struct T5<B: Backend> {
+    /// Embedding of the tokens of both texts on the first virtual stage; where it is tied, the output head on the last
+    /// one, too.
+    pub shared: Option<VocabParallelEmbedding<B>>,
+    /// The encoder's relative position bias, on the stage of its first block.
+    pub encoder_bias: Option<RelativeBias<B>>,
+    /// The encoder's blocks that are here.
+    pub encoder: Vec<Block<B>>,
+    /// The encoder's final norm, on the stage of its last block.
+    pub encoder_norm: Option<Norm<B>>,
+    /// The decoder's relative position bias, on the stage of its first block.
+    pub decoder_bias: Option<RelativeBias<B>>,
+    /// The decoder's blocks that are here.
+    pub decoder: Vec<DecoderBlock<B>>,
+    /// The decoder's final norm, on the last virtual stage.
+    pub decoder_norm: Option<Norm<B>>,
+    /// The output head where it is not tied, on the last virtual stage.
+    pub head: Option<VocabParallelEmbedding<B>>,
+    pub(super) dropouts: [Dropout; 4],
+    #[module(skip)]
+    pub(super) edges: Edges,
+    #[module(skip)]
+    pub(super) config: T5Config,
+    #[module(skip)]
+    pub(super) kernels: Kernels,
+    pub(super) sequence_parallel: bool,
+    pub(super) tensor_group: ProcessGroup,
+}
+
+/// Where a part of a model begins and ends.
+#[derive(Clone, Debug)]
+pub(super) struct Edges {
+    /// Its blocks, by global number: the encoder's first.
+    pub layers: Range<usize>,
+    pub is_first: bool,
+    pub is_last: bool,
+}
+
+/// What the blocks must know of both texts of a micro-batch.
+struct Texts {
+    encoder: TokenContext,
+    decoder: TokenContext,
+    memory: MemoryTokens,
+}
+
+impl<B: CollectiveBackend> T5<B> {
+    fn sequence_group(&self) -> Option<&ProcessGroup> {
+        self.sequence_parallel.then_some(&self.tensor_group)
+    }
+
+    fn texts(&self, batch: &TokenBatch) -> Texts {
+        let encoder = batch.encoder.as_ref().expect("a T5 reads a text for its encoder");
+        let group = self.sequence_group();
+        let seq = encoder.tokens.seq_length;
+        // Padding is a document of its own, which the text does not see.
+        let documents: Vec<Vec<usize>> = encoder
+            .tokens
+            .lengths
+            .iter()
+            .map(|&length| vec![length, seq - length])
+            .collect();
+        let documents = Documents::from_lengths(seq, &documents).unwrap_or_else(|error| panic!("{error}"));
+        Texts {
+            encoder: TokenContext::new(&encoder.step, seq, group).with_documents(Some(documents)),
+            decoder: TokenContext::new(&batch.step, batch.seq_length, group),
+            memory: MemoryTokens {
+                lengths: KeyLengths::new(encoder.tokens.lengths.clone()),
+                step: encoder.step.clone(),
+            },
+        }
+    }
+
+    /// What a stream before a block has, by the block's global number.
+    fn sizes(&self, layer: usize, batch: &TokenBatch) -> StreamSizes {
+        let encoder = batch.encoder.as_ref().expect("a T5 reads a text for its encoder");
+        let ranks = self.sequence_group().map_or(1, ProcessGroup::size);
+        let heads = self.config.n_heads / self.tensor_group.size();
+        // A half's bias is there from its first block on.
+        let has_bias = layer != 0 && layer != self.config.n_encoder_layers;
+        StreamSizes {
+            encoder: batch.micro_batch_size * encoder.tokens.seq_length / ranks,
+            decoder: batch.num_tokens() / ranks,
+            bias: has_bias.then_some([self.config.distance_buckets, heads]),
+            d_model: self.config.d_model,
+        }
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        let Edges {
+            layers,
+            is_first,
+            is_last,
+        } = &self.edges;
+        self.config.layer_recompute.segments(layers.len(), *is_first, *is_last)
+    }
+
+    /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism.
+    fn embed(&self, tokens: &[i32], site: usize, context: &TokenContext, device: &B::Device) -> Tensor<B, 2> {
+        let Some(embedding) = self.shared.as_ref().filter(|_| self.edges.is_first) else {
+            panic!("tokens are embedded by the first virtual stage, and this is another");
+        };
+        let data = TensorData::new(tokens.to_vec(), [tokens.len()]);
+        let embedded = embedding.forward(Tensor::<B, 1, Int>::from_data(data, (device, DType::I32)));
+        let hidden = match self.sequence_group() {
+            Some(group) => scatter_to_tensor_region(embedded, 0, group),
+            None => embedded,
+        };
+        self.dropped(hidden, site, context)
+    }
+
+    fn dropped(&self, hidden: Tensor<B, 2>, site: usize, context: &TokenContext) -> Tensor<B, 2> {
+        drop_rows(&self.dropouts[site], hidden, &context.local, self.kernels)
+    }
+
+    /// The table that attention adds to its scores; in f32 where the weights have 16 bits.
+    fn table(&self, buckets: DistanceBuckets, weights: &Option<Tensor<B, 2>>, seq: usize) -> Option<Tensor<B, 2>> {
+        let weights = weights.as_ref().expect("a half begins with its bias");
+        Some(buckets.table(widen(weights.clone()), seq, seq))
+    }
+
+    /// Runs blocks, by their numbers in the chunk.
+    fn run_blocks(&self, mut stream: Stream<B>, blocks: Range<usize>, texts: &Texts) -> Stream<B> {
+        let (first, num_encoder) = (self.edges.layers.start, self.config.n_encoder_layers);
+        let of_encoder = self.encoder.len();
+        let encoder_blocks = blocks.start.min(of_encoder)..blocks.end.min(of_encoder);
+        if !encoder_blocks.is_empty() {
+            if first + encoder_blocks.start == 0 {
+                stream.bias = self.encoder_bias.as_ref().map(|bias| bias.weight.val());
+            }
+            let table = self.table(self.config.buckets(true), &stream.bias, texts.encoder.seq_length);
+            for block in &self.encoder[encoder_blocks.clone()] {
+                stream.encoder = block.forward_with_position_bias(stream.encoder, table.clone(), &texts.encoder);
+            }
+            if first + encoder_blocks.end == num_encoder {
+                let norm = self.encoder_norm.as_ref().expect("the encoder ends here");
+                stream.encoder = self.dropped(norm.forward(stream.encoder), ENCODER_OUTPUT, &texts.encoder);
+                stream.bias = None;
+            }
+        }
+        let decoder_blocks = blocks.start.max(of_encoder) - of_encoder..blocks.end.max(of_encoder) - of_encoder;
+        if !decoder_blocks.is_empty() {
+            let encoded = Encoded {
+                output: stream.encoder.clone(),
+                tokens: texts.memory.clone(),
+            };
+            if first + of_encoder + decoder_blocks.start == num_encoder {
+                stream.bias = self.decoder_bias.as_ref().map(|bias| bias.weight.val());
+            }
+            let table = self.table(self.config.buckets(false), &stream.bias, texts.decoder.seq_length);
+            for block in &self.decoder[decoder_blocks] {
+                stream.decoder = block.forward(stream.decoder, &encoded, table.clone(), &texts.decoder);
+            }
+        }
+        stream
+    }
+
+    /// The cross-entropy of each token's target: the decoder's hidden states to `[batch * seq]`.
+    fn losses(&self, hidden: Tensor<B, 2>, batch: &TokenBatch, context: &TokenContext) -> Tensor<B, 1> {
+        let (hidden, head) = (self.head_input(hidden, context), self.output_head());
+        let targets: Tensor<B, 2, Int> = batch.targets(&hidden.device());
+        let tokens = batch.num_tokens();
+        let targets = targets.reshape([tokens]);
+        let loss = |logits, targets| {
+            let of_logits = match self.kernels {
+                Kernels::Fused => vocab_parallel_cross_entropy,
+                Kernels::Plain => plain_vocab_parallel_cross_entropy,
+            };
+            of_logits(logits, targets, head.vocab_shard(), &self.tensor_group)
+        };
+        let row_bytes = head.vocab_shard().rows() * hidden.dtype().size();
+        let chunk = self.config.logit_chunk_tokens;
+        let chunk = chunk.unwrap_or_else(|| logit_chunk(tokens, row_bytes));
+        if chunk >= tokens {
+            loss(head.logits(hidden), targets)
+        } else {
+            head.losses_in_chunks(hidden, targets, chunk, loss)
+        }
+    }
+
+    /// What the head reads: normed, and divided by `√d_model` where the model does.
+    fn head_input(&self, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
+        let norm = self.decoder_norm.as_ref().expect("the last virtual stage");
+        let hidden = self.dropped(norm.forward(hidden), DECODER_OUTPUT, context);
+        if self.config.scales_head {
+            hidden.mul_scalar((self.config.d_model as f64).powf(-0.5))
+        } else {
+            hidden
+        }
+    }
+
+    fn output_head(&self) -> &VocabParallelEmbedding<B> {
+        let head = self.head.as_ref().or(self.shared.as_ref());
+        head.expect("the last virtual stage has a head")
+    }
+
+    /// Scores the vocabulary at each of the decoder's tokens.
+    ///
+    /// # Shapes
+    /// - output: `[batch * seq, padded_vocab_size / tp]`, this rank's part of the vocabulary
+    ///
+    /// # Communication
+    /// That of the forward pass.
+    ///
+    /// # Panics
+    /// When the batch has no text for the encoder, a collective fails, or this is a stage and not the whole model.
+    pub fn logits(&self, batch: &TokenBatch) -> Tensor<B, 2> {
+        let texts = self.texts(batch);
+        let stream = self.embedded(batch, &texts);
+        let stream = self.run_blocks(stream, 0..self.edges.layers.len(), &texts);
+        self.output_head()
+            .logits(self.head_input(stream.decoder, &texts.decoder))
+    }
+
+    /// Both texts, embedded.
+    fn embedded(&self, batch: &TokenBatch, texts: &Texts) -> Stream<B> {
+        let embedding = self.shared.as_ref().expect("the first virtual stage embeds");
+        let device = embedding.weight.lazy_device();
+        let encoder = batch.encoder.as_ref().expect("a T5 reads a text for its encoder");
+        Stream {
+            encoder: self.embed(&encoder.tokens.tokens, ENCODER_EMBEDDING, &texts.encoder, &device),
+            decoder: self.embed(batch.host_tokens(), DECODER_EMBEDDING, &texts.decoder, &device),
+            bias: None,
+        }
+    }
+}
+
+impl<B: CollectiveBackend> PipelineStage<B, 2> for T5<B> {
+    type MicroBatch = TokenBatch;
+
+    fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
+        [self.sizes(self.edges.layers.start, batch).rows(), self.config.d_model]
+    }
+
+    fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+        let mut input = input;
+        let count = self.num_segments();
+        for segment in 0..count {
+            match self.forward_segment(segment, input.take(), batch) {
+                StageOutput::Activation(output) => input = Some(output),
+                losses => return losses,
+            }
+        }
+        StageOutput::Activation(input.expect("a stage has a segment at least"))
+    }
+
+    fn num_segments(&self) -> usize {
+        self.segments().len()
+    }
+
+    fn is_recomputed(&self, segment: usize) -> bool {
+        self.segments()[segment].is_recomputed
+    }
+
+    fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+        let segment = &self.segments()[segment];
+        let texts = self.texts(batch);
+        let first = self.edges.layers.start + segment.blocks.start;
+        let stream = match input {
+            Some(rows) => self.sizes(first, batch).split(rows),
+            None => self.embedded(batch, &texts),
+        };
+        let stream = self.run_blocks(stream, segment.blocks.clone(), &texts);
+        if segment.has_head {
+            StageOutput::Losses(self.losses(stream.decoder, batch, &texts.decoder))
+        } else {
+            StageOutput::Activation(stream.join())
+        }
+    }
+}
+
+impl<B: CollectiveBackend> LanguageModel<B> for T5<B> {
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+}
