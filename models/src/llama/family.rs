@@ -116,7 +116,6 @@ impl ModelConfig for LlamaConfig {
             // The token itself does not count.
             window_size: self.window.map(|window| window.saturating_sub(1)),
             group_query_attention: self.n_kv_heads < self.n_heads,
-            ..Architecture::default()
         }
     }
 

@@ -183,8 +183,8 @@ impl<B: CollectiveBackend> Block<B> {
     /// # Communication
     /// That of the attention and of the MLP: two all-reduces of the input's size over the tensor group (under sequence
     /// parallelism two all-gathers and two reduce-scatters) in the forward pass, and the same in the backward pass.
-    /// With a parallel residual and without dropout one all-reduce (two all-gathers and one reduce-scatter) in the forward
-    /// pass and two (two reduce-scatters and one all-gather) in the backward pass.
+    /// With a parallel residual and without dropout one all-reduce (two all-gathers and one reduce-scatter) in the
+    /// forward pass and two (two reduce-scatters and one all-gather) in the backward pass.
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.

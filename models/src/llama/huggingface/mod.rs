@@ -161,7 +161,7 @@ impl HuggingFaceFormat for LlamaConfig {
                 let shape = [1, qkv_width];
                 Parameter::linear_bias(name("self_attn.qkv_proj.bias"), shape, &features, qkv("bias"))
             });
-            let norm = |part: &str| Parameter::same(name(&format!("{part}.weight")), &[d]);
+            let norm = |part: &str| Parameter::same(name(&format!("{part}.weight")), [d]);
             let first = [
                 norm("input_layernorm"),
                 Parameter::linear_weight(
@@ -171,7 +171,7 @@ impl HuggingFaceFormat for LlamaConfig {
                     qkv("weight"),
                 ),
             ];
-            let norm_of = |of: &str| Parameter::same(name(&format!("self_attn.{of}_norm.weight")), &[head]);
+            let norm_of = |of: &str| Parameter::same(name(&format!("self_attn.{of}_norm.weight")), [head]);
             let qk_norms = has_norms.then(|| ["q", "k"].map(norm_of)).into_iter().flatten();
             let rest = [
                 linear("self_attn.o_proj", [width, d]),
@@ -186,8 +186,8 @@ impl HuggingFaceFormat for LlamaConfig {
             ];
             first.into_iter().chain(bias).chain(qk_norms).chain(rest)
         });
-        let embedding = Parameter::same(EMBEDDING, &[self.vocab_size, d]);
-        let norm = Parameter::same("norm.weight", &[d]);
+        let embedding = Parameter::same(EMBEDDING, [self.vocab_size, d]);
+        let norm = Parameter::same("norm.weight", [d]);
         let of_model = [embedding].into_iter().chain(layers).chain([norm]);
         let has_head = !self.tied_embeddings;
         let head = has_head.then(|| head_of(self));
@@ -272,5 +272,5 @@ fn read_scaling(
 
 /// Returns the head of a model whose embeddings are not tied.
 fn head_of(config: &LlamaConfig) -> Parameter {
-    Parameter::same(HEAD, &[config.vocab_size, config.d_model])
+    Parameter::same(HEAD, [config.vocab_size, config.d_model])
 }
