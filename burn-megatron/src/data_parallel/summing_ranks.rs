@@ -58,7 +58,7 @@ impl<'a> SummingRanks<'a> {
         let ([length], device) = (mine.dims(), mine.device());
         let all = Tensor::zeros([self.num_parts() * length], (&device, mine.dtype()));
         let start = self.part() * length;
-        all.slice_assign([start..start + length], mine)
+        all.slice_assign(start..start + length, mine)
     }
 
     /// Returns this rank's part of the array of all parts: the inverse of [`among_all`](Self::among_all).

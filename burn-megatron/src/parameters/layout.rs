@@ -190,7 +190,8 @@ pub enum Distribution {
     /// Every rank holds the same, and computes the same complete gradient.
     Replicated,
     /// Every rank holds the same, but its gradient comes from its own tokens or its own heads only and must be summed
-    /// over the group: norms and row-parallel biases under sequence parallelism, norms of heads always.
+    /// over the group: norms and row-parallel biases under sequence parallelism, norms of heads and what every rank
+    /// holds of low-rank adapters always.
     PartialOverTensor,
     /// Each `copies` adjacent ranks of the group hold the same part, and each computes one term of its gradient, which
     /// is summed over these ranks: keys and values that the query heads of several ranks share.

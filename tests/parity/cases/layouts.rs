@@ -499,14 +499,14 @@ fn differences<M: Module<B>>(
     Ok(differences)
 }
 
+/// A part of a parameter: the parameter's global name, which part it is, and its values.
+pub type NamedPart = (String, (Placement, Vec<f64>));
+
 /// A module's parameters with their global names, of which a rank may have several parts.
-pub fn parameters<M: Module<B>>(
-    module: &M,
-    context: &ParallelContext,
-) -> anyhow::Result<Vec<(String, (Placement, Vec<f64>))>> {
+pub fn parameters<M: Module<B>>(module: &M, context: &ParallelContext) -> anyhow::Result<Vec<NamedPart>> {
     struct Reader<'a> {
         context: &'a ParallelContext,
-        found: Vec<(String, (Placement, Vec<f64>))>,
+        found: Vec<NamedPart>,
         undeclared: usize,
     }
     impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
