@@ -51,7 +51,7 @@ impl RunTokenizer {
         Ok(Self { files, tokenizer })
     }
 
-    /// Bytes as tokens, and what samples of an objective need besides.
+    /// Bytes as tokens, and in addition what samples of an objective need.
     ///
     /// # Errors
     /// None: its tokenizer has no files.

@@ -37,8 +37,8 @@ pub trait ModelFamily:
     /// Returns the names of the well-known sizes, from the smallest to the largest; no other family has the same.
     fn presets() -> Vec<&'static str>;
 
-    /// The flags of settings that are not every family's and that this one has a choice of: asking another family for one
-    /// is an error.
+    /// The flags of settings that are not every family's and that this one has a choice of: asking another family for
+    /// one is an error.
     fn choices() -> &'static [&'static str];
 
     /// Returns the configuration that was asked for; what was not asked for is the preset's, or small.

@@ -206,8 +206,8 @@ impl ParameterScope {
     }
 
     /// Declares the parameter of a layer that is applied to each head inside a tensor-parallel region, such as the norm
-    /// of queries: every rank holds it, and sees all tokens of its own heads only, so that its gradient is a term of the
-    /// sum over the tensor group, with sequence parallelism and without.
+    /// of queries: every rank holds it, and sees all tokens of its own heads only, so that its gradient is a term of
+    /// the sum over the tensor group, with sequence parallelism and without.
     pub fn declare_head_wise<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
         self.declare_whole(name, param, Distribution::PartialOverTensor);
     }

@@ -22,19 +22,19 @@ pub struct MicroBatch {
     pub micro_batch_size: usize,
     /// Tokens per sample.
     pub seq_length: usize,
-    /// What pairs of sentences have besides, as BERT reads them.
+    /// What pairs of sentences have in addition, as BERT reads them.
     pub sentences: Option<SentencePairs>,
     /// What an encoder reads, where `tokens` and `targets` are a decoder's.
     pub encoder: Option<EncoderTokens>,
 }
 
-/// What a micro-batch of sentence pairs has besides its tokens.
+/// What a micro-batch of sentence pairs has in addition to its tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SentencePairs {
     /// Which sentence each token is of, 0 or 1, `[micro_batch_size * seq_length]`.
     pub token_types: Vec<i32>,
     /// 1 where the second sentence is not the first one's successor, else 0, `[micro_batch_size]`; `None` if that is
-    /// not to be told.
+    /// not to be learnt.
     pub is_random: Option<Vec<i32>>,
 }
 
@@ -50,13 +50,13 @@ pub struct EncoderTokens {
 }
 
 impl MicroBatch {
-    /// The number of losses that its samples give: one for each token, and one for each pair of sentences to be told
-    /// apart.
+    /// The number of losses that its samples give: one for each token, and one for each pair of sentences whose
+    /// order is to be learnt.
     pub fn num_losses(&self) -> usize {
         self.targets.len() + self.num_pairs()
     }
 
-    /// The number of sentence pairs that are to be told apart.
+    /// The number of sentence pairs whose order is to be learnt.
     pub fn num_pairs(&self) -> usize {
         let pairs = self.sentences.as_ref().and_then(|pairs| pairs.is_random.as_ref());
         pairs.map_or(0, Vec::len)

@@ -273,8 +273,8 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     }
 
     /// Applies this layer and another one to an input each and adds up their outputs, with one collective for both. The
-    /// biases are returned, this layer's first, for an operation that adds them. The tokens are those of `step`, if it is
-    /// given: adapters with dropout must know it.
+    /// biases are returned, this layer's first, for an operation that adds them. The tokens are those of `step`, if it
+    /// is given: adapters with dropout must know it.
     ///
     /// # Shapes
     /// - inputs: `[tokens, d_input / tp]` of each layer, this rank's features

@@ -11,9 +11,9 @@ use crate::random::{StepCoordinates, TokenMap};
 
 /// A model that predicts tokens, or one of the stages that such a model was cut into.
 ///
-/// Its losses, as the last [`PipelineStage`], are the cross-entropy of each token's target in nats, `[batch * seq]`, and
-/// after them that of each pair of sentences which is to be told apart: as many as [`MicroBatch::num_losses`]. They are
-/// the same on every tensor-parallel rank.
+/// Its losses, as the last [`PipelineStage`], are the cross-entropy of each token's target in nats, `[batch * seq]`,
+/// and after them that of each pair of sentences whose order is to be learnt: [`MicroBatch::num_losses`] together.
+/// They are the same on every tensor-parallel rank.
 pub trait LanguageModel<B: Backend>: PipelineStage<B, 2, MicroBatch = TokenBatch> {
     /// The number of tokens that the model knows, without padding: tokens are below it. Every stage says the same.
     fn vocab_size(&self) -> usize;
@@ -33,7 +33,7 @@ pub struct TokenBatch {
     pub step: StepCoordinates,
     /// The documents that the samples consist of; `None` if attention goes over whole samples.
     pub documents: Option<Documents>,
-    /// What pairs of sentences have besides, as BERT reads them.
+    /// What pairs of sentences have in addition, as BERT reads them.
     pub sentences: Option<Arc<SentencePairs>>,
     /// What an encoder reads, where the tokens are a decoder's.
     pub encoder: Option<EncoderBatch>,
@@ -107,7 +107,7 @@ impl TokenBatch {
     }
 
     /// Returns 1 for each pair of sentences whose second one does not follow the first, else 0, `[batch]`; `None` if
-    /// that is not to be told.
+    /// that is not to be learnt.
     pub fn pair_targets<B: Backend>(&self, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
         let pairs = self.sentences.as_ref()?;
         Some(numbers(pairs.is_random.as_ref()?, device))

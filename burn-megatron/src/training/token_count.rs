@@ -1,5 +1,5 @@
-//! The numbers of losses of a global batch, counted while the first forward passes run: parameters that are on their way
-//! come before it.
+//! The numbers of losses of a global batch, counted while the first forward passes run: parameters that are on their
+//! way come before it.
 
 use std::cell::{Cell, OnceCell};
 

@@ -42,7 +42,7 @@ pub(super) struct RunText {
     pub(super) note: Option<String>,
 }
 
-/// Makes samples for validation, as many and as long as is asked for.
+/// Makes samples for validation, of the number and length that are asked for.
 type MakeValidation = dyn Fn(SampleSizes) -> anyhow::Result<Arc<dyn BatchSource>>;
 
 pub(super) enum Validation {

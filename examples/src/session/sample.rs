@@ -22,8 +22,8 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// Checks that the model can continue a text.
     ///
     /// # Errors
-    /// When the family does not continue text; when it has no tokens and the tokenizer no end of a document, which would begin the text; when its tokens leave
-    /// no position for another.
+    /// When the family does not continue text; when it has no tokens and the tokenizer no end of a document, which
+    /// would begin the text; when its tokens leave no position for another.
     pub fn check_sample(&self, prompt: &SamplePrompt) -> anyhow::Result<()> {
         ensure!(
             self.model.objective() == Objective::NextToken,

@@ -21,7 +21,7 @@ pub struct DecoderConfig {
     pub block: BlockConfig,
     /// Whether there is a norm after the last block.
     pub final_norm: bool,
-    /// What a model has besides that predicts masked tokens.
+    /// What a model that predicts masked tokens has in addition.
     pub masked: Option<MaskedTokenConfig>,
     /// Whether the output head is the token embedding.
     pub tied_embeddings: bool,

@@ -1,4 +1,5 @@
-//! Decoder-only transformers: what GPT, Llama and their like share.
+//! Transformers of one stack of blocks: what GPT, Llama and their like share, and BERT, whose tokens see both
+//! directions.
 //!
 //! A family says by a [`DecoderConfig`] what its blocks are made of and what its parameters are called; this is the one
 //! model of all of them, in training, scoring and generation.

@@ -352,7 +352,7 @@ impl<B: CollectiveBackend> Decoder<B> {
         self.head_in_chunks(hidden, targets, |logits, targets| self.cross_entropy(logits, targets))
     }
 
-    /// The losses of all tokens, and after them those of pairs that are to be told apart.
+    /// The losses of all tokens, and after them those of pairs whose order is to be learnt.
     fn all_losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>, batch: &TokenBatch) -> Tensor<B, 1> {
         let hidden = self.normalized(hidden);
         let of_pairs = self.pairs.as_ref().zip(batch.pair_targets(&hidden.device()));

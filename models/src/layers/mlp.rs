@@ -223,6 +223,7 @@ mod tests {
             for activation in [
                 MlpActivation::Gelu,
                 MlpActivation::GeluErf,
+                MlpActivation::Relu,
                 MlpActivation::SwiGlu,
                 MlpActivation::GeGlu,
             ] {
@@ -235,6 +236,7 @@ mod tests {
                 let expected = match activation {
                     MlpActivation::Gelu => gelu_tanh(first),
                     MlpActivation::GeluErf => activation::gelu(first),
+                    MlpActivation::Relu => activation::relu(first),
                     MlpActivation::SwiGlu => {
                         let [gate, up] = halves(first);
                         activation::silu(gate) * up

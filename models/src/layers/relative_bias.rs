@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// Which distances have a number in common.
 ///
-/// Half of the buckets have one distance each, the others ranges that grow up to `max_distance` with the logarithm; what
-/// is farther is in the last one. Where tokens see both directions, each direction has half of the buckets.
+/// Half of the buckets have one distance each, the others ranges that grow up to `max_distance` with the logarithm;
+/// what is farther is in the last one. Where tokens see both directions, each direction has half of the buckets.
 ///
 /// # Reference
 /// Raffel et al. 2019, arXiv:1910.10683, section 2.1.

@@ -153,9 +153,9 @@ impl<B: CollectiveBackend> DecoderBlock<B> {
     /// - output: as `input`
     ///
     /// # Communication
-    /// That of the attentions and of the MLP: three all-reduces of the input's size over the tensor group in the forward
-    /// pass and three in the backward pass, and one there of the encoder's output; under sequence parallelism each is an
-    /// all-gather and a reduce-scatter.
+    /// That of the attentions and of the MLP: three all-reduces of the input's size over the tensor group in the
+    /// forward pass and three in the backward pass, and one there of the encoder's output; under sequence parallelism
+    /// each is an all-gather and a reduce-scatter.
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.

@@ -34,7 +34,8 @@ const DECODER_OUTPUT: usize = 3;
 /// The first virtual stage has the embedding, of both texts; the last one the decoder's final norm and the head, which
 /// is a copy of the embedding where it is tied. Blocks of the encoder come before those of the decoder.
 ///
-/// Shape legend: `batch` samples of `encoder_seq` and `seq` tokens; activations are `[tokens, d_model]`, tokens leading.
+/// Shape legend: `batch` samples of `encoder_seq` and `seq` tokens; activations are `[tokens, d_model]`, tokens
+/// leading.
 #[derive(Module, Debug)]
 pub struct T5<B: Backend> {
     /// Embedding of the tokens of both texts on the first virtual stage; where it is tied, the output head on the last

@@ -137,7 +137,7 @@ impl<B: CollectiveBackend> CrossAttention<B> {
     /// That of two column-parallel layers and of a row-parallel one.
     ///
     /// # Panics
-    /// When a collective fails, or `memory` has not as many samples as `tokens`.
+    /// When a collective fails, or `memory` has another number of samples than `tokens`.
     pub fn forward(
         &self,
         input: Tensor<B, 2>,

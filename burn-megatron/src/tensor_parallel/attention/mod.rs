@@ -1,8 +1,8 @@
 //! Attention whose heads are shared out over the tensor-parallel group.
 //!
-//! [`CausalSelfAttention`] has one fused projection and works on `[batch * seq, d_model]`, as the bundled models do, and
-//! [`CrossAttention`] attends to another sequence;
-//! [`ParallelMultiHeadAttention`] is made from burn's `MultiHeadAttention` and is called as it.
+//! [`CausalSelfAttention`] has one fused projection and works on `[batch * seq, d_model]`, as the bundled models do,
+//! and [`CrossAttention`] attends to another sequence; [`ParallelMultiHeadAttention`] is made from burn's
+//! `MultiHeadAttention` and is called as it.
 
 mod alibi;
 mod cache;

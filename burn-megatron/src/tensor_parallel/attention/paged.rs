@@ -221,8 +221,8 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// Applies attention of new tokens to all tokens of their sequences so far, and stores their keys and values in
     /// `cache`. The last bias is returned separately and is yet to be added.
     ///
-    /// Nothing is dropped. Whole prompts attend by [`flash_attention_packed_with_bias`], which reads nothing of the cache,
-    /// later tokens by [`paged_attention_with_options`].
+    /// Nothing is dropped. Whole prompts attend by [`flash_attention_packed_with_bias`], which reads nothing of the
+    /// cache, later tokens by [`paged_attention_with_options`].
     ///
     /// # Shapes
     /// - `input`: `[tokens, d_model]`, the same on every tensor-parallel rank
