@@ -228,9 +228,12 @@ pub fn queries_seeing(
     #[comptime] length: usize,
 ) -> Span {
     if comptime!(ranges.is_some()) {
+        let from = queries_of(ranges, problem, sample, first).from;
+        let to = queries_of(ranges, problem, sample, end - 1).to;
         Span {
-            from: queries_of(ranges, problem, sample, first).from / length * length,
-            to: queries_of(ranges, problem, sample, end - 1).to,
+            // Of keys that no query sees there is no block.
+            from: select(from < to, from / length * length, to),
+            to,
         }
     } else {
         let is_causal = problem.is_causal != 0;
