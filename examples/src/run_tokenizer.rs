@@ -147,6 +147,11 @@ impl RunTokenizer {
         Self::new(config.files()?).map(Some)
     }
 
+    /// The files that it was made from.
+    pub fn files(&self) -> &TokenizerFiles {
+        &self.files
+    }
+
     /// Turns text into tokens and back.
     pub fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
         &self.tokenizer

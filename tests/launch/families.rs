@@ -1,6 +1,7 @@
 //! Families other than the bundled GPT, by the programs' flags: layouts train as one rank, and what is trained
 //! generates the same text in every layout, and goes to Hugging Face's files and back.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::parameters::Placement;
+use serde_json::json;
 use tests::processes::isolate;
 use tests::program::{Ended, build, end, start, training_text};
 use tests::training::Training;
@@ -178,6 +180,30 @@ fn layouts_of_t5_train_as_one_rank() -> anyhow::Result<()> {
     // T5 1.1: gated MLPs, and a head of its own.
     let gated = dropped.replace("--model-family t5", "--model-size t5-v1.1-small");
     compare("t5", &gated, &["--dtype f64 --layouts tp2sp"])
+}
+
+#[test]
+fn conversations_train_as_on_one_rank() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let line = |number: usize| {
+        let question = format!("What is {number} and {number}?");
+        let messages = json!([
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": format!("It is {}.", 2 * number)},
+        ]);
+        json!({"messages": messages}).to_string()
+    };
+    let lines: Vec<String> = (0..60).map(line).collect();
+    fs::write(folder.path().join("chats.jsonl"), lines.join("\n"))?;
+    let flags = "--model-family llama --num-layers 2 --hidden-size 24 --num-attention-heads 4 --seq-length 270 --sft \
+                 --micro-batch-size 1 --global-batch-size 4 --train-iters 4 --lr-decay-style constant --dtype f64 \
+                 --hidden-dropout 0.1 --layouts tp2sp,pp2,dp2 --output comparison --data-path chats.jsonl";
+    let ended = run("compare_sharding", folder.path(), flags, &[])?;
+    ended.expect_code(0)?;
+    let refused = run("pretrain_gpt", folder.path(), "--sft", &[])?;
+    let is_named = refused.stderr.contains("--sft reads conversations");
+    ensure!(refused.code != Some(0) && is_named, "{}", refused.stderr);
+    Ok(())
 }
 
 #[test]

@@ -50,6 +50,8 @@
 #[cfg(feature = "trainer")]
 mod batch_source;
 #[cfg(feature = "trainer")]
+mod chat_batches;
+#[cfg(feature = "trainer")]
 mod corpus;
 mod error;
 mod global_batches;
@@ -88,6 +90,8 @@ pub use burn_megatron_data::{
     t5_dataset::{T5Dataset, T5DatasetConfig, T5Sample},
     tokenizer::{ByteTokenizer, MaskedByteTokenizer, Token, TokenRoles, Tokenizer},
 };
+#[cfg(feature = "trainer")]
+pub use chat_batches::ChatBatches;
 #[cfg(feature = "trainer")]
 pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTENSIONS, registry_sources};
 pub use error::DataError;

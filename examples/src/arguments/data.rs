@@ -41,6 +41,10 @@ pub struct DataArguments {
     /// below each prefix]
     #[arg(long, value_name = "DIR")]
     pub data_cache_path: Option<PathBuf>,
+    /// Learn the assistant's answers of conversations: --data-path names JSON lines of messages, which the tokenizer's
+    /// chat template writes as text
+    #[arg(long)]
+    pub sft: bool,
     /// Count positions from 0 again after each end of a document
     #[arg(long)]
     pub reset_position_ids: bool,

@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::arguments::{DataArguments, TextSource};
 use crate::run_tokenizer::RunTokenizer;
-use crate::session::masked;
+use crate::session::{conversations, masked};
 
 /// Fewer documents than this are cut into pieces, so that some can be set aside for validation.
 const MIN_DOCUMENTS: usize = 40;
@@ -74,6 +74,9 @@ impl RunText {
         sizes: SampleSizes,
         run_tokenizer: &RunTokenizer,
     ) -> anyhow::Result<Self> {
+        if arguments.sft {
+            return conversations::of_files(arguments, objective, sizes, run_tokenizer);
+        }
         let source = arguments.source()?;
         let note = arguments.note(&source);
         let text = match (objective, source) {
@@ -81,7 +84,7 @@ impl RunText {
                 Self::of_data_sets(source, arguments, sizes, run_tokenizer)
             }
             (_, TextSource::DataSets(source)) => {
-                masked::of_data_set(source, arguments, objective, sizes, run_tokenizer)
+                masked::of_data_sets(source, arguments, objective, sizes, run_tokenizer)
             }
             (_, TextSource::CargoRegistry) => Self::of_files(
                 CorpusConfig::cargo_registry()?,
@@ -162,14 +165,7 @@ impl RunText {
             check_first_tokens(&dataset, tokenizer)?;
             parts.push(fingerprint(Path::new(prefix))?);
             let documents: Arc<dyn TokenDocuments> = Arc::new(dataset);
-            let range = |split| match &source {
-                DataSource::Divided { split: ratios, .. } => ratios.range(split, documents.num_documents()),
-                DataSource::Separate(paths) => {
-                    let is_of = |path: &burn_megatron::data::DataPath| path.prefixes.iter().any(|of| of == prefix);
-                    let path = paths[split as usize].as_ref();
-                    path.is_some_and(is_of).then(|| 0..documents.num_documents())
-                }
-            };
+            let range = |split| share(&source, prefix, split, documents.num_documents());
             let train = range(Split::Train).unwrap_or(0..0);
             train_documents += train.len();
             train_tokens += num_tokens(&*documents, train);
@@ -241,6 +237,18 @@ impl RunText {
             );
         }
         Ok(())
+    }
+}
+
+/// The documents of a data set that are for a part of the run.
+pub(super) fn share(source: &DataSource, prefix: &str, split: Split, num_documents: usize) -> Option<Range<usize>> {
+    match source {
+        DataSource::Divided { split: ratios, .. } => ratios.range(split, num_documents),
+        DataSource::Separate(paths) => {
+            let path = paths[split as usize].as_ref();
+            let is_of_part = path.is_some_and(|path| path.prefixes.iter().any(|of| of == prefix));
+            is_of_part.then_some(0..num_documents)
+        }
     }
 }
 

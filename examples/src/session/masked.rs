@@ -4,20 +4,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use burn_megatron::data::{
-    BatchSource, BertBatches, Corpus, DataSource, Split, SplitWeights, T5Batches, split_documents,
+    BatchSource, BertBatches, BuildConfig, Corpus, DataSource, RunData, Split, SplitWeights, T5Batches, split_documents,
 };
-use burn_megatron_data::bert_dataset::{BertDataset, BertDatasetConfig};
+use burn_megatron_data::bert_dataset::{BertDataset, BertDatasetConfig, BertSample};
 use burn_megatron_data::in_memory::InMemorySentences;
-use burn_megatron_data::index_cache::IndexCache;
 use burn_megatron_data::indexed_dataset::{IndexedDataset, SentenceDocuments};
 use burn_megatron_data::preprocess::{SentenceEnds, split_sentences};
-use burn_megatron_data::t5_dataset::{T5Dataset, T5DatasetConfig};
+use burn_megatron_data::samples::SampleSet;
+use burn_megatron_data::t5_dataset::{T5Dataset, T5DatasetConfig, T5Sample};
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::Objective;
 
-use super::data::{RunText, SampleSizes, Validation, check_first_tokens, fingerprint, mixed_hash, num_tokens};
+use super::data::{RunText, SampleSizes, Validation, check_first_tokens, fingerprint, mixed_hash, num_tokens, share};
 use crate::arguments::DataArguments;
 use crate::run_tokenizer::RunTokenizer;
 
@@ -30,7 +30,6 @@ struct Sentences {
     documents: Arc<dyn SentenceDocuments>,
     tokenizer: Arc<dyn Tokenizer>,
     objective: Objective,
-    seed: u32,
 }
 
 /// Makes the samples of a run from files: of prose by sentences, of others by lines.
@@ -48,7 +47,9 @@ pub(super) fn of_corpus(
     check_flags(arguments)?;
     let tokenizer = run_tokenizer.tokenizer().clone();
     let sentences = corpus.documents().iter().map(|document| {
-        if PROSE.iter().any(|ending| document.path.ends_with(ending)) {
+        // Pieces of a file have a number after its name.
+        let name = document.path.rsplit_once('#').map_or(&*document.path, |(name, _)| name);
+        if PROSE.iter().any(|ending| name.ends_with(ending)) {
             let mut ranges = Vec::new();
             split_sentences(&document.text, SentenceEnds::Trimmed, &mut ranges);
             ranges.into_iter().map(|range| &document.text[range]).collect()
@@ -61,30 +62,29 @@ pub(super) fn of_corpus(
         documents: Arc::new(documents),
         tokenizer,
         objective,
-        seed: sizes.seed,
     };
     let count = sentences.documents.num_whole_documents();
     let split = split_documents(count, &SplitWeights::default())?;
-    let train = sentences.batches(sizes.seq_length, sizes.num_train, split.train.clone(), None)?;
+    let train = sentences.batches(sizes, sizes.num_train, split.train.clone())?;
     Ok(RunText {
         train,
         hash,
-        num_train_tokens: sentences.num_tokens(split.train),
+        num_train_tokens: num_tokens_of(&*sentences.documents, split.train),
         num_documents: (count, split.validation.len()),
         note: None,
         validation: Validation::Documents(Box::new(move |sizes| {
             let range = split.validation.clone();
-            let batches = sentences.batches(sizes.seq_length, sizes.num_validation, range, None);
+            let batches = sentences.batches(sizes, sizes.num_validation, range);
             batches.context("the validation text")
         })),
     })
 }
 
-/// Makes the samples of a run from one data set of sentences, as `preprocess_data --split-sentences` writes it.
+/// Makes the samples of a run from data sets of sentences, as `preprocess_data --split-sentences` writes them.
 ///
 /// # Errors
-/// As [`of_corpus`]; when there are several data sets.
-pub(super) fn of_data_set(
+/// As [`of_corpus`]; when a data set cannot be opened, or is of another tokenizer.
+pub(super) fn of_data_sets(
     source: DataSource,
     arguments: &DataArguments,
     objective: Objective,
@@ -92,88 +92,128 @@ pub(super) fn of_data_set(
     run_tokenizer: &RunTokenizer,
 ) -> anyhow::Result<RunText> {
     check_flags(arguments)?;
-    let DataSource::Divided { path, split } = &source else {
-        bail!("samples of BERT and T5 are made of one data set: give it with --data-path, not --train-data-path");
-    };
-    let [prefix] = path.prefixes.as_slice() else {
-        bail!(
-            "samples of BERT and T5 are made of one data set, and --data-path names {}: {}; join them with \
-             merge_datasets",
-            path.prefixes.len(),
-            path.prefixes.join(", ")
-        );
-    };
-    let tokenizer = run_tokenizer.tokenizer().clone();
-    let dataset = IndexedDataset::open(prefix)?;
-    check_first_tokens(&dataset, &*tokenizer)?;
-    let fingerprint = fingerprint(Path::new(prefix))?;
+    let tokenizer = run_tokenizer.tokenizer();
     let kind = format!("{source:?} {objective:?}").into_bytes();
-    let hash = mixed_hash(&[&kind, run_tokenizer.sha256().as_bytes(), &fingerprint]);
-    let cache = match &arguments.data_cache_path {
-        Some(folder) => IndexCache::new(folder),
-        None => IndexCache::next_to(Path::new(prefix)),
+    let mut parts = vec![kind, run_tokenizer.sha256().into_bytes()];
+    let (mut train_tokens, mut train_documents, mut validation_documents) = (0, 0, 0);
+    let open = |prefix: &str| -> anyhow::Result<Arc<dyn SentenceDocuments>> {
+        let dataset = IndexedDataset::open(prefix)?;
+        check_first_tokens(&dataset, &**tokenizer)?;
+        parts.push(fingerprint(Path::new(prefix))?);
+        let documents: Arc<dyn SentenceDocuments> = Arc::new(dataset);
+        let range = |split| share(&source, prefix, split, documents.num_whole_documents()).unwrap_or(0..0);
+        train_documents += range(Split::Train).len();
+        train_tokens += num_tokens_of(&*documents, range(Split::Train));
+        validation_documents += range(Split::Validation).len();
+        Ok(documents)
     };
-    let sentences = Sentences {
-        documents: Arc::new(dataset),
-        tokenizer,
-        objective,
-        seed: sizes.seed,
+    let [train, validation, by_prefix] = match objective {
+        Objective::NextToken => unreachable!("samples of whole texts need no sentences"),
+        Objective::MaskedTokens { tells_pairs } => {
+            let config = build_config(&source, bert_config(tells_pairs, sizes), arguments, sizes);
+            let data = RunData::<dyn SampleSet<Sample = BertSample>>::build_bert(&config, tokenizer, open)?;
+            batches_of(data, |dataset| Arc::new(BertBatches::new(dataset, tells_pairs)))
+        }
+        Objective::Spans { decoder_seq_length } => {
+            let config = build_config(&source, t5_config(decoder_seq_length, sizes), arguments, sizes);
+            let data = RunData::<dyn SampleSet<Sample = T5Sample>>::build_t5(&config, tokenizer, open)?;
+            batches_of(data, |dataset| Arc::new(T5Batches::new(dataset, decoder_seq_length)))
+        }
     };
-    let count = sentences.documents.num_whole_documents();
-    let range = |part| split.range(part, count);
-    let train = range(Split::Train).context("the data set has nothing to train on: see --split")?;
-    let validation = range(Split::Validation);
-    let num_validation = validation.as_ref().map_or(0, Range::len);
-    let batches = sentences.batches(sizes.seq_length, sizes.num_train, train.clone(), Some(&cache))?;
+    let train = train
+        .into_iter()
+        .next()
+        .context("the data sets have nothing to train on: see --split")?;
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     Ok(RunText {
-        train: batches,
-        hash,
-        num_train_tokens: sentences.num_tokens(train.clone()),
-        num_documents: (train.len() + num_validation, num_validation),
-        note: None,
-        validation: match validation {
+        train: train.1,
+        validation: match validation.into_iter().next() {
             None => Validation::None,
-            Some(range) => Validation::Documents(Box::new(move |sizes| {
-                let count = sizes.num_validation;
-                let batches = sentences.batches(sizes.seq_length, count, range.clone(), Some(&cache));
-                batches.context("the validation text")
-            })),
+            Some((_, all)) => Validation::DataSets(all, by_prefix),
         },
+        hash: mixed_hash(&parts),
+        num_train_tokens: train_tokens,
+        num_documents: (train_documents + validation_documents, validation_documents),
+        note: None,
     })
 }
 
+/// Micro-batches, by the name of their data set where they are of one.
+type NamedBatches = Vec<(String, Arc<dyn BatchSource>)>;
+
+/// Those of training, of validation, and of the validation of each data set; each of the first two is one or none.
+fn batches_of<Dataset: ?Sized>(
+    data: RunData<Dataset>,
+    batches: impl Fn(Arc<Dataset>) -> Arc<dyn BatchSource>,
+) -> [NamedBatches; 3] {
+    let [train, validation, _] = data.splits;
+    let all = |dataset: Option<Arc<Dataset>>| dataset.map(|dataset| (String::new(), batches(dataset)));
+    let by_prefix = data.validation_by_prefix.into_iter();
+    [
+        all(train).into_iter().collect(),
+        all(validation).into_iter().collect(),
+        by_prefix.map(|(name, dataset)| (name, batches(dataset))).collect(),
+    ]
+}
+
+fn build_config<Dataset>(
+    source: &DataSource,
+    dataset: Dataset,
+    arguments: &DataArguments,
+    sizes: SampleSizes,
+) -> BuildConfig<Dataset> {
+    BuildConfig {
+        source: source.clone(),
+        num_samples: [Some(sizes.num_train), Some(sizes.num_validation), Some(0)],
+        dataset,
+        drop_last_partial_validation: true,
+        validation_by_prefix: arguments.multiple_validation_sets,
+        cache_path: arguments.data_cache_path.clone(),
+    }
+}
+
+fn bert_config(tells_pairs: bool, sizes: SampleSizes) -> BertDatasetConfig {
+    let mut config = BertDatasetConfig::new(sizes.seq_length, None);
+    config.samples.seed = sizes.seed;
+    config.two_segments = tells_pairs;
+    config
+}
+
+fn t5_config(decoder_seq_length: usize, sizes: SampleSizes) -> T5DatasetConfig {
+    let mut config = T5DatasetConfig::new(sizes.seq_length, decoder_seq_length, None);
+    config.samples.seed = sizes.seed;
+    config
+}
+
+fn num_tokens_of(documents: &dyn SentenceDocuments, range: Range<usize>) -> usize {
+    let sentences = range.map(|document| documents.document_sentences(document));
+    sentences.map(|range| num_tokens(documents.sentences(), range)).sum()
+}
+
 impl Sentences {
+    /// This number of samples of some of the documents.
     fn batches(
         &self,
-        seq_length: usize,
+        sizes: SampleSizes,
         num_samples: u64,
         range: Range<usize>,
-        cache: Option<&IndexCache>,
     ) -> anyhow::Result<Arc<dyn BatchSource>> {
         let (documents, tokenizer) = (self.documents.clone(), self.tokenizer.clone());
         match self.objective {
             Objective::NextToken => unreachable!("samples of whole texts need no sentences"),
             Objective::MaskedTokens { tells_pairs } => {
-                let mut config = BertDatasetConfig::new(seq_length, Some(num_samples));
-                config.samples.seed = self.seed;
-                config.two_segments = tells_pairs;
-                let dataset = BertDataset::new(&config, documents, range, tokenizer, cache)?;
+                let mut config = bert_config(tells_pairs, sizes);
+                config.samples.num_samples = Some(num_samples);
+                let dataset = BertDataset::new(&config, documents, range, tokenizer, None)?;
                 Ok(Arc::new(BertBatches::new(Arc::new(dataset), tells_pairs)))
             }
             Objective::Spans { decoder_seq_length } => {
-                let mut config = T5DatasetConfig::new(seq_length, decoder_seq_length, Some(num_samples));
-                config.samples.seed = self.seed;
-                let dataset = T5Dataset::new(&config, documents, range, tokenizer, cache)?;
+                let mut config = t5_config(decoder_seq_length, sizes);
+                config.samples.num_samples = Some(num_samples);
+                let dataset = T5Dataset::new(&config, documents, range, tokenizer, None)?;
                 Ok(Arc::new(T5Batches::new(Arc::new(dataset), decoder_seq_length)))
             }
         }
-    }
-
-    fn num_tokens(&self, documents: Range<usize>) -> usize {
-        let sentences = documents.map(|document| self.documents.document_sentences(document));
-        sentences
-            .map(|range| num_tokens(self.documents.sentences(), range))
-            .sum()
     }
 }
 
@@ -183,7 +223,6 @@ fn check_flags(arguments: &DataArguments) -> anyhow::Result<()> {
         ("--reset-position-ids", arguments.reset_position_ids),
         ("--reset-attention-mask", arguments.reset_attention_mask),
         ("--eod-mask-loss", arguments.eod_mask_loss),
-        ("--multiple-validation-sets", arguments.multiple_validation_sets),
     ] {
         ensure!(
             !is_given,

@@ -1,5 +1,6 @@
 //! `Session`: one rank's model, data and trainer, made from flags, and the loop over steps.
 
+mod conversations;
 mod data;
 mod masked;
 mod sample;

@@ -1,0 +1,117 @@
+//! Samples of conversations, of which the assistant's answers are learnt: `--sft`.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use burn_megatron::data::{BatchSource, ChatBatches, SplitWeights, split_documents};
+use burn_megatron_data::chat_dataset::{
+    ChatDataset, ChatDatasetConfig, ChatTemplate, ConversationTotals, Conversations, LongConversations,
+};
+use models::Objective;
+use sha2::{Digest as _, Sha256};
+
+use super::data::{RunText, SampleSizes, Validation, mixed_hash};
+use crate::arguments::{DataArguments, TextSource};
+use crate::run_tokenizer::RunTokenizer;
+
+/// Reads the conversations that `--data-path` names, a line each of `{"messages": [{"role": …, "content": …}, …]}`, in
+/// the words of the tokenizer's template, or else of ChatML.
+///
+/// # Errors
+/// When the model predicts something else than the next token, flags are given that are for other samples, a file
+/// cannot be read, or there are too few conversations.
+pub(super) fn of_files(
+    arguments: &DataArguments,
+    objective: Objective,
+    sizes: SampleSizes,
+    run_tokenizer: &RunTokenizer,
+) -> anyhow::Result<RunText> {
+    ensure!(
+        objective == Objective::NextToken,
+        "--sft is for models that predict the next token, and this one does not: leave it out"
+    );
+    let paths = match arguments.source()? {
+        TextSource::Files(paths) => paths,
+        TextSource::CargoRegistry => bail!("--sft reads conversations: give --data-path FILE.jsonl"),
+        TextSource::DataSets(_) => {
+            bail!("--sft reads files of conversations, and --data-path names data sets of tokens")
+        }
+    };
+    ensure!(
+        arguments.marking(&**run_tokenizer.tokenizer())?.is_none(),
+        "--reset-position-ids, --reset-attention-mask and --eod-mask-loss are for texts: conversations are apart with \
+         --sft, leave them out"
+    );
+    let template = ChatTemplate::of_tokenizer(run_tokenizer.files())?.unwrap_or_else(ChatTemplate::chatml);
+    let tokenizer = run_tokenizer.tokenizer().clone();
+    let mut all = Conversations::new(
+        tokenizer.vocabulary_size(),
+        sizes.seq_length,
+        LongConversations::default(),
+    );
+    let mut parts = vec![run_tokenizer.sha256().into_bytes()];
+    for path in &paths {
+        all.read(path, &template, &*tokenizer)?;
+        parts.push(digest(path)?);
+    }
+    let ConversationTotals {
+        taken,
+        cut,
+        without_answers,
+    } = all.totals();
+    ensure!(
+        all.len() > 1,
+        "--data-path has {taken} conversations with answers, and {without_answers} without: two at least are needed, \
+         one to train on and one to validate with"
+    );
+    let note = (cut + without_answers > 0).then(|| {
+        format!(
+            "warning: of {} conversations {cut} are longer than --seq-length {} and are cut, and {without_answers} \
+             without answers are left out",
+            taken + without_answers,
+            sizes.seq_length
+        )
+    });
+    let split = split_documents(all.len(), &SplitWeights::default())?;
+    let all = Arc::new(all);
+    let batches = move |range: Range<usize>, count: u64, seed: u32| -> anyhow::Result<Arc<dyn BatchSource>> {
+        let config = ChatDatasetConfig {
+            num_samples: Some(count),
+            seed,
+        };
+        let dataset = ChatDataset::new(&config, all.clone(), range, &*tokenizer)?;
+        Ok(Arc::new(ChatBatches::new(Arc::new(dataset))))
+    };
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    Ok(RunText {
+        train: batches(split.train.clone(), sizes.num_train, sizes.seed)?,
+        hash: mixed_hash(&parts),
+        num_train_tokens: split.train.len() * sizes.seq_length,
+        num_documents: (taken as usize, split.validation.len()),
+        note,
+        validation: Validation::Documents(Box::new(move |sizes| {
+            let made = batches(split.validation.clone(), sizes.num_validation, sizes.seed);
+            made.context("the conversations of validation")
+        })),
+    })
+}
+
+/// What tells a file's content from others'.
+fn digest(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let named = || path.display().to_string();
+    let mut file = BufReader::new(File::open(path).with_context(named)?);
+    let mut hash = Sha256::new();
+    loop {
+        let bytes = file.fill_buf().with_context(named)?;
+        if bytes.is_empty() {
+            return Ok(hash.finalize().to_vec());
+        }
+        hash.update(bytes);
+        let count = bytes.len();
+        file.consume(count);
+    }
+}
