@@ -183,15 +183,15 @@ fn attention_with_a_bias_is_the_same_over_samples_and_heads() {
     }
     let heads = PackedHeads { queries: 4, keys: 2 };
     on_mesh(DATA_2_TENSOR_2, |_, mesh| {
-        for tensor in [None, Some(0), Some(2)] {
-            let cuts = [(AxisRole::Data, Some(0)), (AxisRole::Tensor, tensor)];
+        for (data, tensor) in [(None, None), (Some(0), None), (None, Some(0)), (Some(0), Some(2))] {
+            let cuts = [(AxisRole::Data, data), (AxisRole::Tensor, tensor)];
             let (own, other) = (operand(0, [3, 4, 8, 5], mesh, cuts), plain(0, [3, 4, 8, 5]));
             let own_bias = operand(3, [4, 7], mesh, [(AxisRole::Data, None), (AxisRole::Tensor, None)]);
             let other_bias = plain(3, [4, 7]);
             let output = flash_attention_packed_with_bias(own, heads, Some(own_bias.clone()), options());
             let expected = flash_attention_packed_with_bias(other, heads, Some(other_bias.clone()), options());
             expect_same(
-                &format!("packed, cut {tensor:?}"),
+                &format!("packed, cut {data:?} and {tensor:?}"),
                 (output.expect("it fits"), vec![own_bias]),
                 (expected.expect("it fits"), vec![other_bias]),
             );
