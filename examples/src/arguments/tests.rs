@@ -414,7 +414,7 @@ fn flags_say_what_a_family_is_or_name_the_families_that_are() {
         ),
         (
             "--normalization RMSNorm",
-            "--model-family gpt has --normalization LayerNorm, got RMSNorm, which --model-family llama has",
+            "--model-family gpt has --normalization LayerNorm, got RMSNorm, which --model-family llama or t5 has",
         ),
         (
             &format!("{llama} --rotary-percent 0.5"),

@@ -8,9 +8,10 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::tensor_parallel::LowRankConfig;
 
 use super::Decoder;
+use crate::adapting::Adapting;
 use crate::family::AdaptableStage;
 use crate::huggingface::AdapterSite;
-use crate::layers::{Adapting, ModelError};
+use crate::layers::ModelError;
 
 impl<B: Backend> AdaptableStage<B> for Decoder<B> {
     fn with_adapters(

@@ -3,7 +3,6 @@
 //! Parameters have the names that a family gives them.
 
 mod activation;
-mod adapting;
 mod block;
 mod mlp;
 mod norm;
@@ -13,7 +12,6 @@ mod relative_bias;
 mod rows;
 
 pub use activation::{gelu_erf, gelu_tanh};
-pub(crate) use adapting::Adapting;
 pub use block::{Block, BlockConfig, BlockNames, Residual};
 pub use burn_megatron::tensor_parallel::{
     Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, CrossAttention,

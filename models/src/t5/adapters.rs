@@ -9,9 +9,10 @@ use burn_megatron::tensor_parallel::LowRankConfig;
 use burn_megatron::topology::TopologyError;
 
 use super::{DecoderBlock, T5};
+use crate::adapting::Adapting;
 use crate::family::AdaptableStage;
 use crate::huggingface::AdapterSite;
-use crate::layers::{Adapting, ModelError};
+use crate::layers::ModelError;
 
 impl<B: Backend> AdaptableStage<B> for T5<B> {
     fn with_adapters(

@@ -455,8 +455,8 @@ fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow:
     let tokens = micro_batches[0].tokens.len();
     let activation = tokens * problem::D_MODEL / context.tensor_group().size() * dtype.size();
     let activations = (steps as usize + 1) * micro_batches.len() * activation;
-    // The loss of each step, and in validation its sum and its count.
-    let losses = steps as usize * 8 + 16;
+    // In each step and in validation the losses of tokens and of pairs, and what they are divided by.
+    let losses = (steps as usize + 1) * 4 * 8;
     // The schedules of the steps and of the validation are compared.
     let schedules = 2 * 8;
     let sent = group.bytes_communicated() as usize;

@@ -7,8 +7,8 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::tensor_parallel::{AdaptedFeatures, ColumnParallelLinear, LowRankConfig, RowParallelLinear};
 use burn_megatron::topology::TopologyError;
 
-use super::{Block, CausalSelfAttention, Mlp};
 use crate::huggingface::AdapterSite;
+use crate::layers::{Block, CausalSelfAttention, Mlp};
 
 /// The adapters to make, and the names of those that have been made.
 pub(crate) struct Adapting<'a, B: Backend> {
