@@ -14,7 +14,7 @@ use burn_megatron_data::chat_dataset::{
 use models::Objective;
 use sha2::{Digest as _, Sha256};
 
-use super::data::{RunText, SampleSizes, Validation, mixed_hash};
+use super::run_text::{RunText, SampleSizes, Validation, mixed_hash};
 use crate::arguments::{DataArguments, TextSource};
 use crate::run_tokenizer::RunTokenizer;
 

@@ -1,307 +1,149 @@
-//! The text or tokens of a run, and the loader of its samples; [`masked`](super::masked) makes those of BERT and T5.
+//! The text or tokens of a run, and the loader of its samples. `masked` makes the samples of BERT and T5, `conversations`
+//! those of `--sft`.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
     BatchSource, BuildConfig, Corpus, CorpusConfig, DataSource, GptDataset, GptDatasetConfig, Loader, LoaderConfig,
-    RunData, Sampler, SamplerConfig, Samples, Split, SplitWeights, TokenBatches, TokenDocuments, Tokenizer,
-    split_documents,
+    RunData, Sampler, SamplerConfig, Samples, Split, SplitWeights, TokenBatches, TokenDocuments, split_documents,
 };
 use burn_megatron::training::TrainingConfig;
-use burn_megatron_data::indexed_dataset::{IndexedDataset, bin_path, idx_path};
+use burn_megatron_data::indexed_dataset::IndexedDataset;
 use models::Objective;
-use sha2::{Digest as _, Sha256};
 
+use super::run_text::{
+    RunText, SampleSizes, Validation, check_first_tokens, fingerprint, mixed_hash, num_tokens, share,
+};
+use super::{conversations, masked};
 use crate::arguments::{DataArguments, TextSource};
 use crate::run_tokenizer::RunTokenizer;
-use crate::session::{conversations, masked};
 
 /// Fewer documents than this are cut into pieces, so that some can be set aside for validation.
 const MIN_DOCUMENTS: usize = 40;
-/// Of each end of an index this many bytes are compared.
-const COMPARED_BYTES: u64 = 1 << 20;
 
-/// What a run reads.
-pub(super) struct RunText {
-    /// What it trains on.
-    pub(super) train: Arc<dyn BatchSource>,
-    pub(super) validation: Validation,
-    /// What tells this text from others.
-    pub(super) hash: u64,
-    /// Tokens to train on, one epoch.
-    pub(super) num_train_tokens: usize,
-    /// Documents, and how many of them validate.
-    pub(super) num_documents: (usize, usize),
-    /// What a person should know of where it comes from.
-    pub(super) note: Option<String>,
+/// Reads the text that the flags name, or opens its data sets.
+///
+/// # Errors
+/// When something cannot be read, or there is too little of it.
+pub(super) fn read_text(
+    arguments: &DataArguments,
+    objective: Objective,
+    sizes: SampleSizes,
+    run_tokenizer: &RunTokenizer,
+) -> anyhow::Result<RunText> {
+    if arguments.sft {
+        return conversations::of_files(arguments, objective, sizes, run_tokenizer);
+    }
+    let source = arguments.source()?;
+    let note = arguments.note(&source);
+    let text = match (objective, source) {
+        (Objective::NextToken, TextSource::DataSets(source)) => of_data_sets(source, arguments, sizes, run_tokenizer),
+        (_, TextSource::DataSets(source)) => masked::of_data_sets(source, arguments, objective, sizes, run_tokenizer),
+        (_, TextSource::CargoRegistry) => of_files(
+            CorpusConfig::cargo_registry()?,
+            arguments,
+            objective,
+            sizes,
+            run_tokenizer,
+        ),
+        (_, TextSource::Files(paths)) => of_files(CorpusConfig::new(paths), arguments, objective, sizes, run_tokenizer),
+    };
+    Ok(RunText { note, ..text? })
 }
 
-/// Makes samples for validation, of the number and length that are asked for.
-type MakeValidation = dyn Fn(SampleSizes) -> anyhow::Result<Arc<dyn BatchSource>>;
-
-pub(super) enum Validation {
-    /// Documents that are set aside.
-    Documents(Box<MakeValidation>),
-    /// All data sets together, and each by its name where that is asked for.
-    DataSets(Arc<dyn BatchSource>, Vec<(String, Arc<dyn BatchSource>)>),
-    /// The data sets have nothing set aside.
-    None,
+fn of_files(
+    config: CorpusConfig,
+    arguments: &DataArguments,
+    objective: Objective,
+    sizes: SampleSizes,
+    run_tokenizer: &RunTokenizer,
+) -> anyhow::Result<RunText> {
+    let limit_bytes = arguments.data_limit.or(config.limit_bytes);
+    let corpus = Corpus::load(&CorpusConfig { limit_bytes, ..config })?;
+    // The bytes of a text are its tokens: its hash alone has stood for them since the first checkpoints.
+    let hash = if run_tokenizer.is_bytes() {
+        corpus.hash()
+    } else {
+        mixed_hash(&[&corpus.hash().to_le_bytes(), run_tokenizer.sha256().as_bytes()])
+    };
+    // One book must be split for validation, too.
+    let corpus = corpus.with_documents(MIN_DOCUMENTS);
+    if objective != Objective::NextToken {
+        return masked::of_corpus(&corpus, hash, arguments, objective, sizes, run_tokenizer);
+    }
+    let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
+    let documents = Arc::new(corpus.tokenize(&**run_tokenizer.tokenizer()));
+    let split = split_documents(documents.len(), &SplitWeights::default())?;
+    let train = GptDataset::new(
+        &GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
+        documents.clone(),
+        split.train.clone(),
+    )?;
+    Ok(RunText {
+        train: Arc::new(TokenBatches::new(Arc::new(train)).with_marking(marking)),
+        hash,
+        num_train_tokens: num_tokens(&*documents, split.train),
+        num_documents: (documents.len(), split.validation.len()),
+        note: None,
+        validation: Validation::Documents(Box::new(move |sizes| {
+            let config = GptDatasetConfig::new(sizes.seq_length, sizes.num_validation).with_seed(sizes.seed);
+            let dataset = GptDataset::new(&config, documents.clone(), split.validation.clone());
+            let dataset = Arc::new(dataset.context("the validation text")?);
+            Ok(Arc::new(TokenBatches::new(dataset).with_marking(marking)))
+        })),
+    })
 }
 
-/// How many samples of what length.
-#[derive(Clone, Copy)]
-pub(super) struct SampleSizes {
-    pub(super) seq_length: usize,
-    pub(super) num_train: u64,
-    pub(super) num_validation: u64,
-    pub(super) seed: u32,
-}
-
-impl RunText {
-    /// Reads the text that the flags name, or opens its data sets.
-    ///
-    /// # Errors
-    /// When something cannot be read, or there is too little of it.
-    pub(super) fn new(
-        arguments: &DataArguments,
-        objective: Objective,
-        sizes: SampleSizes,
-        run_tokenizer: &RunTokenizer,
-    ) -> anyhow::Result<Self> {
-        if arguments.sft {
-            return conversations::of_files(arguments, objective, sizes, run_tokenizer);
-        }
-        let source = arguments.source()?;
-        let note = arguments.note(&source);
-        let text = match (objective, source) {
-            (Objective::NextToken, TextSource::DataSets(source)) => {
-                Self::of_data_sets(source, arguments, sizes, run_tokenizer)
-            }
-            (_, TextSource::DataSets(source)) => {
-                masked::of_data_sets(source, arguments, objective, sizes, run_tokenizer)
-            }
-            (_, TextSource::CargoRegistry) => Self::of_files(
-                CorpusConfig::cargo_registry()?,
-                arguments,
-                objective,
-                sizes,
-                run_tokenizer,
-            ),
-            (_, TextSource::Files(paths)) => {
-                Self::of_files(CorpusConfig::new(paths), arguments, objective, sizes, run_tokenizer)
-            }
-        };
-        Ok(Self { note, ..text? })
-    }
-
-    fn of_files(
-        config: CorpusConfig,
-        arguments: &DataArguments,
-        objective: Objective,
-        sizes: SampleSizes,
-        run_tokenizer: &RunTokenizer,
-    ) -> anyhow::Result<Self> {
-        let limit_bytes = arguments.data_limit.or(config.limit_bytes);
-        let corpus = Corpus::load(&CorpusConfig { limit_bytes, ..config })?;
-        // The bytes of a text are its tokens: its hash alone has stood for them since the first checkpoints.
-        let hash = if run_tokenizer.is_bytes() {
-            corpus.hash()
-        } else {
-            mixed_hash(&[&corpus.hash().to_le_bytes(), run_tokenizer.sha256().as_bytes()])
-        };
-        // One book must be split for validation, too.
-        let corpus = corpus.with_documents(MIN_DOCUMENTS);
-        if objective != Objective::NextToken {
-            return masked::of_corpus(&corpus, hash, arguments, objective, sizes, run_tokenizer);
-        }
-        let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
-        let documents = Arc::new(corpus.tokenize(&**run_tokenizer.tokenizer()));
-        let split = split_documents(documents.len(), &SplitWeights::default())?;
-        let train = GptDataset::new(
-            &GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
-            documents.clone(),
-            split.train.clone(),
-        )?;
-        Ok(Self {
-            train: Arc::new(TokenBatches::new(Arc::new(train)).with_marking(marking)),
-            hash,
-            num_train_tokens: num_tokens(&*documents, split.train),
-            num_documents: (documents.len(), split.validation.len()),
-            note: None,
-            validation: Validation::Documents(Box::new(move |sizes| {
-                let config = GptDatasetConfig::new(sizes.seq_length, sizes.num_validation).with_seed(sizes.seed);
-                let dataset = GptDataset::new(&config, documents.clone(), split.validation.clone());
-                let dataset = Arc::new(dataset.context("the validation text")?);
-                Ok(Arc::new(TokenBatches::new(dataset).with_marking(marking)))
-            })),
-        })
-    }
-
-    fn of_data_sets(
-        source: DataSource,
-        arguments: &DataArguments,
-        sizes: SampleSizes,
-        run_tokenizer: &RunTokenizer,
-    ) -> anyhow::Result<Self> {
-        let config = BuildConfig {
-            source: source.clone(),
-            num_samples: [Some(sizes.num_train), Some(sizes.num_validation), Some(0)],
-            dataset: GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
-            drop_last_partial_validation: true,
-            validation_by_prefix: arguments.multiple_validation_sets,
-            cache_path: arguments.data_cache_path.clone(),
-        };
-        let tokenizer = &**run_tokenizer.tokenizer();
-        let mut parts = vec![format!("{source:?}").into_bytes(), run_tokenizer.sha256().into_bytes()];
-        let (mut train_tokens, mut train_documents, mut validation_documents) = (0, 0, 0);
-        let data = RunData::build(&config, |prefix| -> anyhow::Result<Arc<dyn TokenDocuments>> {
-            let dataset = IndexedDataset::open(prefix)?;
-            check_first_tokens(&dataset, tokenizer)?;
-            parts.push(fingerprint(Path::new(prefix))?);
-            let documents: Arc<dyn TokenDocuments> = Arc::new(dataset);
-            let range = |split| share(&source, prefix, split, documents.num_documents());
-            let train = range(Split::Train).unwrap_or(0..0);
-            train_documents += train.len();
-            train_tokens += num_tokens(&*documents, train);
-            validation_documents += range(Split::Validation).map_or(0, |range| range.len());
-            Ok(documents)
-        })?;
-        let marking = arguments.marking(tokenizer)?;
-        let batches = |samples: Arc<dyn Samples>| -> Arc<dyn BatchSource> {
-            Arc::new(TokenBatches::new(samples).with_marking(marking))
-        };
-        let [train, validation, _] = data.splits;
-        let train = train.context("the data sets have nothing to train on: see --split")?;
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-        Ok(Self {
-            train: batches(train),
-            validation: validation.map_or(Validation::None, |all| {
-                let by_prefix = data.validation_by_prefix.into_iter();
-                Validation::DataSets(batches(all), by_prefix.map(|(name, of)| (name, batches(of))).collect())
-            }),
-            hash: mixed_hash(&parts),
-            num_train_tokens: train_tokens,
-            num_documents: (train_documents + validation_documents, validation_documents),
-            note: None,
-        })
-    }
-
-    /// Whether something is set aside for validation.
-    pub(super) fn has_validation(&self) -> bool {
-        !matches!(self.validation, Validation::None)
-    }
-
-    /// Returns at least this number of samples for validation, the same every time.
-    ///
-    /// # Errors
-    /// When there is too little text, or none.
-    pub(super) fn validation(&self, sizes: SampleSizes) -> anyhow::Result<Arc<dyn BatchSource>> {
-        match &self.validation {
-            Validation::Documents(make) => make(sizes),
-            Validation::DataSets(all, _) => Ok(all.clone()),
-            Validation::None => bail!("nothing is set aside for validation"),
-        }
-    }
-
-    /// The validation of each data set, by its name, where that is asked for.
-    pub(super) fn validation_of_sets(&self) -> &[(String, Arc<dyn BatchSource>)] {
-        match &self.validation {
-            Validation::DataSets(_, sets) => sets,
-            _ => &[],
-        }
-    }
-
-    /// Checks that all ranks read the same: otherwise they would train on different samples without a sign of it.
-    ///
-    /// # Communication
-    /// An all-gather of a number over the world.
-    ///
-    /// # Errors
-    /// When a rank reads something else.
-    pub(super) fn check_same(&self, context: &ParallelContext) -> anyhow::Result<()> {
-        let world = context.world_group();
-        let mut hashes = vec![0; world.size()];
-        world.all_gather(&[self.hash as i64], &mut hashes)?;
-        if let Some(odd) = hashes.iter().position(|hash| *hash != hashes[0]) {
-            bail!(
-                "rank {odd} reads other text than rank 0 (hash {:016x}, not {:016x}): \
-                 give every rank the same files with --data-path, and the same tokenizer",
-                hashes[odd],
-                hashes[0]
-            );
-        }
-        Ok(())
-    }
-}
-
-/// The documents of a data set that are for a part of the run.
-pub(super) fn share(source: &DataSource, prefix: &str, split: Split, num_documents: usize) -> Option<Range<usize>> {
-    match source {
-        DataSource::Divided { split: ratios, .. } => ratios.range(split, num_documents),
-        DataSource::Separate(paths) => {
-            let path = paths[split as usize].as_ref();
-            let is_of_part = path.is_some_and(|path| path.prefixes.iter().any(|of| of == prefix));
-            is_of_part.then_some(0..num_documents)
-        }
-    }
-}
-
-pub(super) fn num_tokens(documents: &dyn TokenDocuments, range: Range<usize>) -> usize {
-    range.map(|index| documents.document_length(index)).sum()
-}
-
-/// Checks a million tokens of a data set against a vocabulary: whole ones are large. A later token beyond it is an
-/// error of the step that reads it.
-pub(super) fn check_first_tokens(dataset: &IndexedDataset, tokenizer: &dyn Tokenizer) -> anyhow::Result<()> {
-    let vocabulary_size = tokenizer.vocabulary_size();
-    let (mut tokens, mut left) = (Vec::new(), 1 << 20);
-    for document in 0..dataset.num_documents() {
-        let length = dataset.document_length(document).min(left);
-        tokens.clear();
-        dataset.read(document, 0..length, &mut tokens);
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary_size) {
-            bail!(
-                "{}: token {token} of document {document} is outside the vocabulary of {vocabulary_size} tokens: give \
-                 the tokenizer that the data set was made with (--tokenizer-type, --vocab-file, --merge-file, \
-                 --tokenizer-model)",
-                dataset.prefix().display()
-            );
-        }
-        left -= length;
-        if left == 0 {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Returns the sizes of a data set's files, and both ends of its index: what differs between any two corpora.
-pub(super) fn fingerprint(prefix: &Path) -> anyhow::Result<Vec<u8>> {
-    let open = |path: PathBuf| File::open(&path).with_context(|| path.display().to_string());
-    let (bin, mut index) = (open(bin_path(prefix))?, open(idx_path(prefix))?);
-    let (bin_bytes, index_bytes) = (bin.metadata()?.len(), index.metadata()?.len());
-    let mut found = [bin_bytes.to_le_bytes(), index_bytes.to_le_bytes()].concat();
-    for start in [0, index_bytes.saturating_sub(COMPARED_BYTES)] {
-        index.seek(SeekFrom::Start(start))?;
-        (&mut index).take(COMPARED_BYTES).read_to_end(&mut found)?;
-    }
-    Ok(found)
-}
-
-pub(super) fn mixed_hash(parts: &[&[u8]]) -> u64 {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    let digest = hash.finalize();
-    u64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
+fn of_data_sets(
+    source: DataSource,
+    arguments: &DataArguments,
+    sizes: SampleSizes,
+    run_tokenizer: &RunTokenizer,
+) -> anyhow::Result<RunText> {
+    let config = BuildConfig {
+        source: source.clone(),
+        num_samples: [Some(sizes.num_train), Some(sizes.num_validation), Some(0)],
+        dataset: GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
+        drop_last_partial_validation: true,
+        validation_by_prefix: arguments.multiple_validation_sets,
+        cache_path: arguments.data_cache_path.clone(),
+    };
+    let tokenizer = &**run_tokenizer.tokenizer();
+    let mut parts = vec![format!("{source:?}").into_bytes(), run_tokenizer.sha256().into_bytes()];
+    let (mut train_tokens, mut train_documents, mut validation_documents) = (0, 0, 0);
+    let data = RunData::build(&config, |prefix| -> anyhow::Result<Arc<dyn TokenDocuments>> {
+        let dataset = IndexedDataset::open(prefix)?;
+        check_first_tokens(&dataset, tokenizer)?;
+        parts.push(fingerprint(Path::new(prefix))?);
+        let documents: Arc<dyn TokenDocuments> = Arc::new(dataset);
+        let range = |split| share(&source, prefix, split, documents.num_documents());
+        let train = range(Split::Train).unwrap_or(0..0);
+        train_documents += train.len();
+        train_tokens += num_tokens(&*documents, train);
+        validation_documents += range(Split::Validation).map_or(0, |range| range.len());
+        Ok(documents)
+    })?;
+    let marking = arguments.marking(tokenizer)?;
+    let batches = |samples: Arc<dyn Samples>| -> Arc<dyn BatchSource> {
+        Arc::new(TokenBatches::new(samples).with_marking(marking))
+    };
+    let [train, validation, _] = data.splits;
+    let train = train.context("the data sets have nothing to train on: see --split")?;
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    Ok(RunText {
+        train: batches(train),
+        validation: validation.map_or(Validation::None, |all| {
+            let by_prefix = data.validation_by_prefix.into_iter();
+            Validation::DataSets(batches(all), by_prefix.map(|(name, of)| (name, batches(of))).collect())
+        }),
+        hash: mixed_hash(&parts),
+        num_train_tokens: train_tokens,
+        num_documents: (train_documents + validation_documents, validation_documents),
+        note: None,
+    })
 }
 
 pub(super) fn start_loader(

@@ -17,7 +17,9 @@ use burn_megatron_data::t5_dataset::{T5Dataset, T5DatasetConfig, T5Sample};
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::Objective;
 
-use super::data::{RunText, SampleSizes, Validation, check_first_tokens, fingerprint, mixed_hash, num_tokens, share};
+use super::run_text::{
+    RunText, SampleSizes, Validation, check_first_tokens, fingerprint, mixed_hash, num_tokens, share,
+};
 use crate::arguments::DataArguments;
 use crate::run_tokenizer::RunTokenizer;
 

@@ -3,6 +3,7 @@
 mod conversations;
 mod data;
 mod masked;
+mod run_text;
 mod sample;
 mod stop;
 
@@ -29,7 +30,8 @@ use crate::checkpointing::{self, ModelState, RunState};
 use crate::device::{TrainingBackend, reserved_bytes};
 use crate::run_tokenizer::RunTokenizer;
 use crate::step_observer::StepObserver;
-use data::{RunText, SampleSizes, start_loader};
+use data::{read_text, start_loader};
+use run_text::{RunText, SampleSizes};
 
 pub use sample::SamplePrompt;
 pub use stop::StopReason;
@@ -130,7 +132,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
         let num_samples = training.train_samples;
         let sizes = sample_sizes(&training, arguments.logging.eval_iters);
-        let text = RunText::new(&arguments.data, model.objective(), sizes, &tokenizer)?;
+        let text = read_text(&arguments.data, model.objective(), sizes, &tokenizer)?;
         text.check_same(context)?;
         let text_hash = format!("{:016x}", text.hash);
 
