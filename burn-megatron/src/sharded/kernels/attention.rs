@@ -12,6 +12,9 @@ use super::super::rules::module::Named;
 use super::{FloatSharded, local, placed, primitive, rows_of, tensor};
 use crate::collectives::CollectiveBackend;
 
+/// Of queries, keys and values, and of the bias where that is wanted.
+type Gradients<B> = ([Tensor<Sharded<B>, 4>; 3], Option<Tensor<Sharded<B>, 2>>);
+
 pub(super) fn forward<B: CollectiveBackend>(
     inputs: [Tensor<Sharded<B>, 4>; 3],
     bias: Option<Tensor<Sharded<B>, 2>>,
@@ -47,7 +50,7 @@ pub(super) fn backward<B: CollectiveBackend>(
     inputs: [Tensor<Sharded<B>, 4>; 3],
     pass: AttentionBackward<Sharded<B>>,
     options: &AttentionOptions,
-) -> ([Tensor<Sharded<B>, 4>; 3], Option<Tensor<Sharded<B>, 2>>) {
+) -> Gradients<B> {
     let heads = Heads::of(&inputs);
     let is_bias_wanted = pass.bias.as_ref().map(|bias| bias.is_wanted);
     let names = match is_bias_wanted {

@@ -25,6 +25,11 @@ use problem::{Backward, Launch};
 
 type Backend<R, F, I, BT> = CubeBackend<R, F, I, BT>;
 type Inputs<R, F, I, BT> = [Tensor<Backend<R, F, I, BT>, 4>; 3];
+type Bias<R, F, I, BT> = Tensor<Backend<R, F, I, BT>, 2>;
+/// Of queries, keys and values, and of the bias where that is wanted.
+type Gradients<R, F, I, BT> = (Inputs<R, F, I, BT>, Option<Bias<R, F, I, BT>>);
+/// The same of those in one tensor.
+type PackedGradients<R, F, I, BT> = (Tensor<Backend<R, F, I, BT>, 4>, Option<Bias<R, F, I, BT>>);
 
 impl<R: CubeRuntime> Launch<'_, R> {
     /// Output and statistics.
@@ -135,7 +140,7 @@ pub(crate) fn separate_backward<R, F, I, BT>(
     inputs: [Tensor<Backend<R, F, I, BT>, 4>; 3],
     pass: AttentionBackward<Backend<R, F, I, BT>>,
     options: &AttentionOptions,
-) -> (Inputs<R, F, I, BT>, Option<Tensor<Backend<R, F, I, BT>, 2>>)
+) -> Gradients<R, F, I, BT>
 where
     R: CubeRuntime,
     F: FloatElement,
@@ -187,7 +192,7 @@ pub(crate) fn packed_backward<R, F, I, BT>(
     heads: PackedHeads,
     pass: AttentionBackward<Backend<R, F, I, BT>>,
     options: &AttentionOptions,
-) -> (Tensor<Backend<R, F, I, BT>, 4>, Option<Tensor<Backend<R, F, I, BT>, 2>>)
+) -> PackedGradients<R, F, I, BT>
 where
     R: CubeRuntime,
     F: FloatElement,

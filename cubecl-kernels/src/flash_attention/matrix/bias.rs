@@ -49,7 +49,7 @@ pub fn add_bias<P: Size>(
 /// Adds the gradients of scores to that of the bias, each diagonal's first among themselves. The order of what cubes
 /// add is not fixed.
 #[cube]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::assign_op_pattern, clippy::too_many_arguments)]
 pub fn add_to_bias<P: Size>(
     of_scores: &Array<Vector<f32, P>>,
     of_bias: &mut Array<Atomic<f32>>,
