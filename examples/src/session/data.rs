@@ -1,5 +1,5 @@
-//! The text or tokens of a run, and the loader of its samples. `masked` makes the samples of BERT and T5, `conversations`
-//! those of `--sft`.
+//! The text or tokens of a run, and the loader of its samples. `masked` makes the samples of BERT and T5,
+//! `conversations` those of `--sft`.
 
 use std::path::Path;
 use std::sync::Arc;
