@@ -39,7 +39,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// nothing on other ranks. Training is not changed by it.
     ///
     /// # Communication
-    /// Within each replica of the model, that of a [`Generator`] for each token.
+    /// Within each replica of the model, that of a generator for each token.
     ///
     /// # Errors
     /// When a rank fails or does not come in time; when scores are not finite.
