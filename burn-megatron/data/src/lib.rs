@@ -11,6 +11,7 @@
 
 pub mod bert_dataset;
 pub mod blended;
+mod bounded_lines;
 pub mod build;
 pub mod chat_dataset;
 pub mod data_path;

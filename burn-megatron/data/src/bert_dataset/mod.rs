@@ -108,7 +108,7 @@ impl BertDataset {
             min_sentences: if config.two_segments { 2 } else { 1 },
         };
         Ok(Self {
-            samples: MaskedSamples::new(&config.samples, &shape, documents, &range, tokenizer, cache)?,
+            samples: MaskedSamples::new(&config.samples, shape, documents, &range, tokenizer, cache)?,
             two_segments: config.two_segments,
             added,
         })
@@ -172,10 +172,6 @@ impl SampleSet for BertDataset {
 
     fn read(&self, index: u64) -> Result<BertSample, SampleError> {
         let (text, mut random) = self.samples.read(index)?;
-        if self.two_segments && text.sentence_ends.len() < 2 {
-            let place = "a sample of one sentence".to_owned();
-            return Err(SampleError::WrongIndex { index, place });
-        }
         let AddedTokens { cls, sep, pad, .. } = self.added;
         let ([a, b], is_next_random) = self.segments(&text, &mut random);
         let mut tokens = vec![cls];

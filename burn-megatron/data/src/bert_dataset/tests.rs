@@ -1,3 +1,5 @@
+//! Tests of `bert_dataset`: segments and masks of known text, and properties.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

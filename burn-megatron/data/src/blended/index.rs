@@ -3,7 +3,7 @@
 use super::BlendSize;
 use super::order::{MAX_DATASETS, Order};
 use crate::index_cache::{ArrayLayout, IndexArray, IndexCache, IndexWriter};
-use crate::samples::SampleError;
+use crate::samples::{SampleError, entry};
 use crate::weights::normalized;
 
 /// The order of a blend.
@@ -75,13 +75,8 @@ impl BlendIndex {
 
     /// Returns the data set of a sample of the blend, by its place, and which of its samples it is.
     pub(super) fn source(&self, index: u64) -> Result<(usize, u64), SampleError> {
-        let place = usize::try_from(index).ok();
-        let source = place.and_then(|place| Some((*self.dataset_index.get(place)?, *self.sample_index.get(place)?)));
-        let (dataset, sample) = source.ok_or(SampleError::SampleOutOfRange {
-            index,
-            num_samples: self.num_samples(),
-        })?;
-        let (dataset, sample) = (usize::from(dataset), u64::from(sample));
+        let dataset = usize::from(entry(&self.dataset_index, index)?);
+        let sample = u64::from(entry(&self.sample_index, index)?);
         if dataset >= self.num_datasets {
             let place = format!("data set {dataset} of {}", self.num_datasets);
             return Err(SampleError::WrongIndex { index, place });

@@ -4,7 +4,7 @@ use std::array;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use crate::samples::SampleError;
+use crate::samples::{SampleError, at_least_one, fits_32_bits};
 
 /// Most data sets of a blend.
 pub const MAX_DATASETS: usize = 1 << 15;
@@ -27,7 +27,7 @@ impl Order {
     pub(super) fn weighted(weights: Vec<f64>, num_samples: u64) -> Result<Self, SampleError> {
         Ok(Self {
             weights,
-            num_samples: fits_32_bits(num_samples)?,
+            num_samples: check_samples(num_samples)?,
             limits: None,
         })
     }
@@ -35,7 +35,7 @@ impl Order {
     /// Returns the order of all samples of data sets of these sizes.
     pub(super) fn everything(sizes: &[u64]) -> Result<Self, SampleError> {
         let total = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
-        let num_samples = fits_32_bits(total)?;
+        let num_samples = check_samples(total)?;
         // Divided one by one: Megatron-LM adds these up as integers.
         let weights = sizes.iter().map(|&size| size as f64 / total as f64).collect();
         Ok(Self {
@@ -191,19 +191,8 @@ fn furthest(places: &[Place], i: usize) -> usize {
     furthest
 }
 
-fn fits_32_bits(num_samples: u64) -> Result<usize, SampleError> {
-    if num_samples == 0 {
-        return Err(SampleError::setting(
-            "number of samples of a blend",
-            "at least 1",
-            num_samples,
-        ));
-    }
-    match u32::try_from(num_samples) {
-        Ok(num_samples) => Ok(num_samples as usize),
-        Err(_) => {
-            let rule = format!("at most {}", u32::MAX);
-            Err(SampleError::setting("number of samples of a blend", rule, num_samples))
-        }
-    }
+fn check_samples(num_samples: u64) -> Result<usize, SampleError> {
+    const NAME: &str = "number of samples of a blend";
+    at_least_one(NAME, num_samples)?;
+    fits_32_bits(NAME, num_samples.into())
 }

@@ -30,19 +30,6 @@ impl<S> BlendedSampleSet<S> {
         let index = BlendIndex::new(&lengths, &available, size, cache)?;
         Ok(Self { datasets, index })
     }
-
-    /// Returns the data set of a sample of the blend, by its place, and which of its samples it is.
-    ///
-    /// # Errors
-    /// There is no such sample.
-    pub fn source(&self, index: u64) -> Result<(usize, u64), SampleError> {
-        self.index.source(index)
-    }
-
-    /// Returns the data sets.
-    pub fn datasets(&self) -> &[Arc<dyn SampleSet<Sample = S>>] {
-        &self.datasets
-    }
 }
 
 impl<S> SampleSet for BlendedSampleSet<S> {
@@ -57,7 +44,7 @@ impl<S> SampleSet for BlendedSampleSet<S> {
     }
 
     fn read(&self, index: u64) -> Result<S, SampleError> {
-        let (dataset, sample) = self.source(index)?;
+        let (dataset, sample) = self.index.source(index)?;
         self.datasets[dataset].read(sample)
     }
 }

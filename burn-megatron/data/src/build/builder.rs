@@ -112,14 +112,10 @@ impl<K: Kind> Builder<'_, K> {
     }
 
     fn job<'b>(&'b self, split: Split, prefix: &'b str, num_samples: Option<u64>) -> Option<Job<'b>> {
-        let range = self
-            .config
-            .source
-            .range(split, K::num_documents(&self.documents[prefix]))?;
         Some(Job {
             split,
             prefix,
-            range,
+            range: self.range(split, prefix)?,
             num_samples,
         })
     }

@@ -44,8 +44,10 @@ pub(super) trait Kind: Sync {
         cache: &IndexCache,
     ) -> Result<Arc<Self::Dataset>, SampleError>;
 
+    /// Returns the number of samples of a data set.
     fn num_samples(dataset: &Self::Dataset) -> u64;
 
+    /// Makes a blend of data sets.
     fn blend(
         datasets: Vec<Arc<Self::Dataset>>,
         size: &BlendSize,
@@ -58,7 +60,7 @@ pub(super) struct GptKind;
 
 /// Masked samples of documents of sentences.
 pub(super) struct MaskedKind<Config> {
-    pub(super) tokenizer: Arc<dyn Tokenizer>,
+    tokenizer: Arc<dyn Tokenizer>,
     config: PhantomData<fn() -> Config>,
 }
 

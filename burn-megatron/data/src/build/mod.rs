@@ -97,6 +97,17 @@ impl<Dataset: ?Sized> Clone for RunData<Dataset> {
     }
 }
 
+impl<Dataset: ?Sized> RunData<Dataset> {
+    /// Returns what `make` makes of each data set.
+    pub fn map<Other: ?Sized>(self, make: impl Fn(Arc<Dataset>) -> Arc<Other>) -> RunData<Other> {
+        let by_prefix = self.validation_by_prefix.into_iter();
+        RunData {
+            splits: self.splits.map(|dataset| dataset.map(&make)),
+            validation_by_prefix: by_prefix.map(|(name, dataset)| (name, make(dataset))).collect(),
+        }
+    }
+}
+
 impl RunData {
     /// Makes the data sets, on all cores, or maps their indices from the cache. `open` opens the documents of a prefix;
     /// Megatron-LM's documents are the sequences of its `.idx`.

@@ -1,15 +1,16 @@
 //! `Conversations`: files of conversations as tokens, in memory.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::BufReader;
 use std::ops::Range;
 use std::path::Path;
 
 use rayon::prelude::*;
 
 use super::answers::{Encoded, encode};
-use super::conversation::Conversation;
+use super::conversation::{Conversation, Problem};
 use super::{ChatError, ChatTemplate};
+use crate::bounded_lines::{Line, is_blank, read_line};
 use crate::in_memory::InMemoryDocuments;
 use crate::indexed_dataset::TokenDocuments;
 use crate::tokenizer::{Token, Tokenizer};
@@ -19,7 +20,7 @@ const BATCH_LINES: usize = 1024;
 /// Bytes of lines after which no more are read before those are encoded.
 const BATCH_BYTES: usize = 16 << 20;
 /// Largest line that is read, in bytes.
-const MAX_LINE_BYTES: u64 = 256 << 20;
+const MAX_LINE_BYTES: usize = 256 << 20;
 
 /// What becomes of a conversation that is longer than a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,12 +99,19 @@ impl Conversations {
             let mut bytes = 0;
             while lines.len() < BATCH_LINES && bytes < BATCH_BYTES {
                 number += 1;
-                let Some(line) = read_line(&mut reader).map_err(failed)? else {
-                    is_end = true;
-                    break;
-                };
-                bytes += line.len();
-                if !line.trim_ascii().is_empty() {
+                let mut line = vec![];
+                match read_line(&mut reader, MAX_LINE_BYTES, &mut line).map_err(failed)? {
+                    Line::None => {
+                        is_end = true;
+                        break;
+                    }
+                    Line::TooLong => {
+                        let problem = Problem::of_all(format!("it has more than {MAX_LINE_BYTES} bytes"));
+                        return Err(ChatError::in_file(problem, path, number));
+                    }
+                    Line::Whole => bytes += line.len(),
+                }
+                if !is_blank(&line) {
                     lines.push((number, line));
                 }
             }
@@ -195,15 +203,4 @@ impl Conversations {
             answers.map(|&[start, end]| start as usize..end as usize),
         )
     }
-}
-
-/// Reads a line; `None` at the end of the file.
-fn read_line(reader: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
-    let mut line = vec![];
-    reader.by_ref().take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut line)?;
-    if line.len() as u64 > MAX_LINE_BYTES {
-        let text = format!("a line of more than {MAX_LINE_BYTES} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    }
-    Ok(Some(line).filter(|line| !line.is_empty()))
 }

@@ -1,4 +1,6 @@
 //! `JsonValue`: JSON as a value of templates, whose objects keep the order of their keys.
+//!
+//! serde_json and minijinja do that with features which other crates then get too, and burn is built a second time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,8 +24,7 @@ impl Object for OrderedObject {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        // Of equal keys the last counts, as in Python.
-        let found = self.0.iter().rfind(|(name, _)| **name == *key);
+        let found = self.0.iter().find(|(name, _)| **name == *key);
         found.map(|(_, value)| value.clone())
     }
 
@@ -82,9 +83,24 @@ impl<'de> Visitor<'de> for JsonVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
         let mut entries: Vec<(Arc<str>, Value)> = vec![];
         while let Some((name, JsonValue(value))) = object.next_entry::<String, _>()? {
-            entries.retain(|(other, _)| **other != *name);
-            entries.push((name.into(), value));
+            // A key that comes again has its first place and its last value, as in Python.
+            match entries.iter_mut().find(|(other, _)| **other == *name) {
+                Some((_, old)) => *old = value,
+                None => entries.push((name.into(), value)),
+            }
         }
         Ok(Value::from_object(OrderedObject(entries)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_pythons_order() {
+        let JsonValue(object) = serde_json::from_str(r#"{"b": 1, "a": 2, "b": {"d": 3, "c": 4}}"#).unwrap();
+        assert_eq!(object.to_string(), "{'b': {'d': 3, 'c': 4}, 'a': 2}");
+        assert_eq!(object.get_attr("b").unwrap().get_attr("c").unwrap(), Value::from(4));
     }
 }

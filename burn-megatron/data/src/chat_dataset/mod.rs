@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::mt19937::Mt19937;
-use crate::samples::{SampleError, SampleSet};
+use crate::samples::{SampleError, SampleSet, at_least_one, entry, fits_32_bits};
 use crate::tokenizer::{Token, Tokenizer};
 
 pub use conversations::{ConversationTotals, Conversations, LongConversations};
@@ -111,7 +111,8 @@ pub struct ChatDataset {
 }
 
 impl ChatDataset {
-    /// Returns the data set of the conversations `range`. Padding is the tokenizer's, else the end of a document.
+    /// Returns the data set of the conversations `range`. Padding is the tokenizer's, else the end of a document,
+    /// else token 0.
     ///
     /// # Errors
     /// There is no conversation, no sample is wanted, or there are more than 32 bits count.
@@ -129,13 +130,7 @@ impl ChatDataset {
             "conversations {range:?} of {}",
             conversations.len()
         );
-        if u32::try_from(range.end).is_err() {
-            return Err(SampleError::setting(
-                "number of conversations",
-                format!("at most {}", u32::MAX),
-                range.end,
-            ));
-        }
+        fits_32_bits("number of conversations", range.end as u128)?;
         let lengths: Vec<usize> = range.clone().map(|index| conversations.num_inputs(index)).collect();
         let mut packs = packing::first_fit(&lengths, conversations.seq_length());
         let first = range.start as u32;
@@ -143,13 +138,7 @@ impl ChatDataset {
             .iter_mut()
             .flatten()
             .for_each(|conversation| *conversation += first);
-        if packs.is_empty() {
-            return Err(SampleError::setting(
-                "number of conversations with answers",
-                "at least 1",
-                0_u64,
-            ));
-        }
+        at_least_one("number of conversations with answers", packs.len() as u64)?;
         Ok(Self {
             order: order(config, packs.len())?,
             pad: tokenizer
@@ -162,26 +151,16 @@ impl ChatDataset {
             packs,
         })
     }
-
-    /// Returns the conversations.
-    pub fn conversations(&self) -> &Conversations {
-        &self.conversations
-    }
 }
 
 /// Returns the samples of all epochs, each shuffled alone, by one generator.
 fn order(config: &ChatDatasetConfig, per_epoch: usize) -> Result<Vec<u32>, SampleError> {
-    if config.num_samples == Some(0) {
-        return Err(SampleError::setting("number of samples", "at least 1", 0_u64));
-    }
+    at_least_one("number of samples", config.num_samples.unwrap_or(1))?;
     let num_epochs = config.num_samples.map_or(1, |wanted| wanted.div_ceil(per_epoch as u64));
     let num_samples = num_epochs.saturating_mul(per_epoch as u64);
-    if u32::try_from(num_samples).is_err() {
-        let rule = format!("at most {}", u32::MAX);
-        return Err(SampleError::setting("number of samples", rule, num_samples));
-    }
+    let num_samples = fits_32_bits("number of samples", num_samples.into())?;
     let mut generator = Mt19937::new(config.seed);
-    let mut order = Vec::with_capacity(num_samples as usize);
+    let mut order = Vec::with_capacity(num_samples);
     for _ in 0..num_epochs {
         let start = order.len();
         order.extend(0..per_epoch as u32);
@@ -202,15 +181,9 @@ impl SampleSet for ChatDataset {
     }
 
     fn read(&self, index: u64) -> Result<ChatSample, SampleError> {
-        let place = usize::try_from(index).ok();
-        let pack = place
-            .and_then(|place| self.order.get(place))
-            .ok_or(SampleError::SampleOutOfRange {
-                index,
-                num_samples: self.num_samples(),
-            })?;
+        let pack = entry(&self.order, index)?;
         let mut sample = ChatSample::default();
-        for &conversation in &self.packs[*pack as usize] {
+        for &conversation in &self.packs[pack as usize] {
             let (tokens, answers) = self.conversations.conversation(conversation as usize);
             sample.push(&tokens, answers);
         }

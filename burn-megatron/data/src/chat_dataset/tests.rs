@@ -1,3 +1,5 @@
+//! Tests of `chat_dataset`: which tokens are learnt, how conversations are packed, and which files are refused.
+
 use std::fs;
 use std::path::PathBuf;
 

@@ -11,7 +11,7 @@ use super::plan::EpochPlan;
 use crate::index_cache::{ArrayLayout, IndexArray, IndexFile, IndexWriter};
 use crate::indexed_dataset::TokenDocuments;
 use crate::mt19937::Mt19937;
-use crate::samples::SampleError;
+use crate::samples::{SampleError, fits_32_bits};
 
 /// Documents whose lengths are hashed at once; the hash depends on it.
 const SURVEY_CHUNK: usize = 1 << 18;
@@ -33,10 +33,7 @@ impl Survey {
             "documents {range:?} of {} documents",
             documents.num_documents()
         );
-        if u32::try_from(range.end).is_err() {
-            let rule = format!("at most {}", u32::MAX);
-            return Err(SampleError::setting("number of documents", rule, range.end));
-        }
+        fits_32_bits("number of documents", range.end as u128)?;
         let chunks = range.len().div_ceil(SURVEY_CHUNK);
         let chunk = |chunk: usize| {
             let start = range.start + chunk * SURVEY_CHUNK;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::index_cache::{IndexArray, IndexCache};
 use crate::indexed_dataset::TokenDocuments;
-use crate::samples::{SampleError, Samples};
+use crate::samples::{SampleError, Samples, entry};
 use build::{Indices, Survey};
 use plan::EpochPlan;
 
@@ -179,12 +179,7 @@ impl GptDataset {
 
     /// Where the first token of a sample is.
     fn start(&self, index: u64) -> Result<[u32; 2], SampleError> {
-        let out_of_range = || SampleError::SampleOutOfRange {
-            index,
-            num_samples: self.num_samples,
-        };
-        let place = usize::try_from(index).map_err(|_| out_of_range())?;
-        let sample = *self.shuffle_index.get(place).ok_or_else(out_of_range)?;
+        let sample = entry(&self.shuffle_index, index)?;
         let start = self.sample_index.get(sample as usize).copied();
         start.ok_or_else(|| SampleError::WrongIndex {
             index,

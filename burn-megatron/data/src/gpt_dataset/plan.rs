@@ -1,7 +1,7 @@
 //! `EpochPlan`: how often documents are read for the samples that are wanted.
 
 use super::GptDatasetConfig;
-use crate::samples::SampleError;
+use crate::samples::{SampleError, at_least_one, fits_32_bits};
 
 /// How often the documents are read, and which epochs are shuffled together.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,18 +69,4 @@ pub(super) fn plan_epochs(
         num_samples,
         samples_before_last,
     })
-}
-
-fn at_least_one(name: &'static str, value: u64) -> Result<(), SampleError> {
-    if value == 0 {
-        return Err(SampleError::setting(name, "at least 1", value));
-    }
-    Ok(())
-}
-
-fn fits_32_bits(name: &'static str, value: u128) -> Result<usize, SampleError> {
-    match u32::try_from(value) {
-        Ok(value) => Ok(value as usize),
-        Err(_) => Err(SampleError::setting(name, format!("at most {}", u32::MAX), value)),
-    }
 }

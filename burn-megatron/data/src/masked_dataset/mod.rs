@@ -53,6 +53,7 @@ impl MaskedDatasetConfig {
 }
 
 /// What a kind of masked samples asks of [`MaskedSamples`].
+#[derive(Clone, Copy)]
 pub(crate) struct SampleShape {
     /// Tokens that are added to those of the text.
     pub(crate) added_tokens: usize,
@@ -66,6 +67,7 @@ pub(crate) struct MaskedSamples {
     pub(crate) config: MaskedDatasetConfig,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) masking: Masking,
+    shape: SampleShape,
     documents: Arc<dyn SentenceDocuments>,
     map: SampleMap,
 }
@@ -83,7 +85,7 @@ impl MaskedSamples {
     /// Makes the order of samples, in memory or in the cache.
     pub(crate) fn new(
         config: &MaskedDatasetConfig,
-        shape: &SampleShape,
+        shape: SampleShape,
         documents: Arc<dyn SentenceDocuments>,
         range: &Range<usize>,
         tokenizer: Arc<dyn Tokenizer>,
@@ -114,6 +116,7 @@ impl MaskedSamples {
             map: SampleMap::new(&map, &*documents, range, cache)?,
             tokenizer,
             masking,
+            shape,
             documents,
         })
     }
@@ -127,10 +130,10 @@ impl MaskedSamples {
         let (range, target_length) = self.map.sample(index)?;
         let sentences = self.documents.sentences();
         let wrong_index = |place| SampleError::WrongIndex { index, place };
-        if range.is_empty() || range.end > sentences.num_documents() {
+        if range.len() < self.shape.min_sentences || range.end > sentences.num_documents() {
             return Err(wrong_index(format!("sentences {range:?}")));
         }
-        if !(2..=self.config.seq_length).contains(&target_length) {
+        if !(2..=self.config.seq_length - self.shape.added_tokens).contains(&target_length) {
             return Err(wrong_index(format!("a sample of {target_length} tokens")));
         }
         let (mut tokens, mut sentence_ends) = (vec![], vec![]);
@@ -140,9 +143,11 @@ impl MaskedSamples {
         }
         let vocabulary_size = self.tokenizer.vocabulary_size();
         if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocabulary_size) {
-            return Err(wrong_index(format!(
-                "token {token} of a vocabulary of {vocabulary_size}"
-            )));
+            return Err(SampleError::UnknownToken {
+                index,
+                token,
+                vocabulary_size,
+            });
         }
         // Of 2^32 seeds, as numpy takes them.
         let random = RandomState::new(self.config.seed.wrapping_add(index as u32));
@@ -155,7 +160,7 @@ impl MaskedSamples {
     }
 }
 
-/// Returns the token of a role.
-pub(crate) fn needed(token: Option<Token>, samples: &'static str, role: &'static str) -> Result<Token, SampleError> {
+/// Returns the token of a role, or all of them.
+pub(crate) fn needed<T>(token: Option<T>, samples: &'static str, role: &'static str) -> Result<T, SampleError> {
     token.ok_or(SampleError::MissingToken { samples, role })
 }

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 use crate::index_cache::{ArrayLayout, IndexArray, IndexCache};
 use crate::indexed_dataset::SentenceDocuments;
 use crate::mt19937::Mt19937;
-use crate::samples::SampleError;
+use crate::samples::{SampleError, at_least_one, entry, fits_32_bits};
 
 /// A document with a longer sentence, in tokens, gives no sample, unless it is its only one.
 const LONG_SENTENCE: usize = 512;
@@ -51,11 +51,12 @@ impl SampleMap {
             return Ok(Self(IndexArray::Owned(walk.shuffled()?)));
         };
         let description = description(config, documents, range);
-        // How many samples there are takes a walk over all sentences, so it is kept too.
+        // How many samples there are takes a walk over all sentences, so it is kept too; what this process has walked
+        // for it, it does not walk again.
+        let mut made = None;
         let count = cache.open_or_build("sample-count", &description, &[ArrayLayout::of::<u64>(1)], |writer| {
-            let mut count = 0_u64;
-            walk.each(|_| count += 1)?;
-            writer.write(&[count])?;
+            let samples = made.insert(walk.shuffled()?);
+            writer.write(&[samples.len() as u64])?;
             writer.end_array()
         })?;
         let count = count.array::<u64>(0)[0] as usize;
@@ -64,7 +65,8 @@ impl SampleMap {
             &description,
             &[ArrayLayout::of::<[u32; 3]>(count)],
             |writer| {
-                writer.write(&walk.shuffled()?)?;
+                let samples = made.map_or_else(|| walk.shuffled(), Ok)?;
+                writer.write(&samples)?;
                 writer.end_array()
             },
         )?;
@@ -77,14 +79,7 @@ impl SampleMap {
 
     /// Returns the sentences of a sample, and the tokens that are wanted of it.
     pub(super) fn sample(&self, index: u64) -> Result<(Range<usize>, usize), SampleError> {
-        let place = usize::try_from(index).ok();
-        let sample = place
-            .and_then(|place| self.0.get(place))
-            .ok_or(SampleError::SampleOutOfRange {
-                index,
-                num_samples: self.len() as u64,
-            })?;
-        let [start, end, length] = sample.map(|number| number as usize);
+        let [start, end, length] = entry(&self.0, index)?.map(|number| number as usize);
         Ok((start..end, length))
     }
 }
@@ -117,18 +112,9 @@ impl<'a> Walk<'a> {
                 value: probability,
             });
         }
-        if config.num_samples == Some(0) {
-            return Err(SampleError::setting("number of samples", "at least 1", 0_u64));
-        }
-        let sentences = documents.sentences().num_documents();
-        if u32::try_from(sentences).is_err() || u32::try_from(config.max_length).is_err() {
-            let (rule, largest) = (format!("at most {}", u32::MAX), sentences.max(config.max_length));
-            return Err(SampleError::setting(
-                "number of sentences, and of tokens of a sample",
-                rule,
-                largest,
-            ));
-        }
+        at_least_one("number of samples", config.num_samples.unwrap_or(1))?;
+        fits_32_bits("number of sentences", documents.sentences().num_documents() as u128)?;
+        fits_32_bits("number of tokens of a sample", config.max_length as u128)?;
         let short_ratio = if probability > 0.0 {
             (1.0 / probability).round()
         } else {
@@ -169,13 +155,7 @@ impl<'a> Walk<'a> {
             if found == before {
                 return Err(self.no_samples());
             }
-            if u32::try_from(found).is_err() {
-                return Err(SampleError::setting(
-                    "number of samples",
-                    format!("at most {}", u32::MAX),
-                    found,
-                ));
-            }
+            fits_32_bits("number of samples", found.into())?;
             if self.config.num_samples.is_none_or(|wanted| found >= wanted) {
                 return Ok(());
             }

@@ -1,3 +1,6 @@
+//! Tests of `masked_dataset`: numpy's and C++'s draws, the map of samples, which tokens are masked, and which
+//! settings are valid.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -14,7 +14,14 @@ pub fn parse<A: CommandFactory + FromArgMatches>() -> A {
 
 /// As [`parse`], and returns the flags that were given, each once and with the value that counts, for people.
 pub fn parse_shown<A: CommandFactory + FromArgMatches>() -> (A, String) {
-    parse_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    parse_shown_from(std::env::args_os())
+}
+
+/// As [`parse_shown`], with these arguments in place of the process's own; the first is the program's name.
+pub fn parse_shown_from<A: CommandFactory + FromArgMatches>(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> (A, String) {
+    parse_from(arguments).unwrap_or_else(|error| error.exit())
 }
 
 fn parse_from<A: CommandFactory + FromArgMatches>(

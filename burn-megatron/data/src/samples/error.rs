@@ -4,6 +4,8 @@ use std::{io, path::PathBuf, time::Duration};
 
 use thiserror::Error;
 
+use crate::tokenizer::Token;
+
 /// Why there are no samples.
 #[derive(Debug, Error)]
 pub enum SampleError {
@@ -74,6 +76,19 @@ pub enum SampleError {
         index: u64,
         /// Where its tokens should be.
         place: String,
+    },
+
+    /// Documents of another tokenizer.
+    #[error(
+        "sample {index} has token {token} of a vocabulary of {vocabulary_size}: its documents are of another tokenizer"
+    )]
+    UnknownToken {
+        /// The sample that was asked for.
+        index: u64,
+        /// Its token that the tokenizer does not have.
+        token: Token,
+        /// How many tokens it has.
+        vocabulary_size: usize,
     },
 
     /// The split's weights are not two positive numbers.

@@ -4,6 +4,31 @@ mod error;
 
 pub use error::SampleError;
 
+/// Checks that there is one at least.
+pub(crate) fn at_least_one(name: &'static str, value: u64) -> Result<(), SampleError> {
+    if value == 0 {
+        return Err(SampleError::setting(name, "at least 1", value));
+    }
+    Ok(())
+}
+
+/// Checks that a number fits the 32 bits that it has in an index.
+pub(crate) fn fits_32_bits(name: &'static str, value: u128) -> Result<usize, SampleError> {
+    match u32::try_from(value) {
+        Ok(value) => Ok(value as usize),
+        Err(_) => Err(SampleError::setting(name, format!("at most {}", u32::MAX), value)),
+    }
+}
+
+/// Returns the entry of a sample in an array that has one for each.
+pub(crate) fn entry<T: Copy>(entries: &[T], index: u64) -> Result<T, SampleError> {
+    let entry = usize::try_from(index).ok().and_then(|place| entries.get(place));
+    entry.copied().ok_or(SampleError::SampleOutOfRange {
+        index,
+        num_samples: entries.len() as u64,
+    })
+}
+
 /// Samples of equal length that can be read in any order: a training run resumes at any of them.
 pub trait Samples: Send + Sync {
     /// Returns the number of samples.
@@ -40,6 +65,7 @@ pub trait SampleSet: Send + Sync {
     /// Returns a sample, by its place in training order.
     ///
     /// # Errors
-    /// There is no such sample, or its index and the documents do not belong together.
+    /// There is no such sample, its index and the documents do not belong together, or the documents are of another
+    /// tokenizer.
     fn read(&self, index: u64) -> Result<Self::Sample, SampleError>;
 }

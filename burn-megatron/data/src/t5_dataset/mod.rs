@@ -57,7 +57,7 @@ pub struct T5Sample {
 ///
 /// A document is cut into samples of about `seq_length − 2` tokens; what is too long is cut at the end. Spans are the
 /// n-grams of words that [`MaskingConfig`] chooses. If the sentinels or the decoder's tokens do not suffice for all,
-/// the first spans are left out and the text keeps the others, where Megatron-LM fails.
+/// only the first that fit are masked and the others stay in the text, where Megatron-LM fails.
 ///
 /// # Reference
 /// Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
@@ -105,10 +105,7 @@ impl T5Dataset {
             bos: roles.bos.or(roles.cls).unwrap_or(pad),
             eos: needed(eos, "T5", "a token that ends a sequence ([EOS], </s>)")?,
             pad,
-            sentinels: sentinels.cloned().ok_or(SampleError::MissingToken {
-                samples: "T5",
-                role: "sentinels (<extra_id_0>, <extra_id_1>, …)",
-            })?,
+            sentinels: needed(sentinels.cloned(), "T5", "sentinels (<extra_id_0>, <extra_id_1>, …)")?,
         };
         // A begin, a sentinel and a token.
         if config.decoder_seq_length < 3 {
@@ -124,7 +121,7 @@ impl T5Dataset {
             min_sentences: 1,
         };
         Ok(Self {
-            samples: MaskedSamples::new(&config.samples, &shape, documents, &range, tokenizer, cache)?,
+            samples: MaskedSamples::new(&config.samples, shape, documents, &range, tokenizer, cache)?,
             decoder_seq_length: config.decoder_seq_length,
             added,
         })

@@ -1,3 +1,5 @@
+//! Tests of `t5_dataset`: encoder and decoder have the text between them, and properties.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

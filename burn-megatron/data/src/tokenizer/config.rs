@@ -96,7 +96,7 @@ impl TokenizerConfig {
         for name in [
             "tokenizer_config.json",
             "special_tokens_map.json",
-            "chat_template.jinja",
+            TokenizerFiles::CHAT_TEMPLATE,
         ] {
             let neighbour = json.with_file_name(name);
             if neighbour.is_file() {

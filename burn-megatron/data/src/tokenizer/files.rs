@@ -51,7 +51,7 @@ const NAMES: [&str; 8] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
-    "chat_template.jinja",
+    TokenizerFiles::CHAT_TEMPLATE,
     "tokenizer.model",
     "vocab.txt",
 ];
@@ -62,6 +62,9 @@ impl TokenizerFiles {
 
     /// The file of a saved tokenizer that lists the others and their hashes. It is written last.
     pub const MANIFEST: &'static str = "tokenizer_files.json";
+
+    /// The file that writes conversations as texts.
+    pub const CHAT_TEMPLATE: &'static str = "chat_template.jinja";
 
     /// Returns a kind without files.
     pub(super) fn new(kind: TokenizerKind) -> Self {
@@ -120,7 +123,7 @@ impl TokenizerFiles {
     }
 
     /// Returns the SHA-256 of the kind, the names and the contents, in hexadecimal digits. Tokenizers that have the
-    /// same one give the same tokens.
+    /// same one give the same tokens: a chat template does not count.
     pub fn sha256(&self) -> String {
         let mut hash = Sha256::new();
         let mut part = |bytes: &[u8]| {
@@ -134,7 +137,7 @@ impl TokenizerFiles {
                 .unwrap_or_default()
                 .as_bytes(),
         );
-        for file in &self.files {
+        for file in self.files.iter().filter(|file| file.name != Self::CHAT_TEMPLATE) {
             part(file.name.as_bytes());
             part(&file.content);
         }
@@ -165,7 +168,7 @@ impl TokenizerFiles {
                 let configs = ["tokenizer_config.json", "special_tokens_map.json"];
                 let configs: Vec<(&str, &[u8])> = configs
                     .iter()
-                    .filter_map(|name| Some((*name, self.content(name).ok()?)))
+                    .filter_map(|name| Some((*name, self.find(name)?)))
                     .collect();
                 Arc::new(HuggingFaceTokenizer::from_json(
                     self.content("tokenizer.json")?,
@@ -247,10 +250,14 @@ impl TokenizerFiles {
         Ok(files)
     }
 
-    fn content(&self, name: &str) -> Result<&[u8], TokenizerError> {
+    /// Returns the content of a file, if it is there.
+    pub fn find(&self, name: &str) -> Option<&[u8]> {
         let file = self.files.iter().find(|file| file.name == name);
         file.map(|file| file.content.as_slice())
-            .ok_or_else(|| self.missing(name))
+    }
+
+    fn content(&self, name: &str) -> Result<&[u8], TokenizerError> {
+        self.find(name).ok_or_else(|| self.missing(name))
     }
 
     fn missing(&self, what: &str) -> TokenizerError {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::byte_level::ByteLevelEncoder;
+use super::roles::named_text;
 use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
 /// Texts of tokens that end a document, where no file names one. The first that a vocabulary has counts.
@@ -53,11 +54,9 @@ impl HuggingFaceTokenizer {
         for (name, content) in configs {
             let config = parse(name, content)?;
             for (role, found) in named.named() {
-                // A text, or an added token with its content.
-                let text = [&config[role], &config[role]["content"]]
-                    .into_iter()
-                    .find_map(Value::as_str);
-                let (Some(text), None) = (text, &found) else { continue };
+                let (Some(text), None) = (named_text(&config, role), &found) else {
+                    continue;
+                };
                 *found = tokenizer.inner.token_to_id(text);
                 if role == "eos_token" && found.is_none() {
                     let reason = format!("its eos_token {text:?} is not a token of tokenizer.json");

@@ -32,6 +32,7 @@ pub use kind::TokenizerKind;
 pub use masked_byte::MaskedByteTokenizer;
 pub use null::NullTokenizer;
 pub use roles::TokenRoles;
+pub(crate) use roles::named_text;
 pub use sentencepiece::SentencePieceTokenizer;
 pub use stream::StreamingDecoder;
 pub use wordpiece::BertWordPieceTokenizer;

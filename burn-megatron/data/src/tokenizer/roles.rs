@@ -1,5 +1,7 @@
 //! `TokenRoles`: which tokens begin, separate, mask, pad and stand for what was left out.
 
+use serde_json::Value;
+
 use super::Token;
 
 /// Tokens that have a role in samples, as far as a vocabulary has them.
@@ -28,6 +30,12 @@ const MASK: &[&str] = &["[MASK]", "<MASK>", "<mask>"];
 const PAD: &[&str] = &["[PAD]", "<PAD>", "<pad>"];
 const BOS: &[&str] = &["[BOS]", "<BOS>", "<bos>", "<s>", "<|begin_of_text|>"];
 const EOS: &[&str] = &["[EOS]", "<EOS>", "<eos>", "</s>", "<|end_of_text|>", "<|endoftext|>"];
+
+/// Returns the text of a role's token in a `tokenizer_config.json`: a text, or an added token with its content.
+pub(crate) fn named_text<'a>(config: &'a Value, role: &str) -> Option<&'a str> {
+    let token = &config[role];
+    token.as_str().or(token["content"].as_str())
+}
 
 impl TokenRoles {
     /// Returns the roles of a vocabulary by the texts of its tokens. `token` finds the token of a text.

@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 
 use super::ChatError;
 use super::conversation::{Conversation, MARKS};
-use crate::tokenizer::TokenizerFiles;
+use crate::tokenizer::{TokenizerFiles, named_text};
 
 /// Name of the template, as errors give it.
 const NAME: &str = "template";
@@ -82,14 +82,8 @@ impl ChatTemplate {
     /// # Errors
     /// The template, or the file that has it, cannot be read: the error names file and line.
     pub fn of_tokenizer(files: &TokenizerFiles) -> Result<Option<Self>, ChatError> {
-        let content = |wanted: &str| {
-            files
-                .files()
-                .find(|(name, _)| *name == wanted)
-                .map(|(_, content)| content)
-        };
         let parse = |file| -> Result<Json, ChatError> {
-            let parsed = content(file).map_or(Ok(Json::Null), serde_json::from_slice);
+            let parsed = files.find(file).map_or(Ok(Json::Null), serde_json::from_slice);
             parsed.map_err(|error| ChatError::Template {
                 file,
                 reason: error.to_string(),
@@ -98,14 +92,14 @@ impl ChatTemplate {
         let config = parse("tokenizer_config.json")?;
         let map = parse("special_tokens_map.json")?;
         let special_tokens = SPECIAL_TOKENS.iter().filter_map(|&name| {
-            // A text, or an added token with its content.
-            let mut tokens = [&config[name], &map[name]].into_iter();
-            let text = tokens.find_map(|token| token.as_str().or(token["content"].as_str()))?;
+            let text = [&config, &map]
+                .into_iter()
+                .find_map(|config| named_text(config, name))?;
             Some((name, Value::from(text)))
         });
         let special_tokens = Value::from_pairs(special_tokens);
-        if let Some(source) = content("chat_template.jinja") {
-            let file = "chat_template.jinja";
+        let file = TokenizerFiles::CHAT_TEMPLATE;
+        if let Some(source) = files.find(file) {
             let source = std::str::from_utf8(source).map_err(|error| ChatError::Template {
                 file,
                 reason: error.to_string(),
@@ -225,7 +219,8 @@ fn unmarked(marked: &str) -> Result<Rendered, String> {
                 generated.push(first..text.len());
                 start = None;
             }
-            _ => return Err("{% generation %} blocks are nested".to_owned()),
+            (Some(_), Some(_)) => return Err("{% generation %} blocks are nested".to_owned()),
+            (Some(_), None) => return Err("{% endgeneration %} has no {% generation %} before it".to_owned()),
         }
     }
     match start {

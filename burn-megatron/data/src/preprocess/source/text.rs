@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, Read};
 
-use super::{BatchSink, LINE_END_BYTES, Line, is_blank, read_line};
+use super::{BatchSink, LINE_END_BYTES};
+use crate::bounded_lines::{Line, is_blank, read_line};
 use crate::preprocess::{PreprocessError, SplitOn};
 
 /// Sends the documents of a file of text.
