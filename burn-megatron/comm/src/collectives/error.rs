@@ -90,6 +90,16 @@ pub enum CollectiveError {
         /// What that rank said.
         cause: String,
     },
+    /// A rank has nothing to give to a call, and so does not make it.
+    #[error("group {group}: this rank cannot take part in {call}: {why}")]
+    NoInput {
+        /// The group's name.
+        group: String,
+        /// The call that was not made.
+        call: String,
+        /// Why there is no input.
+        why: String,
+    },
     /// The connection to a rank broke.
     #[error("group {group}: {call} lost the connection to rank {rank}: {what}")]
     ConnectionLost {
@@ -158,6 +168,7 @@ impl CollectiveError {
             CollectiveError::Timeout { group, call, .. }
             | CollectiveError::PeerFailed { group, call, .. }
             | CollectiveError::PeerLeft { group, call, .. }
+            | CollectiveError::NoInput { group, call, .. }
             | CollectiveError::ConnectionLost { group, call, .. }
             | CollectiveError::Device { group, call, .. }
             | CollectiveError::Poisoned { group, call, .. } => (*group, *call) = (whole_group, whole_call),
@@ -175,6 +186,7 @@ impl CollectiveError {
     pub(super) fn noted(mut self, note: &str) -> Self {
         if let Self::Timeout { call, .. }
         | Self::PeerFailed { call, .. }
+        | Self::NoInput { call, .. }
         | Self::PeerLeft { call, .. }
         | Self::ConnectionLost { call, .. }
         | Self::Device { call, .. }

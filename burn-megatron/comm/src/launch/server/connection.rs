@@ -38,6 +38,7 @@ pub(super) async fn serve(mut stream: TcpStream, job: Arc<Job>, pending: Pending
         Err(_) => return tracing::debug!(?peer, "store: handshake took longer than {HANDSHAKE_LIMIT:?}"),
     }
     drop(pending);
+    job.traffic.connected();
     let (mut reader, mut writer) = stream.split();
     if let Err(error) = answer_requests(&mut reader, &mut writer, &job).await {
         tracing::debug!(?peer, %error, "store: connection ended");
@@ -68,8 +69,10 @@ pub(in crate::launch) async fn accept(
     }
 }
 
-async fn read_request(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Request> {
-    Ok(Request::from_body(&read_body_async(reader).await?)?)
+async fn read_request(reader: &mut (impl AsyncRead + Unpin), job: &Job) -> io::Result<Request> {
+    let body = read_body_async(reader).await?;
+    job.traffic.asked(size_of::<u32>() + body.len());
+    Ok(Request::from_body(&body)?)
 }
 
 /// Answers requests until the connection closes, which is an error here, or stands for a peer.
@@ -80,7 +83,7 @@ pub(in crate::launch) async fn answer_requests(
 ) -> io::Result<()> {
     let reader = &mut BufReader::new(reader);
     loop {
-        let reply = match read_request(reader).await? {
+        let reply = match read_request(reader, job).await? {
             Request::Hello {
                 rank,
                 world_size,
@@ -89,7 +92,7 @@ pub(in crate::launch) async fn answer_requests(
             } => {
                 return match job.register(rank, world_size, &host) {
                     Ok(()) => serve_peer(reader, writer, job, PeerId::Rank(rank), timeout).await,
-                    Err(refusal) => answer(writer, &refusal).await,
+                    Err(refusal) => answer(writer, &refusal, job).await,
                 };
             }
             Request::Watch {
@@ -100,7 +103,7 @@ pub(in crate::launch) async fn answer_requests(
             } => {
                 let registered = job.members(|all| all.register_launcher(node_rank, world_size, &host, ranks));
                 if let Err(refusal) = registered {
-                    return answer(writer, &refusal).await;
+                    return answer(writer, &refusal, job).await;
                 }
                 return serve_peer(reader, writer, job, PeerId::Launcher(node_rank), Duration::ZERO).await;
             }
@@ -129,7 +132,7 @@ pub(in crate::launch) async fn answer_requests(
                 Reply::Done
             }
         };
-        answer(writer, &reply).await?;
+        answer(writer, &reply, job).await?;
     }
 }
 
@@ -199,10 +202,11 @@ async fn until_set(receiver: &mut watch::Receiver<bool>) {
 /// Reads what a registered peer says, and hands heartbeats to `on_heartbeat`; anything else than a goodbye is an error.
 async fn until_goodbye(
     reader: &mut (impl AsyncRead + Unpin),
+    job: &Job,
     on_heartbeat: impl Fn(Duration, String),
 ) -> io::Result<()> {
     loop {
-        match read_request(reader).await? {
+        match read_request(reader, job).await? {
             Request::Heartbeat { limit, progress } => on_heartbeat(limit, progress),
             Request::Goodbye => return Ok(()),
             _ => return Err(io::ErrorKind::InvalidData.into()),
@@ -255,12 +259,12 @@ async fn talk_to_peer(
     let (mut roster_due, mut failure_due) = (matches!(peer, PeerId::Rank(_)), true);
     if !roster_due {
         let job_id = job.job_id.clone();
-        answer(writer, &Reply::Welcome { job_id }).await?;
+        answer(writer, &Reply::Welcome { job_id }, job).await?;
     }
     let mut rendezvous_end = pin!(sleep(rendezvous_timeout));
     // One future until the peer has gone: a read that is dropped half-way would lose its bytes.
     let heartbeat = Notify::new();
-    let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
+    let mut goodbye = pin!(until_goodbye(reader, job, |limit, progress| {
         job.heard(peer, limit, progress);
         heartbeat.notify_one();
     }));
@@ -271,7 +275,7 @@ async fn talk_to_peer(
                 goodbye?;
                 job.on(peer, Event::Goodbye);
                 // It has left in good order, whether it takes the answer or not.
-                let _ = answer(writer, &Reply::Done).await;
+                let _ = answer(writer, &Reply::Done, job).await;
                 return Ok(());
             }
             () = heartbeat.notified() => Reply::Heard,
@@ -308,7 +312,7 @@ async fn talk_to_peer(
 /// Sends a reply to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
 async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, peer: PeerId) -> io::Result<()> {
     // One future until the end: a message that is cut off would make nonsense of the next.
-    let mut sending = pin!(answer(writer, reply));
+    let mut sending = pin!(answer(writer, reply, job));
     loop {
         tokio::select! {
             biased;
@@ -323,8 +327,10 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
 }
 
 /// Sends the answer to a request.
-async fn answer(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> io::Result<()> {
-    let sent = timeout(ANSWER_LIMIT, writer.write_all(&reply.to_frame())).await;
+async fn answer(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job) -> io::Result<()> {
+    let frame = reply.to_frame();
+    job.traffic.said(frame.len());
+    let sent = timeout(ANSWER_LIMIT, writer.write_all(&frame)).await;
     sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 

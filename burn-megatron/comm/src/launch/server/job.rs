@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 use super::FailureCallback;
+use super::traffic::TrafficCounter;
 use crate::launch::identity::JobToken;
 use crate::launch::liveness::{Action, Event, Heartbeats, Members};
 use crate::launch::lock;
@@ -28,6 +29,8 @@ pub(in crate::launch) struct Job {
     pub(super) roster: watch::Sender<Option<Arc<Vec<String>>>>,
     /// Whether the server is ending in good order.
     pub(super) closing: watch::Sender<bool>,
+    /// What has gone over the connections.
+    pub(super) traffic: TrafficCounter,
     on_failure: Option<FailureCallback>,
     state: Mutex<State>,
     /// Notified when the last rank or launcher has left or is lost.
@@ -54,6 +57,7 @@ impl Job {
             failure: watch::Sender::new(None),
             roster: watch::Sender::new(None),
             closing: watch::Sender::new(false),
+            traffic: TrafficCounter::default(),
             on_failure,
             state: Mutex::new(State {
                 table: Table::new(MAX_STORE_BYTES),

@@ -13,6 +13,8 @@ mod no_server;
 mod pending_handshakes;
 #[cfg(feature = "tcp")]
 mod store_server;
+#[cfg(feature = "tcp")]
+mod traffic;
 
 #[cfg(feature = "fuzzing")]
 pub(super) use connection::{accept, answer_requests};
@@ -30,6 +32,21 @@ use super::peer_failure::PeerFailure;
 
 /// Called once with the job's first failure, on the thread that learns of it: it must not block.
 pub type FailureCallback = Box<dyn Fn(&PeerFailure) + Send + Sync>;
+
+/// What has gone over a store's connections since it was started, handshakes left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreTraffic {
+    /// Connections whose handshake was completed.
+    pub connections: u64,
+    /// What ranks and launchers have asked, heartbeats among it.
+    pub requests: u64,
+    /// Bytes of these requests.
+    pub request_bytes: u64,
+    /// What the store has said.
+    pub replies: u64,
+    /// Bytes of these replies.
+    pub reply_bytes: u64,
+}
 
 /// How a store is started.
 pub struct StoreServerConfig {

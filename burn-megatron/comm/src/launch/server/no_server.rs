@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::StoreServerConfig;
+use super::{StoreServerConfig, StoreTraffic};
 use crate::launch::error::LaunchError;
 use crate::launch::peer_failure::PeerFailure;
 
@@ -37,6 +37,11 @@ impl StoreServer {
 
     /// Returns the ranks that have not registered.
     pub fn missing_ranks(&self) -> Vec<usize> {
+        match *self {}
+    }
+
+    /// Returns what has gone over the store's connections so far.
+    pub fn traffic(&self) -> StoreTraffic {
         match *self {}
     }
 

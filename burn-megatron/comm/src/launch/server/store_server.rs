@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::StoreServerConfig;
 use super::connection;
 use super::job::Job;
 use super::pending_handshakes::PendingHandshakes;
+use super::{StoreServerConfig, StoreTraffic};
 use crate::launch::error::LaunchError;
 use crate::launch::network;
 use crate::launch::peer_failure::PeerFailure;
@@ -98,6 +98,11 @@ impl StoreServer {
     /// Returns the ranks that have not registered.
     pub fn missing_ranks(&self) -> Vec<usize> {
         self.job.members(|all| all.missing())
+    }
+
+    /// Returns what has gone over the store's connections so far.
+    pub fn traffic(&self) -> StoreTraffic {
+        self.job.traffic.total()
     }
 
     /// Notes that a rank's process has ended on this host, for those that wait for it to register.

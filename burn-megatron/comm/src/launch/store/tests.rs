@@ -9,7 +9,7 @@ use super::*;
 use crate::launch::handshake::{HandshakeError, MAGIC, TO_STORE, initiate};
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::CONNECTION_LOST;
-use crate::launch::server::{StoreServer, StoreServerConfig};
+use crate::launch::server::{StoreServer, StoreServerConfig, StoreTraffic};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(20);
@@ -81,6 +81,31 @@ fn check_keys(store: &Store) {
 #[test]
 fn keys_in_the_process() {
     check_keys(&Store::in_process());
+}
+
+#[test]
+fn the_store_counts_what_goes_over_its_connections() {
+    let (server, address) = start(1);
+    assert_eq!(server.traffic(), StoreTraffic::default());
+    let store = Store::remote(address, LONG);
+    store.set("a", b"one").unwrap();
+    store.wait("a", SECOND).unwrap();
+    let traffic = server.traffic();
+    assert_eq!((traffic.connections, traffic.requests, traffic.replies), (1, 2, 2));
+    let set = Request::Set {
+        key: "a".into(),
+        value: b"one".to_vec(),
+    };
+    let wait = Request::Wait {
+        key: "a".into(),
+        timeout: SECOND,
+    };
+    let request_bytes = set.to_frame().len() + wait.to_frame().len();
+    let reply_bytes = Reply::Done.to_frame().len() + Reply::Value(b"one"[..].into()).to_frame().len();
+    assert_eq!(
+        (traffic.request_bytes, traffic.reply_bytes),
+        (request_bytes as u64, reply_bytes as u64)
+    );
 }
 
 #[test]
