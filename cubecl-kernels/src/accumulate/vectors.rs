@@ -57,7 +57,7 @@ pub fn redirect<B: Backend, C: CheckpointStrategy>(
     parameter: usize,
 ) -> GradientRedirect {
     let led: Led<B> = (sink, parameter);
-    lead(vector.node.id, Box::new(led))
+    lead(vector.node.id, led)
 }
 
 /// Where the gradients of all vectors of an operation go.

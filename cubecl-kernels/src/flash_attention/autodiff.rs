@@ -5,9 +5,9 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 
-use super::{AttentionBackward, AttentionOptions, BackwardBias, PackedHeads};
+use super::{AttentionBackward, AttentionForward, AttentionOptions, BackwardBias, PackedHeads};
 use crate::KernelBackend;
-use crate::tape::{inner, primitive, record};
+use crate::tape::{Kept, inner, keep, primitive, record};
 
 pub(crate) fn separate<B: KernelBackend, C: CheckpointStrategy>(
     inputs: [Tensor<Autodiff<B, C>, 4>; 3],
@@ -18,13 +18,14 @@ pub(crate) fn separate<B: KernelBackend, C: CheckpointStrategy>(
     let table = bias.as_ref().map(inner);
     let forward = B::flash_attention_forward(inside.clone(), table.clone(), &options);
     let output = forward.output.clone();
+    let (inside, forward) = (inside.map(keep), KeptForward::of(forward));
     let run = move |gradient, is_wanted| {
         let pass = AttentionBackward {
-            forward,
+            forward: forward.get(),
             gradient,
             bias: table.map(|table| BackwardBias { table, is_wanted }),
         };
-        B::flash_attention_backward(inside, pass, &options)
+        B::flash_attention_backward(inside.map(Kept::get), pass, &options)
     };
     let [query, key, value] = inputs.map(primitive);
     match bias {
@@ -56,13 +57,14 @@ pub(crate) fn packed<B: KernelBackend, C: CheckpointStrategy>(
     let table = bias.as_ref().map(inner);
     let forward = B::flash_attention_packed_forward(inside.clone(), heads, table.clone(), &options);
     let output = forward.output.clone();
+    let (inside, forward) = (keep(inside), KeptForward::of(forward));
     let run = move |gradient, is_wanted| {
         let pass = AttentionBackward {
-            forward,
+            forward: forward.get(),
             gradient,
             bias: table.map(|table| BackwardBias { table, is_wanted }),
         };
-        B::flash_attention_packed_backward(inside, heads, pass, &options)
+        B::flash_attention_packed_backward(inside.get(), heads, pass, &options)
     };
     let packed = primitive(packed);
     match bias {
@@ -74,5 +76,27 @@ pub(crate) fn packed<B: KernelBackend, C: CheckpointStrategy>(
             let (gradient, bias) = run(gradient, wanted[1]);
             [wanted[0].then(|| primitive(gradient)), bias.map(primitive)]
         }),
+    }
+}
+
+/// What is kept of the forward pass.
+struct KeptForward<B: KernelBackend> {
+    output: Kept<B, 4>,
+    log_sum_exp: Tensor<B, 3>,
+}
+
+impl<B: KernelBackend> KeptForward<B> {
+    fn of(AttentionForward { output, log_sum_exp }: AttentionForward<B>) -> Self {
+        Self {
+            output: keep(output),
+            log_sum_exp,
+        }
+    }
+
+    fn get(self) -> AttentionForward<B> {
+        AttentionForward {
+            output: self.output.get(),
+            log_sum_exp: self.log_sum_exp,
+        }
     }
 }

@@ -70,6 +70,18 @@ impl Documents {
         Self::from_lengths(tokens, &lengths.collect::<Result<Vec<_>, _>>()?)
     }
 
+    /// Returns the documents of samples of `tokens` tokens, of which `lengths` has the numbers before their padding.
+    /// Padding is a document of its own, which the text does not see.
+    ///
+    /// # Errors
+    /// When a sample is longer than `tokens`, or there are 2^32 tokens or more.
+    pub fn of_padded(tokens: usize, lengths: &[usize]) -> Result<Self, KernelError> {
+        let samples = lengths
+            .iter()
+            .map(|&length| vec![length, tokens.saturating_sub(length)]);
+        Self::from_lengths(tokens, &samples.collect::<Vec<_>>())
+    }
+
     /// Returns the documents of some of the samples.
     ///
     /// # Panics

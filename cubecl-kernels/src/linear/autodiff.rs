@@ -1,21 +1,23 @@
-//! The product as a node of the graph: keeps input and weight.
+//! The product as a node of the graph: keeps the input, and the weight or where it comes from.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
 
 use super::destination::{self, LinearSinks};
+use super::retained::RetainedWeight;
 use super::{LinearGradients, LinearInputs, LinearWanted};
 use crate::KernelBackend;
-use crate::tape::{inner, primitive, record};
+use crate::tape::{inner, keep, primitive, record};
 
 pub(crate) fn linear<B: KernelBackend, C: CheckpointStrategy>(
     inputs: LinearInputs<Autodiff<B, C>>,
 ) -> Tensor<Autodiff<B, C>, 2> {
     let own = inner_inputs(&inputs);
-    let (x, w, order) = (own.input.clone(), own.weight.clone(), own.order);
+    let (x, order) = (keep(own.input.clone()), own.order);
+    let weight = RetainedWeight::of(&inputs.weight);
     record_linear(inputs, B::affine(own), move |gradient, wanted, sinks| {
-        destination::gradients(x, w, order, gradient, wanted, sinks)
+        destination::gradients(x.get(), weight.get(), order, gradient, wanted, sinks)
     })
 }
 

@@ -5,7 +5,7 @@
 //! sink; a product with this weight finds the sink there, gives it the factors of the gradient in the backward pass,
 //! and gives the graph a zero in the gradient's place.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -33,14 +33,18 @@ pub trait WeightSink<B: Backend>: Debug + Send + Sync {
     fn add_rows(&self, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange);
 }
 
-/// A weight that is led to a sink, for as long as this is kept.
+/// A weight that is led to a sink or to a source, for as long as this is kept.
 #[derive(Debug)]
-pub struct GradientRedirect(NodeId);
+pub struct GradientRedirect(Key);
 
-type Sinks = HashMap<NodeId, Box<dyn Any + Send>>;
+/// A node, and the type of what it is led to.
+type Key = (NodeId, TypeId);
+type Sinks = HashMap<Key, Box<dyn Any + Send>>;
 
-/// By the node of a weight, an `Arc<dyn WeightSink<B>>`; by that of a vector, what [`vectors`] leads it to.
+/// By the node of a weight, an `Arc<dyn WeightSink<B>>`, and an `Arc<dyn WeightSource<B>>` of [`retained`]; by that of
+/// a vector, what [`vectors`] leads it to.
 ///
+/// [`retained`]: super::retained
 /// [`vectors`]: crate::accumulate::vectors
 static SINKS: LazyLock<Mutex<Sinks>> = LazyLock::new(Mutex::default);
 
@@ -54,18 +58,19 @@ pub fn redirect<B: Backend, C: CheckpointStrategy>(
     weight: &FloatTensor<Autodiff<B, C>>,
     sink: Arc<dyn WeightSink<B>>,
 ) -> GradientRedirect {
-    lead(weight.node.id, Box::new(sink))
+    lead(weight.node.id, sink)
 }
 
 /// Leads a node to something, for as long as what is returned is kept.
-pub(crate) fn lead(node: NodeId, to: Box<dyn Any + Send>) -> GradientRedirect {
-    sinks().insert(node, to);
-    GradientRedirect(node)
+pub(crate) fn lead<T: Any + Send>(node: NodeId, to: T) -> GradientRedirect {
+    let key = (node, TypeId::of::<T>());
+    sinks().insert(key, Box::new(to));
+    GradientRedirect(key)
 }
 
 /// What of this type a node is led to.
 pub(crate) fn led<T: Clone + 'static>(node: NodeId) -> Option<T> {
-    sinks().get(&node)?.downcast_ref::<T>().cloned()
+    sinks().get(&(node, TypeId::of::<T>()))?.downcast_ref::<T>().cloned()
 }
 
 impl Drop for GradientRedirect {

@@ -11,6 +11,7 @@ pub(crate) mod flex;
 pub mod host;
 pub(crate) mod product;
 pub mod reference;
+pub mod retained;
 
 pub use autodiff::{inner_inputs, record_linear};
 use burn::tensor::{Tensor, backend::Backend};

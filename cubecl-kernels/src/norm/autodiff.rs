@@ -7,7 +7,7 @@ use burn::tensor::{Tensor, ops::FloatTensor};
 use super::{AddRule, Addends, NormGradients, NormParameters};
 use crate::KernelBackend;
 use crate::accumulate::vectors::VectorDestination;
-use crate::tape::{inner, primitive, record, record_two};
+use crate::tape::{inner, keep, primitive, record, record_two};
 
 pub(crate) fn norm<B: KernelBackend, C: CheckpointStrategy>(
     input: Tensor<Autodiff<B, C>, 2>,
@@ -22,7 +22,9 @@ pub(crate) fn norm<B: KernelBackend, C: CheckpointStrategy>(
     ];
     let has_bias = parameters.bias.is_some();
     let destination = destination_of::<B, C, 2>([&parents[1], &parents[2]], [true, has_bias]);
+    let x = keep(x);
     record(parents, output, move |gradient, wanted| {
+        let x = x.get();
         let Some(destination) = destination else {
             let NormGradients { input, weight, bias } = B::norm_backward(x, &inside, statistics, gradient);
             return [
@@ -57,8 +59,9 @@ pub(crate) fn norm_of_stream<B: KernelBackend, C: CheckpointStrategy>(
     ];
     let has_bias = parameters.bias.is_some();
     let destination = destination_of::<B, C, 2>([&parents[1], &parents[2]], [true, has_bias]);
-    let kept = x.clone();
+    let kept = keep(x.clone());
     record_two(parents, [x, output], move |gradients, wanted| {
+        let kept = kept.get();
         // A sum with nothing: of its backward pass, the gradient of the residual is that of the stream.
         let rule = AddRule {
             has_bias: false,
@@ -102,11 +105,12 @@ pub(crate) fn add_norm<B: KernelBackend, C: CheckpointStrategy>(
         primitive(parameters.weight.clone()),
         bias_or_stand_in(&parameters),
     ];
-    let kept = hidden.clone();
+    let kept = keep(hidden.clone());
     let [has_addend_bias, has_bias] = [rule.has_bias, parameters.bias.is_some()];
     let vectors = [&parents[3], &parents[4], &parents[2]];
     let destination = destination_of::<B, C, 3>(vectors, [true, has_bias, has_addend_bias]);
     record_two(parents, [hidden, output], move |gradients, wanted| {
+        let kept = kept.get();
         let Some(destination) = destination else {
             let (addends, norm) = B::add_norm_backward(kept, &inside, statistics, gradients, &rule);
             return [

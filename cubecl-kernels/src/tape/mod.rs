@@ -1,6 +1,9 @@
 //! Nodes of burn's autodiff graph with a backward rule of their own, on the inner backend's tensors.
 //!
-//! A backward step cannot run tracked operations, so what a rule needs is captured on the inner backend.
+//! A backward step cannot run tracked operations, so what a rule needs is captured on the inner backend; activations as
+//! what [`keep`] makes of them, which may be elsewhere until the rule runs.
+
+mod kept;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,6 +13,8 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::{Tensor, TensorPrimitive, backend::Backend, ops::FloatTensor};
+
+pub use kept::{Keeper, Kept, Return, keep, keeping};
 
 use crate::zero::zero;
 
