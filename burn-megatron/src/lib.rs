@@ -120,6 +120,7 @@ pub mod launch;
 #[cfg(feature = "learner")]
 pub mod learner;
 pub mod mappings;
+pub mod offload;
 pub mod optimizer;
 pub mod parameters;
 pub mod parity;

@@ -10,7 +10,9 @@ pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
 pub use crate::context::{ParallelContext, ParallelContextConfig, ParameterScope};
 #[cfg(feature = "dataset")]
 pub use crate::data::{LastBatch, shard_loader};
-pub use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart, average_gradients};
+pub use crate::data_parallel::{
+    DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart, average_gradients,
+};
 pub use crate::launch::World;
 #[cfg(feature = "learner")]
 pub use crate::learner::ParallelLearner;

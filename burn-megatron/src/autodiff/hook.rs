@@ -23,6 +23,7 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape, TensorMetadata};
 use cubecl_kernels::accumulate::vectors;
 use cubecl_kernels::linear::destination::{self, GradientRedirect};
+use cubecl_kernels::linear::retained::{self, WeightSource};
 
 use crate::autodiff::GradientSink;
 
@@ -55,12 +56,13 @@ pub(super) fn anchors<B: Backend, C: CheckpointStrategy>(
         .collect()
 }
 
-/// Returns the tensor with its gradient redirected to `sink`.
+/// Returns the tensor with its gradient redirected to `sink`. The graph keeps no matrix that has a source.
 pub(super) fn hook<B: Backend, C: CheckpointStrategy>(
     tensor: FloatTensor<Autodiff<B, C>>,
     anchor: &FloatTensor<Autodiff<B, C>>,
     sink: Arc<dyn GradientSink<B>>,
     index: usize,
+    source: Option<Arc<dyn WeightSource<B>>>,
 ) -> FloatTensor<Autodiff<B, C>> {
     if !tensor.is_tracked() {
         return tensor;
@@ -84,9 +86,12 @@ pub(super) fn hook<B: Backend, C: CheckpointStrategy>(
         }
         OpsKind::UnTracked(_) => unreachable!("the leaf is tracked"),
     };
-    if let Some(redirect) = redirect::<B, C>(&hooked, dimensions, own_sink, index) {
-        let _ = redirected.set(redirect);
-    }
+    let _ = redirected.set(Redirects {
+        _gradient: redirect::<B, C>(&hooked, dimensions, own_sink, index),
+        _weight: source
+            .filter(|_| dimensions == 2)
+            .map(|source| retained::supply::<B, C>(&hooked, source)),
+    });
     hooked
 }
 
@@ -113,8 +118,16 @@ struct RedirectGradient;
 struct Hook<B: Backend> {
     sink: Arc<dyn GradientSink<B>>,
     index: usize,
-    /// Redirects gradients of the parameter to their sink, as long as the step may come.
-    _redirected: Arc<OnceLock<GradientRedirect>>,
+    _redirected: Arc<OnceLock<Redirects>>,
+}
+
+/// What stands between a parameter and the graph, as long as the step may come.
+#[derive(Debug)]
+struct Redirects {
+    /// Leads its gradients to their sink.
+    _gradient: Option<GradientRedirect>,
+    /// Leads products with it to its source.
+    _weight: Option<GradientRedirect>,
 }
 
 impl<B: Backend> Backward<B, 2> for RedirectGradient {

@@ -10,6 +10,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensor;
+use cubecl_kernels::linear::retained::WeightSource;
 
 use crate::collectives::CollectiveBackend;
 
@@ -24,12 +25,14 @@ pub trait TrainingBackend: AutodiffBackend<InnerBackend: CollectiveBackend> + Co
     /// Whether a gradient of the tensor is computed, be it a leaf or the output of an operation.
     fn is_tracked(tensor: &FloatTensor<Self>) -> bool;
 
-    /// Returns the tensor with its gradient redirected to `sink`.
+    /// Returns the tensor with its gradient redirected to `sink`. Where it is a matrix that has a source, products with
+    /// it fetch it for their backward pass, and the graph does not keep it.
     fn hook(
         tensor: FloatTensor<Self>,
         anchor: &FloatTensor<Self>,
         sink: Arc<dyn GradientSink<Self::InnerBackend>>,
         index: usize,
+        source: Option<Arc<dyn WeightSource<Self::InnerBackend>>>,
     ) -> FloatTensor<Self>;
 
     /// Returns the start of a graph: `input`, whose gradient goes to `slot`.
@@ -54,8 +57,9 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> TrainingBackend for Autodiff<B
         anchor: &FloatTensor<Self>,
         sink: Arc<dyn GradientSink<B>>,
         index: usize,
+        source: Option<Arc<dyn WeightSource<B>>>,
     ) -> FloatTensor<Self> {
-        hook::hook::<B, C>(tensor, anchor, sink, index)
+        hook::hook::<B, C>(tensor, anchor, sink, index, source)
     }
 
     fn enter(input: FloatTensor<B>, slot: &GradientSlot<B>) -> FloatTensor<Self> {

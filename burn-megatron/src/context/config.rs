@@ -15,6 +15,10 @@ pub struct ParallelContextConfig {
     /// The seed of the initialisation of parallel layers.
     #[config(default = 0)]
     pub seed: u64,
+    /// Instances of a sharded optimizer: the data-parallel ranks are divided into this number of groups of neighbours,
+    /// such as those of a node, which each share out what is sharded, and are replicas of each other (HSDP).
+    #[config(default = 1)]
+    pub num_distributed_optimizer_instances: usize,
     /// How the process groups are made.
     #[config(default = "GroupConfig::new()")]
     pub groups: GroupConfig,
@@ -35,6 +39,23 @@ pub enum ContextError {
          pipeline_parallel_size 1"
     )]
     FullyShardedStages(usize),
+    /// Groups of data-parallel ranks that would not be alike.
+    #[error(
+        "num_distributed_optimizer_instances must divide the data-parallel size, {data_parallel_size}; got \
+         {instances}, valid values are {}",
+        divisors(*.data_parallel_size)
+    )]
+    OptimizerInstances {
+        /// The groups.
+        instances: usize,
+        /// The ranks.
+        data_parallel_size: usize,
+    },
+}
+
+fn divisors(number: usize) -> String {
+    let all = (1..=number).filter(|divisor| number.is_multiple_of(*divisor));
+    all.map(|divisor| divisor.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl ParallelConfig {

@@ -38,6 +38,8 @@ pub struct ParallelContext {
     world: ProcessGroup,
     tensor: ProcessGroup,
     data: ProcessGroup,
+    shard: ProcessGroup,
+    replica: ProcessGroup,
     pipeline: ProcessGroup,
     pipeline_backward: ProcessGroup,
     embedding: Option<ProcessGroup>,
@@ -48,6 +50,9 @@ pub struct ParallelContext {
     is_deterministic: bool,
     overlap_tensor_reduce: bool,
     tensor_overlap: TensorOverlap,
+    has_layer_segments: bool,
+    offloaded_layers: usize,
+    has_lazy_parameters: bool,
     step: CurrentStep,
 }
 
@@ -64,6 +69,13 @@ impl ParallelContext {
 
     fn connect(world: &World, config: &ParallelContextConfig) -> Result<Self, ContextError> {
         let grid = config.parallel.grid(world.world_size())?;
+        let (instances, data_parallel_size) = (config.num_distributed_optimizer_instances, grid.data_parallel_size());
+        if instances == 0 || !data_parallel_size.is_multiple_of(instances) {
+            return Err(ContextError::OptimizerInstances {
+                instances,
+                data_parallel_size,
+            });
+        }
         let connect = |name: &str, ranks: &[usize]| ProcessGroup::connect(world, name, ranks, &config.groups);
         Ok(Self::of_groups(config, grid, world.rank(), connect)?)
     }
@@ -82,11 +94,32 @@ impl ParallelContext {
         };
         let required = |name: &str, kind| named(name, kind).map(|group| group.expect("every rank has one"));
         let of_kind = |kind: GroupKind| required(kind.name(), kind);
+        let data = of_kind(GroupKind::Data)?;
+        let (shard, replica) = match config.num_distributed_optimizer_instances {
+            1 => (data.clone(), ProcessGroup::single()),
+            instances => {
+                let ranks = grid.group(GroupKind::Data, rank).expect("every rank has one");
+                let each = ranks.len() / instances;
+                let place = data.rank() % each;
+                let replicas: Vec<usize> = ranks.iter().copied().skip(place).step_by(each).collect();
+                let of_ranks = |name, ranks: &[usize]| match ranks.len() {
+                    1 => Ok(ProcessGroup::single()),
+                    _ => connect(name, ranks),
+                };
+                let first = data.rank() - place;
+                (
+                    of_ranks("shard", &ranks[first..first + each])?,
+                    of_ranks("replica", &replicas)?,
+                )
+            }
+        };
         Ok(Self {
             pipeline_backward: required("pipeline-backward", GroupKind::Pipeline)?,
             world: of_kind(GroupKind::World)?,
             tensor: of_kind(GroupKind::Tensor)?,
-            data: of_kind(GroupKind::Data)?,
+            data,
+            shard,
+            replica,
             pipeline: of_kind(GroupKind::Pipeline)?,
             embedding: named(GroupKind::Embedding.name(), GroupKind::Embedding)?,
             model: of_kind(GroupKind::Model)?,
@@ -99,6 +132,9 @@ impl ParallelContext {
             is_deterministic: false,
             overlap_tensor_reduce: true,
             tensor_overlap: TensorOverlap::default(),
+            has_layer_segments: false,
+            offloaded_layers: 0,
+            has_lazy_parameters: false,
             step: CurrentStep::new(config.seed),
         })
     }
@@ -122,6 +158,8 @@ impl ParallelContext {
             config,
             tensor: self.world.clone(),
             data: ProcessGroup::single(),
+            shard: ProcessGroup::single(),
+            replica: ProcessGroup::single(),
             model: self.world.clone(),
             ..self.clone()
         })
@@ -130,6 +168,52 @@ impl ParallelContext {
     /// Returns the same context for layers that run these operations; fused ones unless this says otherwise.
     pub fn with_kernels(self, kernels: Kernels) -> Self {
         Self { kernels, ..self }
+    }
+
+    /// Returns the same context for models that run each layer as a [segment](crate::pipeline_parallel::PipelineStage)
+    /// of its own, or not, as at first. With sharded parameters those of a segment are freed after it.
+    pub fn with_layer_segments(self, has_layer_segments: bool) -> Self {
+        Self {
+            has_layer_segments,
+            ..self
+        }
+    }
+
+    /// Whether models run each layer as a segment of its own, as they do too where some are
+    /// [offloaded](Self::with_offloaded_layers).
+    pub fn has_layer_segments(&self) -> bool {
+        self.has_layer_segments || self.offloaded_layers > 0
+    }
+
+    /// Returns the same context for models of which the first `offloaded_layers` layers of each chunk have their
+    /// activations in host memory between forward and backward pass: see
+    /// [`is_offloaded`](crate::pipeline_parallel::PipelineStage::is_offloaded). None at first.
+    pub fn with_offloaded_layers(self, offloaded_layers: usize) -> Self {
+        Self {
+            offloaded_layers,
+            ..self
+        }
+    }
+
+    /// How many layers of each chunk have their activations in host memory.
+    pub fn offloaded_layers(&self) -> usize {
+        self.offloaded_layers
+    }
+
+    /// Returns the same context for layers whose parameters get their values when they are first read, or when they are
+    /// made, as at first. A model that no memory holds can be made so, and its parameters counted; or trained with
+    /// sharded parameters, of which each rank then draws its shards alone. A parameter without values counts as
+    /// trained, whatever its `set_require_grad` was given: to freeze one, read it first. burn's `no_grad` does.
+    pub fn with_lazy_parameters(self, has_lazy_parameters: bool) -> Self {
+        Self {
+            has_lazy_parameters,
+            ..self
+        }
+    }
+
+    /// Whether parameters get their values when they are first read.
+    pub(crate) fn has_lazy_parameters(&self) -> bool {
+        self.has_lazy_parameters
     }
 
     /// Which operations layers run.
@@ -210,6 +294,17 @@ impl ParallelContext {
     /// The ranks that hold the same parameters and see different samples.
     pub fn data_group(&self) -> &ProcessGroup {
         &self.data
+    }
+
+    /// The data-parallel ranks that share out what a sharded optimizer shares out: all of them, unless there are
+    /// several [instances](ParallelContextConfig::num_distributed_optimizer_instances) of it.
+    pub fn shard_group(&self) -> &ProcessGroup {
+        &self.shard
+    }
+
+    /// The data-parallel ranks that have the same shards, one of each instance of a sharded optimizer.
+    pub fn replica_group(&self) -> &ProcessGroup {
+        &self.replica
     }
 
     /// Returns which of a global batch's samples this data-parallel rank computes: an equal, contiguous part.

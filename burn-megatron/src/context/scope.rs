@@ -5,8 +5,8 @@ use burn::tensor::{Tensor, backend::Backend, get_device_settings};
 
 use super::ParallelContext;
 use crate::parameters::{
-    Declaration, Distribution, ParameterEntry, ParameterInit, Placement, RegistryError, ShardIdentity, list_parameters,
-    refuse_undrawn, tensor_from_host,
+    Declaration, Distribution, FirstValues, ParameterEntry, ParameterInit, Placement, RegistryError, ShardIdentity,
+    initialize, list_parameters, refuse_undrawn, tensor_from_host,
 };
 use crate::topology::TopologyError;
 
@@ -173,25 +173,33 @@ impl ParameterScope {
         spec: &ParameterSpec,
         device: &B::Device,
     ) -> Param<Tensor<B, D>> {
-        let dtype = get_device_settings::<B>(device).float_dtype.into();
-        let tensor = match spec.init.constant(&spec.placement) {
-            // Without an array in host memory.
-            Some(value) => {
-                assert_eq!(
-                    shape.iter().product::<usize>(),
-                    spec.placement.local_len(),
-                    "elements of {name}"
-                );
-                Tensor::full(shape, value, (device, dtype))
-            }
-            None => {
-                let values = spec.init.values(self.context.seed(), &name, &spec.placement);
-                tensor_from_host(values, shape, dtype, device)
-            }
+        let first = FirstValues {
+            name: name.clone(),
+            seed: self.context.seed(),
+            init: spec.init,
+            placement: spec.placement.clone(),
         };
-        let param = Param::from_tensor(tensor);
+        let param = if self.context.has_lazy_parameters() {
+            let id = ParamId::new();
+            self.context.registry().start_later(id, first.clone());
+            let draw = move |device: &B::Device, requires_grad: bool| {
+                first_value(&first, shape, device).set_require_grad(requires_grad)
+            };
+            Param::uninitialized(id, draw, device.clone(), true, shape.into())
+        } else {
+            Param::from_tensor(first_value(&first, shape, device))
+        };
         self.declare(param.id, name, spec.placement.clone(), spec.distribution);
         param
+    }
+
+    /// Returns a new layer with its values, unless parameters get theirs later.
+    pub(crate) fn drawn<B: Backend, M: Module<B>>(&self, layer: M) -> M {
+        if self.context.has_lazy_parameters() {
+            layer
+        } else {
+            initialize::<B, M>(layer)
+        }
     }
 
     /// Declares the parameter of a layer that sees every token on every rank, such as a position embedding.
@@ -274,5 +282,19 @@ impl ParameterScope {
             (false, true) => self.name.clone(),
             (false, false) => format!("{}.{name}", self.name),
         }
+    }
+}
+
+/// The value that a parameter starts with.
+fn first_value<B: Backend, const D: usize>(first: &FirstValues, shape: [usize; D], device: &B::Device) -> Tensor<B, D> {
+    let dtype = get_device_settings::<B>(device).float_dtype.into();
+    let length = first.placement.local_len();
+    match first.init.constant(&first.placement) {
+        // Without an array in host memory.
+        Some(value) => {
+            assert_eq!(shape.iter().product::<usize>(), length, "elements of {}", first.name);
+            Tensor::full(shape, value, (device, dtype))
+        }
+        None => tensor_from_host(first.range(0..length), shape, dtype, device),
     }
 }

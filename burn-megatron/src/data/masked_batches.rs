@@ -28,11 +28,10 @@ impl BatchSource for BertBatches {
         self.dataset.num_samples()
     }
 
-    /// A sample's padding is a document of its own, which its text does not see.
     fn gather(&self, sample_ids: Vec<u64>) -> Result<MicroBatch, DataError> {
         let seq_length = self.dataset.seq_length();
         let (mut tokens, mut targets, mut loss_mask) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut token_types, mut is_random, mut documents) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut token_types, mut is_random, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
         for &id in &sample_ids {
             let BertSample {
                 tokens: of_sample,
@@ -47,9 +46,9 @@ impl BatchSource for BertBatches {
             loss_mask.extend(mask);
             token_types.extend(signed(types));
             is_random.push(i32::from(is_next_random));
-            documents.push(vec![length, seq_length - length]);
+            lengths.push(length);
         }
-        let documents = Documents::from_lengths(seq_length, &documents);
+        let documents = Documents::of_padded(seq_length, &lengths);
         Ok(MicroBatch {
             tokens,
             targets,

@@ -7,7 +7,7 @@ use cubecl_kernels::flash_attention::Documents;
 pub struct MicroBatch {
     /// Inputs, `[micro_batch_size * seq_length]`, sample by sample.
     pub tokens: Vec<i32>,
-    /// The token that follows each input, `[micro_batch_size * seq_length]`.
+    /// What each input is to predict, such as its successor or what was masked, `[micro_batch_size * seq_length]`.
     pub targets: Vec<i32>,
     /// How much each target counts in the loss, `[micro_batch_size * seq_length]`; all count alike if not given.
     pub loss_mask: Option<Vec<f32>>,
@@ -50,10 +50,12 @@ pub struct EncoderTokens {
 }
 
 impl MicroBatch {
-    /// The number of losses that its samples give: one for each token, and one for each pair of sentences whose
-    /// order is to be learnt.
-    pub fn num_losses(&self) -> usize {
-        self.targets.len() + self.num_pairs()
+    /// How much all targets count together: their number if all count alike.
+    pub fn token_weight(&self) -> f64 {
+        match &self.loss_mask {
+            None => self.targets.len() as f64,
+            Some(mask) => mask.iter().map(|&weight| f64::from(weight)).sum(),
+        }
     }
 
     /// The number of sentence pairs whose order is to be learnt.

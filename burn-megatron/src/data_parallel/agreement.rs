@@ -5,12 +5,13 @@ use std::hash::{DefaultHasher, Hasher};
 
 use super::DataParallelError;
 use super::progress::Progress;
+use super::undrawn::Undrawn;
 use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
 use crate::parameters::ParameterEntry;
 
-/// Compares names, shapes and types of the parameters over a group whose ranks hold the same module: over the
-/// data-parallel group local shapes, otherwise logical ones.
+/// Compares names, shapes and types of the parameters, and which of them are undrawn, over a group whose ranks hold the
+/// same module: over the data-parallel group local shapes, otherwise logical ones.
 ///
 /// # Communication
 /// One all-gather of 16 bytes; if the ranks differ, another one of the lists themselves.
@@ -20,6 +21,7 @@ use crate::parameters::ParameterEntry;
 /// collective fails.
 pub(super) fn compare_modules(
     parameters: &[ParameterEntry],
+    undrawn: &Undrawn,
     context: &ParallelContext,
     group: &ProcessGroup,
 ) -> Result<(), DataParallelError> {
@@ -30,7 +32,7 @@ pub(super) fn compare_modules(
     let is_data_group = group.ranks() == context.data_group().ranks();
     let lines: Vec<String> = parameters
         .iter()
-        .map(|parameter| in_words(parameter, context, is_data_group))
+        .map(|parameter| in_words(parameter, undrawn, context, is_data_group))
         .collect();
     compare_lists(&lines, &group)
 }
@@ -65,7 +67,7 @@ pub(super) fn compare_lists(lines: &[String], group: &ProcessGroup) -> Result<()
 }
 
 /// `encoder.fc.weight [4, 8] F32, trained`.
-fn in_words(parameter: &ParameterEntry, context: &ParallelContext, is_data_group: bool) -> String {
+fn in_words(parameter: &ParameterEntry, undrawn: &Undrawn, context: &ParallelContext, is_data_group: bool) -> String {
     let declared = context.registry().declaration(parameter.id);
     let logical = declared
         .as_ref()
@@ -78,7 +80,10 @@ fn in_words(parameter: &ParameterEntry, context: &ParallelContext, is_data_group
     } else {
         "not trained"
     };
-    format!("{} {shape:?} {:?}, {trained}", parameter.path, parameter.dtype)
+    // Its values are the same on ranks of one seed.
+    let seed = undrawn.seed(parameter.id);
+    let values = seed.map_or(String::new(), |seed| format!(", without values, of the seed {seed}"));
+    format!("{} {shape:?} {:?}, {trained}{values}", parameter.path, parameter.dtype)
 }
 
 /// The first difference between the lists of the group's first rank and of another.

@@ -8,16 +8,20 @@ use std::sync::Arc;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
+use cubecl_kernels::linear::retained::WeightSource;
 
 use super::bucket::{BucketClass, BucketLayout};
+use super::bucket_parameter::BucketParameter;
 use super::error::DataParallelError;
 use super::finalisation::Finalisation;
 use super::gradient_entry::GradientEntry;
+use super::parameter_shards::{ParameterShards, ShardedWeight};
 use super::planted_faults;
 use super::reducer::{Reducer, Reduction};
+use super::sharding_strategy::ShardingStrategy;
 use crate::autodiff::{GradientSink, TrainingBackend};
 use crate::context::ParallelContext;
-use crate::parameters::{Declaration, Distribution, ParameterEntry, Placement, RegistryError};
+use crate::parameters::{Declaration, Distribution, Factoring, ParameterEntry, Placement, RegistryError};
 
 /// The trained parameters of a module, bound to buckets.
 pub(super) struct Binding<B: TrainingBackend> {
@@ -31,6 +35,8 @@ pub(super) struct Binding<B: TrainingBackend> {
     pub(super) anchors: Vec<FloatTensor<B>>,
     pub(super) layout: BucketLayout,
     pub(super) reducer: Arc<Reducer<B::InnerBackend>>,
+    /// Those of the parameters, where each rank keeps its own only; made when the values are known.
+    pub(super) shards: Option<Arc<ParameterShards<B::InnerBackend>>>,
     /// What takes the gradients: the reducer.
     pub(super) sink: Arc<dyn GradientSink<B::InnerBackend>>,
     pub(super) finalisation: Finalisation,
@@ -43,10 +49,11 @@ pub(super) struct Binding<B: TrainingBackend> {
 pub(super) struct BindingOptions {
     /// Elements of a bucket, about.
     pub(super) bucket_size: usize,
-    /// Whether each rank gets the reduction of its own shards only.
-    pub(super) is_sharded: bool,
+    pub(super) sharding: ShardingStrategy,
     /// Whether full buckets are reduced during the backward pass.
     pub(super) overlaps: bool,
+    /// Whether a bucket of sharded parameters is gathered while the one before it is in use.
+    pub(super) gathers_ahead: bool,
 }
 
 /// How many there are, not which: that is the module's to print.
@@ -79,18 +86,19 @@ impl<B: TrainingBackend> Binding<B> {
             .iter()
             .map(|parameter| declaration_of(parameter, context))
             .collect::<Result<Vec<_>, _>>()?;
-        let lengths: Vec<usize> = trained.iter().map(|p| p.len()).collect();
-        let num_shards = context.data_group().size();
-        let layout = BucketLayout::new(
-            &lengths,
-            options.bucket_size,
-            num_shards,
-            |number| match &declarations[number] {
-                Declaration { is_tied: true, .. } => BucketClass::Tied,
-                Declaration { is_reused: true, .. } => BucketClass::Reused,
-                _ => BucketClass::Early,
-            },
-        );
+        let sized = trained
+            .iter()
+            .zip(&declarations)
+            .map(|(parameter, declaration)| BucketParameter {
+                path: parameter.path.clone(),
+                name: declaration.name.clone(),
+                len: parameter.len(),
+                class: BucketClass::of(declaration),
+                factored_len: Factoring::of(&parameter.shape, &declaration.placement).map(|factoring| factoring.len()),
+            });
+        let sized: Vec<BucketParameter> = sized.collect();
+        let num_shards = context.shard_group().size();
+        let layout = BucketLayout::of_parameters(&sized, options.bucket_size, num_shards, options.sharding);
         let mut numbers = HashMap::new();
         let mut entries = Vec::with_capacity(trained.len());
         for (number, (parameter, declaration)) in trained.iter().zip(declarations).enumerate() {
@@ -119,9 +127,10 @@ impl<B: TrainingBackend> Binding<B> {
             }
             None => {
                 let reduction = Reduction {
-                    group: context.data_group().clone(),
+                    group: context.shard_group().clone(),
+                    data_group: context.data_group().clone(),
                     op: finalisation.average,
-                    is_sharded: options.is_sharded,
+                    sharding: options.sharding,
                     overlaps: options.overlaps,
                 };
                 Arc::new(Reducer::new(layout.clone(), dtype, device, reduction)?)
@@ -130,6 +139,7 @@ impl<B: TrainingBackend> Binding<B> {
         Ok(Self {
             anchors: B::anchors(entries.len(), device),
             layout,
+            shards: None,
             sink: planted_faults::sink::<B::InnerBackend>(reducer.clone(), &entries, context),
             reducer,
             finalisation,
@@ -139,6 +149,13 @@ impl<B: TrainingBackend> Binding<B> {
             parameters,
             device: device.clone(),
         })
+    }
+
+    /// Where a graph gets a parameter for its backward pass, where parameters are sharded and it is a matrix.
+    pub(super) fn weight_source(&self, number: usize) -> Option<Arc<dyn WeightSource<B::InnerBackend>>> {
+        let shards = self.shards.clone()?;
+        let dims = <[usize; 2]>::try_from(self.entries[number].shape.as_slice()).ok()?;
+        Some(Arc::new(ShardedWeight { shards, number, dims }))
     }
 
     /// Whether a module with these parameters on this device is bound as it stands.
@@ -167,7 +184,7 @@ pub(super) fn one_device<B: Backend, M: Module<B>>(
     struct Devices<B: Backend>(Vec<B::Device>);
     impl<B: Backend> ModuleVisitor<B> for Devices<B> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            self.0.push(param.val().device());
+            self.0.push(param.lazy_device());
         }
     }
     let mut devices = Devices::<B>(Vec::with_capacity(parameters.len()));

@@ -60,6 +60,18 @@ impl BucketLayout {
         num_shards: usize,
         class: impl Fn(usize) -> BucketClass,
     ) -> Self {
+        Self::of_units(parameter_lengths, bucket_size, num_shards, class, |_| 0)
+    }
+
+    /// As [`new`](Self::new), with parameters of different units in different buckets: `unit` returns that of a
+    /// parameter, by its number.
+    pub fn of_units(
+        parameter_lengths: &[usize],
+        bucket_size: usize,
+        num_shards: usize,
+        class: impl Fn(usize) -> BucketClass,
+        unit: impl Fn(usize) -> usize,
+    ) -> Self {
         let empty = BucketSlot {
             bucket: 0,
             offset: 0,
@@ -69,12 +81,12 @@ impl BucketLayout {
         let mut lengths: Vec<usize> = Vec::new();
         let mut num_early = 0;
         for of_class in [BucketClass::Early, BucketClass::Reused, BucketClass::Tied] {
-            let mut is_open = false;
+            let mut open = None;
             for (number, &len) in parameter_lengths.iter().enumerate().rev() {
                 if class(number) != of_class {
                     continue;
                 }
-                if !is_open {
+                if open != Some(unit(number)) {
                     lengths.push(0);
                 }
                 let bucket = lengths.len() - 1;
@@ -84,7 +96,7 @@ impl BucketLayout {
                 };
                 slots[number] = BucketSlot { bucket, offset, len };
                 lengths[bucket] = offset + len;
-                is_open = lengths[bucket] < bucket_size;
+                open = Some(unit(number)).filter(|_| lengths[bucket] < bucket_size);
             }
             if of_class == BucketClass::Early {
                 num_early = lengths.len();

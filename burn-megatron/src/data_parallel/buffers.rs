@@ -5,7 +5,7 @@ use burn::module::Module;
 use super::replica_check::hash_parameters;
 use super::sync::broadcast_module;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
-use crate::parameters::{list_parameters, settle_running_states};
+use crate::parameters::{ParameterEntry, settle_running_states};
 
 /// Which float parameters of a module are buffers.
 #[derive(Debug)]
@@ -18,12 +18,9 @@ pub(super) enum BufferSync {
 }
 
 impl BufferSync {
-    /// Looks at a module that has just been made equal on all ranks.
-    pub(super) fn new<B: CollectiveBackend, M: Module<B>>(module: &M) -> Self {
-        let untrained: Vec<bool> = list_parameters::<B, M>(module)
-            .iter()
-            .map(|p| !p.requires_grad)
-            .collect();
+    /// Looks at a module that has just been made equal on all ranks, and has these parameters.
+    pub(super) fn new<B: CollectiveBackend, M: Module<B>>(module: &M, parameters: &[ParameterEntry]) -> Self {
+        let untrained: Vec<bool> = parameters.iter().map(|p| !p.requires_grad).collect();
         if untrained.contains(&true) {
             BufferSync::Unknown(untrained_hashes::<B, M>(module, &untrained))
         } else {

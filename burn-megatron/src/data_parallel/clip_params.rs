@@ -18,8 +18,9 @@ use crate::parameters::{Declaration, Distribution};
 /// tensor-parallel rank may hold a part.
 ///
 /// For a loop of one's own, before the optimizer's step, with an optimizer that does not clip: burn's would clip by the
-/// norm of what this rank holds. Under sequence parallelism [`sum_partial_gradients`](super::sum_partial_gradients)
-/// comes first, and with data-parallel ranks so does their average.
+/// norm of what this rank holds. Where gradients are partial sums,
+/// [`sum_partial_gradients`](super::sum_partial_gradients) comes first, and with data-parallel ranks so does their
+/// average.
 ///
 /// # Communication
 /// For `Norm` one all-reduce of one number per parameter over the tensor group, for `Value` none.

@@ -6,13 +6,21 @@ use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use cubecl_kernels::adamw::AdamWStep;
 
+use super::factored_form::FactoredForm;
+use super::matrix_form::MatrixForm;
+
 /// An optimizer whose update of an element depends on that element, its gradient and its state only: not on other
 /// elements, and not on the parameter's shape.
 ///
+/// Or one that says by [`matrix_form`](Self::matrix_form) what it needs whole matrices for, as this project's
+/// [`Muon`](crate::optimizer::Muon) does, or by [`factored_form`](Self::factored_form) that it needs sums over whole
+/// ones, as [`Adafactor`](crate::optimizer::Adafactor) does.
+///
 /// Such an optimizer may be given a shard of a parameter, or a flat piece of it, and does what it would do with the
 /// whole. burn's [`Adam`], [`AdamW`], [`Sgd`], [`RmsProp`], [`AdaGrad`] and [`Adan`] are element-wise, and so are this
-/// project's [`AdamW`](crate::optimizer::AdamW) and [`Sgd`](crate::optimizer::Sgd). burn's `Muon` is not: it
-/// orthogonalises whole matrices. It is refused when a program is compiled:
+/// project's [`AdamW`](crate::optimizer::AdamW), [`Adam`](crate::optimizer::Adam), [`Lion`](crate::optimizer::Lion) and
+/// [`Sgd`](crate::optimizer::Sgd). burn's `Muon` is not: it orthogonalises whole matrices. It is refused when a program
+/// is compiled:
 ///
 /// ```compile_fail,E0277
 /// use burn::backend::Autodiff;
@@ -63,8 +71,9 @@ use cubecl_kernels::adamw::AdamWStep;
     message = "`{Self}` is not known to be an element-wise optimizer: it may need whole matrices, and here it would \
                get parts of them",
     label = "needs an element-wise optimizer",
-    note = "element-wise are burn's Adam, AdamW, Sgd, RmsProp, AdaGrad and Adan, and burn_megatron's AdamW and \
-            Sgd; burn's Muon is not",
+    note = "element-wise are burn's Adam, AdamW, Sgd, RmsProp, AdaGrad and Adan, and burn_megatron's AdamW, \
+            Adam, Lion and Sgd; burn's Muon is not: `burn_megatron::optimizer::Muon` runs on sharded and cut \
+            matrices",
     note = "an optimizer that needs whole parameters runs by `DistributedDataParallel::step_whole_parameters`, where \
             every rank has them: without `ShardedOptimizer`, and not on parameters that are cut over tensor-parallel \
             ranks",
@@ -76,6 +85,24 @@ pub trait ElementWise<B: Backend>: SimpleOptimizer<B> {
     ///
     /// `None` unless an optimizer says otherwise. Used on devices, for parameters of 16 bits.
     fn bucket_form(&self) -> Option<BucketForm<B, Self>> {
+        None
+    }
+
+    /// Returns what the optimizer does with whole matrices, if it does: then it is element-wise but for this, which a
+    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) does in place of its own step. Such an optimizer is
+    /// refused elsewhere, unless every rank has whole parameters.
+    ///
+    /// `None` unless an optimizer says otherwise.
+    fn matrix_form(&self) -> Option<MatrixForm<B, Self>> {
+        None
+    }
+
+    /// Returns how the optimizer updates a parameter by sums over its rows, its columns and all its elements, if it
+    /// does: then a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) does that in place of its own step. Such
+    /// an optimizer is refused elsewhere, unless every rank has whole parameters.
+    ///
+    /// `None` unless an optimizer says otherwise.
+    fn factored_form(&self) -> Option<FactoredForm<B, Self>> {
         None
     }
 }

@@ -3,7 +3,9 @@
 use burn::tensor::DType;
 
 use super::progress::Progress;
+use super::sharding_strategy::ShardedStagesError;
 use crate::collectives::{CollectiveError, InputError, InputsDiffer};
+use crate::offload::OffloadError;
 use crate::parameters::{ParameterEntry, RecordError, RegistryError};
 
 /// What can go wrong in data-parallel training.
@@ -19,6 +21,15 @@ pub enum DataParallelError {
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     LostWork(#[from] crate::cuda::LostWork),
+    /// Parameters that are offloaded cannot be read or written.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
+    /// Parameters that each rank holds whole are to be offloaded.
+    #[error(
+        "parameters are offloaded as shards, in ZeRO stage 3 only: use ShardingStrategy::OptimGradsParams \
+         (--zero-stage 3), or leave out offload_parameters (--offload-param)"
+    )]
+    OffloadOfWhole,
     /// A record is not that of this rank's module.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -178,10 +189,39 @@ pub enum DataParallelError {
         /// The other's path.
         second: String,
     },
+    /// A micro-batch in which a rank has no samples, while the others need its shards of the parameters.
+    #[error(
+        "this rank has no samples in a micro-batch, and in ZeRO stage 3 the other ranks gather each layer's parameters \
+         from it: give every rank samples in every micro-batch, such as by leaving out the last global batch where it \
+         is not full, or use stage 2"
+    )]
+    PassWithoutSamples,
+    /// A parameter with a transformation of burn's `ParamMapper`, whose value is to be gathered when it is read.
+    #[error(
+        "parameter {name} is transformed when it is loaded or saved, which ZeRO stage 3 does not support: remove its \
+         load_mapper and save_mapper, or use stage 2"
+    )]
+    TransformedParameter {
+        /// The parameter's name.
+        name: String,
+    },
+    /// Several instances of a sharded optimizer, and nothing that is sharded.
+    #[error(
+        "the context has {instances} instances of a sharded optimizer (num_distributed_optimizer_instances), and \
+         nothing is sharded: choose a ShardingStrategy (--zero-stage 1, 2 or 3), or one instance"
+    )]
+    InstancesOfNothing {
+        /// The instances.
+        instances: usize,
+    },
+    /// More is shared out than pipeline stages can.
+    #[error(transparent)]
+    ShardedStages(#[from] ShardedStagesError),
     /// An optimizer that gets whole gradients, and ranks that hold pieces of them.
     #[error(
         "optimizer {optimizer} takes whole gradients, but each data-parallel rank has its shard of them \
-         (shard_gradients is on): update by a ShardedOptimizer, or wrap the module without shard_gradients"
+         (DataParallelConfig::sharding): update by a ShardedOptimizer, or wrap the module with \
+         ShardingStrategy::NoShard"
     )]
     ShardedGradients {
         /// The optimizer's type.
@@ -190,7 +230,8 @@ pub enum DataParallelError {
     /// An optimizer that may look at whole parameters, and ranks that hold parts of them.
     #[error(
         "optimizer {optimizer} may need whole parameters, but each of {tensor} tensor-parallel ranks holds a part of \
-         {name}: update by DistributedDataParallel::step with an element-wise optimizer"
+         {name}: update by DistributedDataParallel::step with an element-wise optimizer, or by a ShardedOptimizer, \
+         which brings together what optimizer::Muon and optimizer::Adafactor need of the other ranks"
     )]
     PartsOfParameters {
         /// The optimizer's type.
@@ -199,6 +240,19 @@ pub enum DataParallelError {
         name: String,
         /// The tensor-parallel size.
         tensor: usize,
+    },
+    /// An optimizer of whole matrices, and a parameter that is none.
+    #[error(
+        "optimizer {optimizer} updates whole matrices, and parameter {name} of shape {shape:?} is none: give it \
+         another optimizer, in a group of a ShardedOptimizer with AnyOptimizer"
+    )]
+    NoMatrix {
+        /// The optimizer's type.
+        optimizer: String,
+        /// The first such parameter.
+        name: String,
+        /// Its shape on this rank.
+        shape: Vec<usize>,
     },
     /// A backward pass that reached no parameter on any rank.
     #[error(

@@ -1,4 +1,5 @@
-//! burn's own `Dropout` in a module: where it is refused, and how it is found.
+//! burn's own `Dropout` in a module, and what else computes in training what it does not in evaluation: where it is
+//! refused, and how it is found.
 
 use super::error::DataParallelError;
 use crate::context::ParallelContext;
@@ -24,6 +25,16 @@ pub(crate) fn has_foreign_dropout<M: std::fmt::Debug>(module: &M) -> bool {
     shows_active_dropout(&format!("{module:?}"))
 }
 
+/// Whether a module shows parts of burn's that compute something else in training than in evaluation.
+#[cfg(feature = "trainer")]
+pub(crate) fn differs_in_training<M: std::fmt::Debug>(module: &M) -> bool {
+    let printed = format!("{module:?}");
+    shows_active_dropout(&printed)
+        || ["BatchNorm {", "GaussianNoise {"]
+            .iter()
+            .any(|name| printed.contains(name))
+}
+
 /// Whether a printed module has a `Dropout { prob: p }` with p above zero; `AlphaDropout` is another type.
 fn shows_active_dropout(printed: &str) -> bool {
     const NAME: &str = "Dropout { prob: ";
@@ -36,6 +47,18 @@ fn shows_active_dropout(printed: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "trainer")]
+    #[test]
+    fn batch_norm_and_noise_are_seen() {
+        use burn::nn::{BatchNormConfig, GaussianNoiseConfig, LinearConfig};
+        use burn_flex::{Flex, FlexDevice};
+        let norm = BatchNormConfig::new(2).init::<Flex>(&FlexDevice);
+        assert!(differs_in_training(&norm));
+        assert!(differs_in_training(&GaussianNoiseConfig::new(0.1).init()));
+        let layer = LinearConfig::new(2, 2).init::<Flex>(&FlexDevice);
+        assert!(!differs_in_training(&layer));
+    }
 
     #[test]
     fn burns_dropout_is_seen_by_its_name_and_probability() {

@@ -32,7 +32,7 @@ impl GradientEntry {
     }
 
     /// The number of the bucket that its gradient is in.
-    pub(crate) fn bucket(&self) -> usize {
+    pub fn bucket(&self) -> usize {
         self.slot.bucket
     }
 }

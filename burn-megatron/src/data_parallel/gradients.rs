@@ -1,9 +1,9 @@
 //! `ReducedGradients`: a step's gradients after reduction, on their way to the optimizer.
 //!
-//! Finalisation has one order: data-parallel reduction (done before this is made), sum over the tensor group of the
-//! partial ones, sum over some of its ranks of what these share, sum of tied copies over the embedding group,
-//! unscaling, norm over unique owners, clipping. Where they are sharded, each data-parallel rank does all that with its
-//! own shard of every bucket.
+//! Finalisation has one order: data-parallel reduction (done before this is made, but for that over the instances of
+//! the optimizer), sum over the tensor group of the partial ones, sum over some of its ranks of what these share, sum
+//! of tied copies over the embedding group, unscaling, norm over unique owners, clipping. Where they are sharded, each
+//! data-parallel rank does all that with its own shard of every bucket.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -19,6 +19,7 @@ use super::finalisation::Finalisation;
 use super::flat::{BucketRange, FlatBuffer, NonFinite};
 use super::gradient_entry::GradientEntry;
 use super::reducer::{Reduced, Reducer};
+use super::sharding_strategy::ShardingStrategy;
 use super::summing_ranks::SummingRanks;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
@@ -34,11 +35,12 @@ pub struct ReducedGradients<B: CollectiveBackend> {
     pub(super) buckets: Vec<FlatBuffer<B>>,
     present: Vec<bool>,
     non_finite: NonFinite<B>,
+    pub(super) sharding: ShardingStrategy,
     /// Of every bucket, the one shard that is complete here; none where all are.
     shard: Option<usize>,
     /// Whether the others have been fetched.
     is_gathered: bool,
-    pub(super) data_group: ProcessGroup,
+    pub(super) shard_group: ProcessGroup,
     pub(super) finalisation: Finalisation,
     pub(super) reducer: Arc<Reducer<B>>,
     /// Buckets whose memory parameters have taken, which give it back to the reducer.
@@ -57,7 +59,7 @@ impl<B: CollectiveBackend> fmt::Debug for ReducedGradients<B> {
             .field("buckets", &self.layout.lengths())
             .field("shard", &self.shard)
             .field("is_gathered", &self.is_gathered)
-            .field("data_group", &self.data_group)
+            .field("shard_group", &self.shard_group)
             .finish_non_exhaustive()
     }
 }
@@ -76,9 +78,10 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// of its ranks share over these, and those of tied copies over the embedding group.
     ///
     /// # Communication
-    /// One all-reduce of all partial gradients over the tensor group, one of what its ranks share (the whole of it, of
-    /// which each rank has a part), and one of all tied ones over the embedding group, where there are any; where
-    /// gradients are sharded, of this rank's pieces of them.
+    /// Where there are several instances of the optimizer, one all-reduce of each bucket's shard over the replica
+    /// group. One all-reduce of all partial gradients over the tensor group, one of what its ranks share (the whole of
+    /// it, of which each rank has a part), and one of all tied ones over the embedding group, where there are any;
+    /// where gradients are sharded, of this rank's pieces of them.
     pub(super) fn new(
         entries: Arc<[GradientEntry]>,
         reduced: Reduced<B>,
@@ -86,21 +89,23 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         finalisation: Finalisation,
         context: &ParallelContext,
     ) -> Result<Self, CollectiveError> {
-        let (layout, is_sharded) = reducer.layout();
-        let data_group = context.data_group().clone();
+        let (layout, sharding) = reducer.layout();
+        let shard_group = context.shard_group().clone();
         let mut gradients = Self {
             entries,
             layout,
             buckets: reduced.buckets,
             present: reduced.present,
             non_finite: reduced.non_finite,
-            shard: is_sharded.then(|| data_group.rank()),
+            shard: sharding.shards_optimizer().then(|| shard_group.rank()),
+            sharding,
             is_gathered: false,
-            data_group,
+            shard_group,
             finalisation,
             reducer,
             lent: HashSet::new(),
         };
+        gradients.average_over_replicas(context.replica_group())?;
         if finalisation.sums_partial {
             gradients.sum_over(SummingRanks::all(context.tensor_group()), |entry| {
                 entry.distribution == Distribution::PartialOverTensor
@@ -174,7 +179,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             return Ok(());
         }
         for bucket in &mut self.buckets {
-            *bucket = std::mem::take(bucket).all_gather_start(&self.data_group).wait()?;
+            *bucket = std::mem::take(bucket).all_gather_start(&self.shard_group).wait()?;
         }
         self.is_gathered = true;
         Ok(())
@@ -212,8 +217,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         let (mut squares, others) = FlatBuffer::sums_of_squares_and(&self.buckets, &shards, others);
         context.model_group().all_reduce(&mut squares, ReduceOp::Sum)?;
         if self.is_sharded() {
-            let mut all = vec![0.0; self.data_group.size()];
-            self.data_group.all_gather(&squares, &mut all)?;
+            let mut all = vec![0.0; self.shard_group.size()];
+            self.shard_group.all_gather(&squares, &mut all)?;
             squares = all;
         }
         Ok((squares.iter().sum::<f64>().sqrt(), others))
@@ -239,7 +244,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         }
         context.model_group().all_reduce(&mut counts, ReduceOp::Sum)?;
         if self.is_sharded() {
-            self.data_group.all_reduce(&mut counts, ReduceOp::Sum)?;
+            self.shard_group.all_reduce(&mut counts, ReduceOp::Sum)?;
         }
         Ok(GradientCounts {
             zeros: counts[0] as u64,
@@ -371,6 +376,18 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             "the module has no parameters {missed:?}, which have gradients"
         );
         collector.params
+    }
+
+    /// Averages the shards over the instances of the optimizer, bucket by bucket.
+    fn average_over_replicas(&mut self, group: &ProcessGroup) -> Result<(), CollectiveError> {
+        if group.size() == 1 {
+            return Ok(());
+        }
+        for bucket in 0..self.buckets.len() {
+            self.sum_over(SummingRanks::all(group), |entry| entry.bucket() == bucket)?;
+        }
+        self.scale(1.0 / group.size() as f64);
+        Ok(())
     }
 
     /// How many tensor ranks share a parameter, each number once, ascending: the same on every rank.

@@ -32,8 +32,10 @@ impl<B: TrainingBackend> ModuleMapper<B> for Hooker<'_, B> {
         };
         let anchor = self.binding.anchors[number].clone();
         let (sink, entries) = (self.sink.clone(), self.binding.entries.clone());
+        let source = self.binding.weight_source(number);
         map_once(param, move |tensor| {
-            let hooked = B::hook(tensor.into_primitive().tensor(), &anchor, sink.clone(), number);
+            let tensor = tensor.into_primitive().tensor();
+            let hooked = B::hook(tensor, &anchor, sink.clone(), number, source.clone());
             let hooked = Tensor::from_primitive(TensorPrimitive::Float(hooked));
             planted_faults::parameter(hooked, &entries, number)
         })
@@ -64,6 +66,7 @@ mod tests {
 
     use super::*;
     use crate::context::ParallelContext;
+    use crate::data_parallel::ShardingStrategy;
     use crate::data_parallel::binding::BindingOptions;
     use crate::parameters::list_parameters;
 
@@ -71,8 +74,9 @@ mod tests {
 
     const OPTIONS: BindingOptions = BindingOptions {
         bucket_size: 1,
-        is_sharded: false,
+        sharding: ShardingStrategy::NoShard,
         overlaps: true,
+        gathers_ahead: true,
     };
 
     #[derive(Debug, Default)]

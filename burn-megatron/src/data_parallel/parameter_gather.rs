@@ -47,7 +47,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         dtype: DType,
         device: &B::Device,
     ) -> PendingParameters<B> {
-        if B::HAS_DEVICE_MEMORY || main_type(dtype) != dtype {
+        if B::HAS_DEVICE_MEMORY || main_type(dtype) != dtype || self.sharding.shards_gradients() {
             return self.gather_shard_start(bucket, self.shard_of(bucket, pieces, dtype, device));
         }
         let mut memory = self.lend(bucket);
@@ -67,7 +67,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     fn gather_group(&self, bucket: usize) -> ProcessGroup {
-        self.data_group.labelled(&format!("parameters of bucket {bucket}"))
+        self.shard_group.labelled(&format!("parameters of bucket {bucket}"))
     }
 
     /// Returns what of a bucket's gradients is complete on this rank: its shard, where they are sharded, or the whole.
@@ -90,9 +90,15 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         part(values.clone(), entry.slot.range())
     }
 
+    /// Returns this rank's piece of a parameter, of its part of the bucket.
+    pub(crate) fn of_own_part(&self, values: &Tensor<B, 1>, entry: &GradientEntry) -> Tensor<B, 1> {
+        let (owned, first) = (self.owned_in_bucket(entry), self.complete_range(entry.bucket()).start);
+        part(values.clone(), owned.start - first..owned.end - first)
+    }
+
     /// Returns the range of this rank's shard of a bucket.
     fn own_range(&self, bucket: usize) -> Range<usize> {
-        let (length, rank) = (self.shard_length(bucket), self.data_group.rank());
+        let (length, rank) = (self.shard_length(bucket), self.shard_group.rank());
         length * rank..length * (rank + 1)
     }
 

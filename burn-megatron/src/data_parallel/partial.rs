@@ -12,8 +12,8 @@ use crate::context::ParallelContext;
 use crate::parameters::Distribution;
 
 /// Sums over the tensor group the gradients of those parameters that see this rank's tokens or heads only: norms and
-/// the biases of row-parallel layers under sequence parallelism, and norms of heads. Sums those of keys and values that
-/// the query heads of several ranks share over these.
+/// the biases of row-parallel layers under sequence parallelism, norms of heads and what every rank holds of low-rank
+/// adapters always. Sums those of keys and values that the query heads of several ranks share over these.
 ///
 /// # Communication
 /// One all-reduce per such parameter over the tensor group, of what the whole group holds of it.

@@ -91,8 +91,12 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// As [`backward`](Self::backward).
     ///
     /// # Errors
-    /// As [`backward`](Self::backward).
+    /// As [`backward`](Self::backward); when parameters are sharded, which the other ranks gather from this one as they
+    /// come to them.
     pub fn pass_without_samples(&mut self, part: StepPart) -> Result<(), DataParallelError> {
+        if self.has_sharded_parameters() {
+            return Err(DataParallelError::PassWithoutSamples);
+        }
         self.begin()?;
         self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
         self.close_pass(part)
@@ -129,6 +133,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             return Err(DataParallelError::StepNotTaken);
         }
         if !self.is_step_begun {
+            self.release_parameters()?;
             self.check_replicas_at_interval()?;
             self.is_step_begun = true;
             self.compares_next = self.is_input_check_due() && self.context.tensor_group().size() > 1;
@@ -180,8 +185,12 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Ends the backward pass of a micro-batch, which may consist of several graphs: what they gave to a tied parameter
     /// is summed first, and added to the step's then, so that it does not matter how many they were.
+    ///
+    /// # Panics
+    /// When a reduction or the gathering of a parameter failed, with that error.
     pub fn end_pass(&self) {
         self.binding.reducer.end_pass();
+        unwrap_or_unwind(self.end_gathering());
     }
 
     /// Forgets what the step has accumulated, for a caller whose forward or backward pass has failed.

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamMapper};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::binding::Binding;
 use super::bucket_in_flight::BucketInFlight;
+use super::gradient_entry::GradientEntry;
+use super::parameter_shards::ParameterShards;
+use super::undrawn::{Undrawn, is_plain};
 use crate::autodiff::TrainingBackend;
-use crate::collectives::{CollectiveError, unwrap_or_unwind};
+use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
 
 /// Returns the module with new values for the trained parameters that `value` gives some for, by number, `[len]`.
 pub(super) fn replace_parameters<B: TrainingBackend, M: Module<B>>(
@@ -61,8 +64,9 @@ pub(super) fn await_parameters<B: TrainingBackend, M: Module<B>>(
                 return param;
             };
             let (shape, device) = (param.lazy_shape(), param.lazy_device());
+            let is_plain = is_plain(&param);
             let (id, tensor, mapper) = param.consume();
-            if is_plain(&mapper) {
+            if is_plain {
                 let (bucket, dims) = (self.bucket.clone(), shape.dims::<D>());
                 let arrive = move |_: &B::Device, requires_grad| {
                     let value = unwrap_or_unwind(bucket.value(number));
@@ -89,9 +93,63 @@ pub(super) fn await_parameters<B: TrainingBackend, M: Module<B>>(
     (module, awaiter.result)
 }
 
-/// Whether a parameter is loaded and saved as it is, which burn only prints.
-fn is_plain<B: TrainingBackend, const D: usize>(mapper: &ParamMapper<Tensor<B, D>>) -> bool {
-    format!("{mapper:?}") == format!("{:?}", ParamMapper::<Tensor<B, D>>::default())
+/// Returns the module with trained parameters that are gathered when they are read, each clone's by itself, in place
+/// of those that are there, and of those that are undrawn.
+///
+/// # Errors
+/// The path of a parameter that is transformed as it is loaded or saved: burn has no such parameter without a value.
+pub(super) fn shard_parameters<B: TrainingBackend, M: Module<B>>(
+    module: M,
+    binding: &Binding<B>,
+    shards: &Arc<ParameterShards<B::InnerBackend>>,
+    undrawn: &Undrawn,
+) -> (M, Option<String>) {
+    struct Sharder<'a, B: TrainingBackend> {
+        binding: &'a Binding<B>,
+        undrawn: &'a Undrawn,
+        shards: &'a Arc<ParameterShards<B::InnerBackend>>,
+        transformed: Option<String>,
+    }
+    impl<B: TrainingBackend> ModuleMapper<B> for Sharder<'_, B> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+            let number = self.binding.numbers.get(&param.id).copied();
+            let is_undrawn = self.undrawn.contains(param.id);
+            let Some(number) = number.filter(|_| is_undrawn || param.is_initialized()) else {
+                return param;
+            };
+            let (id, shape, device) = (param.id, param.lazy_shape(), param.lazy_device());
+            if !is_plain(&param) {
+                let name = self.binding.entries[number].name.clone();
+                self.transformed.get_or_insert(name);
+                return param;
+            }
+            let (shards, dims) = (self.shards.clone(), shape.dims::<D>());
+            let gather = move |_: &B::Device, requires_grad| {
+                let value = unwrap_or_unwind(shards.parameter(number));
+                // A graph may keep vectors, and is not to keep their bucket with them.
+                let value = if D == 1 { apart(value) } else { value };
+                Tensor::from_inner(value.reshape(dims)).set_require_grad(requires_grad)
+            };
+            Param::uninitialized(id, gather, device, true, shape)
+        }
+    }
+    let mut sharder = Sharder {
+        binding,
+        undrawn,
+        shards,
+        transformed: None,
+    };
+    let module = module.map(&mut sharder);
+    (module, sharder.transformed)
+}
+
+/// The same values in memory of their own.
+fn apart<B: CollectiveBackend>(values: Tensor<B, 1>) -> Tensor<B, 1> {
+    if B::HAS_DEVICE_MEMORY {
+        return values.mul_scalar(1.0);
+    }
+    let (device, dtype) = (values.device(), values.dtype());
+    Tensor::from_data(values.into_data(), (&device, dtype))
 }
 
 /// Gives every parameter of a module that is waited for its value.
@@ -116,6 +174,10 @@ pub(super) fn make_leaves<B: TrainingBackend, M: Module<B>>(module: M) -> (M, bo
     }
     impl<B: TrainingBackend> ModuleMapper<B> for LeafMaker {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+            // One without a value is the output of nothing.
+            if !param.is_initialized() {
+                return param;
+            }
             let (id, tensor, mapper) = param.consume();
             let is_leaf = tensor.is_require_grad();
             let primitive = tensor.into_primitive().tensor();
@@ -135,18 +197,21 @@ pub(super) fn make_leaves<B: TrainingBackend, M: Module<B>>(module: M) -> (M, bo
     (module, maker.has_made)
 }
 
-/// Returns the values of the trained parameters, by number, `[len]`.
+/// Returns the values of the trained parameters, by number, `[len]`; none of those that are undrawn.
 pub(super) fn read_parameters<B: TrainingBackend, M: Module<B>>(
     module: &M,
     binding: &Binding<B>,
-) -> Vec<Tensor<B::InnerBackend, 1>> {
+    undrawn: &Undrawn,
+) -> Vec<Option<Tensor<B::InnerBackend, 1>>> {
     struct Reader<'a, B: TrainingBackend> {
         binding: &'a Binding<B>,
+        undrawn: &'a Undrawn,
         values: Vec<Option<Tensor<B::InnerBackend, 1>>>,
     }
     impl<B: TrainingBackend> ModuleVisitor<B> for Reader<'_, B> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            if let Some(&number) = self.binding.numbers.get(&param.id) {
+            let number = self.binding.numbers.get(&param.id);
+            if let Some(&number) = number.filter(|_| !self.undrawn.contains(param.id)) {
                 let value = param.val().inner();
                 let length = value.shape().num_elements();
                 self.values[number] = Some(value.reshape([length]));
@@ -155,14 +220,14 @@ pub(super) fn read_parameters<B: TrainingBackend, M: Module<B>>(
     }
     let mut reader = Reader {
         binding,
+        undrawn,
         values: vec![None; binding.entries.len()],
     };
     module.visit(&mut reader);
-    let values: Vec<_> = reader.values.into_iter().flatten().collect();
-    assert_eq!(
-        values.len(),
-        binding.entries.len(),
+    let is_there = |(value, entry): (&Option<_>, &GradientEntry)| value.is_some() || undrawn.contains(entry.id);
+    assert!(
+        reader.values.iter().zip(&*binding.entries).all(is_there),
         "the module has the parameters that it was wrapped with"
     );
-    values
+    reader.values
 }

@@ -9,6 +9,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Tensor, Transaction, backend::Backend};
 
 use super::DataParallelError;
+use super::undrawn::Undrawn;
 use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
 use crate::parameters::{ParameterEntry, list_parameters};
@@ -31,9 +32,16 @@ pub fn check_replicas<B: Backend, M: Module<B>>(
     module: &M,
     context: &ParallelContext,
 ) -> Result<(), DataParallelError> {
-    for group in [context.data_group(), context.tensor_group()] {
-        compare_replicas::<B, M>(module, Compared::Trained, context, group)?;
-    }
+    compare_replicas::<B, M>(module, Compared::Trained, context, context.data_group())?;
+    check_tensor_replicas::<B, M>(module, context)
+}
+
+/// As [`check_replicas`], without the comparison over the data-parallel group.
+pub(super) fn check_tensor_replicas<B: Backend, M: Module<B>>(
+    module: &M,
+    context: &ParallelContext,
+) -> Result<(), DataParallelError> {
+    compare_replicas::<B, M>(module, Compared::Trained, context, context.tensor_group())?;
     compare_tied::<B, M>(module, context)
 }
 
@@ -76,18 +84,34 @@ pub(super) fn compare_tied<B: Backend, M: Module<B>>(
 }
 
 /// Which parameters to compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compared {
-    /// Trained parameters and buffers.
-    Everything,
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Compared<'a> {
+    /// Trained parameters and buffers, but those that are undrawn.
+    Drawn(&'a Undrawn),
     /// Trained parameters.
     Trained,
+}
+
+impl Compared<'_> {
+    fn list<B: Backend, M: Module<B>>(self, module: &M) -> Vec<ParameterEntry> {
+        match self {
+            Compared::Drawn(undrawn) => undrawn.list::<B, M>(module),
+            Compared::Trained => list_parameters::<B, M>(module),
+        }
+    }
+
+    fn has(self, entry: &ParameterEntry) -> bool {
+        match self {
+            Compared::Drawn(undrawn) => !undrawn.contains(entry.id),
+            Compared::Trained => entry.requires_grad,
+        }
+    }
 }
 
 /// Compares what the ranks of the data-parallel or of the tensor group should all hold.
 pub(super) fn compare_replicas<B: Backend, M: Module<B>>(
     module: &M,
-    compared: Compared,
+    compared: Compared<'_>,
     context: &ParallelContext,
     group: &ProcessGroup,
 ) -> Result<(), DataParallelError> {
@@ -95,7 +119,7 @@ pub(super) fn compare_replicas<B: Backend, M: Module<B>>(
         return Ok(());
     }
     let is_data_group = group.ranks() == context.data_group().ranks();
-    let entries = list_parameters::<B, M>(module);
+    let entries = compared.list::<B, M>(module);
     // How many adjacent ranks of the group should hold the same, where they are compared.
     let copies: Vec<Option<usize>> = entries
         .iter()
@@ -105,7 +129,7 @@ pub(super) fn compare_replicas<B: Backend, M: Module<B>>(
                 Some(declared) if !is_data_group => declared.distribution.copies(group.size()),
                 _ => group.size(),
             };
-            (copies > 1 && (entry.requires_grad || compared == Compared::Everything)).then_some(copies)
+            (copies > 1 && compared.has(entry)).then_some(copies)
         })
         .collect();
     let hashes = hash_parameters::<B, M>(module, |index| copies[index].is_some());
@@ -197,7 +221,8 @@ impl<B: Backend> Hashes<'_, B> {
 impl<B: Backend> ModuleVisitor<B> for Hashes<'_, B> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         if (self.is_selected)(self.next) {
-            let value = param.val();
+            // A clone, which takes the value with it where that has been gathered for this.
+            let value = param.clone().val();
             let bytes = value.shape().num_elements() * value.dtype().size();
             if self.bytes + bytes > BYTES_PER_READ {
                 self.read_registered();

@@ -97,8 +97,9 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// If the optimizer clips, that of [`clip_each`]; otherwise none.
     ///
     /// # Errors
-    /// When gradients are sharded: a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes those. When a
-    /// collective fails, or as [`update`](Self::update).
+    /// When gradients are sharded, or the optimizer needs whole parameters and one is cut over tensor-parallel
+    /// ranks: a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes those. When a collective fails, or as
+    /// [`update`](Self::update).
     ///
     /// [`clip_each`]: ReducedGradients::clip_each
     pub fn step<O: ElementWise<B::InnerBackend>>(
@@ -108,6 +109,13 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         mut gradients: ReducedGradients<B::InnerBackend>,
     ) -> Result<(), DataParallelError> {
         refuse_sharded::<_, O>(&gradients)?;
+        if optimizer.optim().matrix_form().is_some() {
+            self.refuse_parts::<O>(&gradients)?;
+            refuse_vectors::<_, O>(&gradients)?;
+        }
+        if optimizer.optim().factored_form().is_some() {
+            self.refuse_parts::<O>(&gradients)?;
+        }
         let Some(clipping) = optimizer.grad_clipping().cloned() else {
             return self.step_each(learning_rate, optimizer, gradients);
         };
@@ -134,17 +142,23 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         gradients: ReducedGradients<B::InnerBackend>,
     ) -> Result<(), DataParallelError> {
         refuse_sharded::<_, O>(&gradients)?;
+        self.refuse_parts::<O>(&gradients)?;
+        self.step_each(learning_rate, optimizer, gradients)
+    }
+
+    /// Fails if a parameter is cut over tensor-parallel ranks.
+    fn refuse_parts<O>(&self, gradients: &ReducedGradients<B::InnerBackend>) -> Result<(), DataParallelError> {
         let tensor = self.context().tensor_group().size();
         let mut entries = gradients.entries().iter();
         let cut = entries.find(|entry| tensor > 1 && entry.distribution.is_cut());
-        if let Some(entry) = cut {
-            return Err(DataParallelError::PartsOfParameters {
+        match cut {
+            None => Ok(()),
+            Some(entry) => Err(DataParallelError::PartsOfParameters {
                 optimizer: short_name::<O>(),
                 name: entry.name.clone(),
                 tensor,
-            });
+            }),
         }
-        self.step_each(learning_rate, optimizer, gradients)
     }
 
     fn step_each(
@@ -167,6 +181,17 @@ fn refuse_sharded<B: CollectiveBackend, O>(gradients: &ReducedGradients<B>) -> R
         Err(DataParallelError::ShardedGradients {
             optimizer: short_name::<O>(),
         })
+    }
+}
+
+fn refuse_vectors<B: CollectiveBackend, O>(gradients: &ReducedGradients<B>) -> Result<(), DataParallelError> {
+    match gradients.entries().iter().find(|entry| entry.dimensions() != 2) {
+        None => Ok(()),
+        Some(entry) => Err(DataParallelError::NoMatrix {
+            optimizer: short_name::<O>(),
+            name: entry.name.clone(),
+            shape: entry.shape.clone(),
+        }),
     }
 }
 
@@ -203,13 +228,13 @@ mod tests {
 
     use super::*;
     use crate::context::ParallelContext;
-    use crate::data_parallel::DataParallelConfig;
+    use crate::data_parallel::{DataParallelConfig, ShardingStrategy};
 
     type B = Autodiff<Flex>;
 
-    fn wrapped(shard_gradients: bool) -> (DistributedDataParallel<B, Linear<B>>, ReducedGradients<Flex>) {
+    fn wrapped(sharding: ShardingStrategy) -> (DistributedDataParallel<B, Linear<B>>, ReducedGradients<Flex>) {
         let layer = LinearConfig::new(3, 2).with_bias(false).init(&Default::default());
-        let config = DataParallelConfig::new().with_shard_gradients(shard_gradients);
+        let config = DataParallelConfig::new().with_sharding(sharding);
         let mut wrapped = DistributedDataParallel::new(layer, &ParallelContext::single(1), config).expect("one rank");
         let input = Tensor::<B, 2>::ones([4, 3], &Default::default());
         wrapped
@@ -221,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_optimizer_that_clips_keeps_its_state_and_its_clipping() {
-        let (mut wrapped, gradients) = wrapped(false);
+        let (mut wrapped, gradients) = wrapped(ShardingStrategy::NoShard);
         let config = AdamConfig::new().with_grad_clipping(Some(GradientClippingConfig::Norm(0.5)));
         let mut optimizer = config.init();
         wrapped.step(0.1, &mut optimizer, gradients).expect("one rank");
@@ -231,17 +256,35 @@ mod tests {
 
     #[test]
     fn sharded_gradients_are_refused_with_the_optimizers_name() {
-        let (mut module, gradients) = wrapped(true);
+        let (mut module, gradients) = wrapped(ShardingStrategy::Optim);
         let error = module.step(0.1, &mut AdamConfig::new().init(), gradients);
         let error = error.expect_err("it needs all").to_string();
         assert!(error.starts_with("optimizer Adam takes whole gradients"), "{error}");
 
-        let (mut module, gradients) = wrapped(true);
+        let (mut module, gradients) = wrapped(ShardingStrategy::Optim);
         let mut muon = MuonConfig::new().init();
         let error = module.step_whole_parameters(0.1, &mut muon, gradients);
         let error = error.expect_err("it needs all").to_string();
         let start = "optimizer OptimizerAdaptor<Muon<Flex>, Linear<Autodiff<Flex>>, Autodiff<Flex>> takes whole";
         assert!(error.starts_with(start), "{error}");
+    }
+
+    #[test]
+    fn muon_is_refused_where_there_are_vectors() {
+        let layer = LinearConfig::new(3, 2).init(&Default::default());
+        let context = ParallelContext::single(1);
+        let mut module = DistributedDataParallel::<B, Linear<B>>::new(layer, &context, DataParallelConfig::new());
+        let module = module.as_mut().expect("one rank");
+        let input = Tensor::<B, 2>::ones([4, 3], &Default::default());
+        let backward = module.backward(StepPart::Last, |layer| layer.forward(input).sum());
+        backward.expect("one rank");
+        let gradients = module.gradients().expect("one rank");
+        let error = module.step(0.1, &mut crate::optimizer::MuonConfig::new().init(), gradients);
+        let error = error.expect_err("there is a bias").to_string();
+        assert!(
+            error.starts_with("optimizer Muon updates whole matrices, and parameter bias of shape [2]"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -49,13 +49,13 @@ struct Broadcaster<'a> {
 
 impl<B: CollectiveBackend> ModuleMapper<B> for Broadcaster<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        let (id, tensor, mapper) = param.consume();
-        let trained = tensor.is_require_grad();
         let number = self.next;
         self.next += 1;
         if self.error.is_some() || !(self.is_selected)(number) {
-            return Param::from_mapped_value(id, tensor, mapper);
+            return param;
         }
+        let (id, tensor, mapper) = param.consume();
+        let trained = tensor.is_require_grad();
         let primitive = tensor.clone().into_primitive().tensor();
         let tensor = match B::run(primitive, TensorCall::Broadcast { root: 0 }, self.group) {
             Ok(received) => Tensor::from_primitive(TensorPrimitive::Float(received)).set_require_grad(trained),

@@ -7,9 +7,12 @@ use super::agreement::compare_modules;
 use super::binding::{Binding, one_device};
 use super::buffers::BufferSync;
 use super::error::DataParallelError;
-use super::replace::{make_leaves, read_parameters, replace_parameters};
+use super::flat::part;
+use super::replace::{make_leaves, replace_parameters};
+use super::undrawn::Undrawn;
 use super::wrapper::{DistributedDataParallel, trains_nothing};
 use crate::autodiff::TrainingBackend;
+use crate::offload::OffloadError;
 use crate::parameters::list_parameters;
 
 impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
@@ -72,7 +75,18 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     pub(super) fn replace_module(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
         self.wait_for_parameters()?;
+        self.release_parameters()?;
         self.module = self.module.take().map(update);
+        let result = self.bind_again();
+        // The update has replaced values, and may have read some that were only gathered.
+        if self.has_sharded_parameters() && result.is_ok() {
+            self.shard_parameters(&Undrawn::default())?;
+        }
+        result
+    }
+
+    /// Binds the parameters that an update has left.
+    fn bind_again(&mut self) -> Result<(), DataParallelError> {
         let parameters = list_parameters::<B, M>(self.module());
         let device = one_device::<B, M>(self.module(), &parameters)?;
         if !self.is_untrained && self.binding.fits(&parameters, &device) {
@@ -92,12 +106,19 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             return Ok(());
         }
         if !self.binding.resembles(&parameters, &device) {
-            compare_modules(&parameters, &self.context, self.context.data_group())?;
+            compare_modules(
+                &parameters,
+                &Undrawn::default(),
+                &self.context,
+                self.context.data_group(),
+            )?;
         }
         self.context
             .transfer_declarations(&self.binding.parameters, &parameters);
         let former = Some(&self.binding.reducer);
+        let shards = self.binding.shards.take();
         self.binding = Binding::new(parameters, self.options, &self.context, &device, former)?;
+        self.binding.shards = shards;
         self.is_step_begun = false;
         self.restart_buffers();
         Ok(())
@@ -118,22 +139,43 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Looks again at the values that are not trained, which have been replaced and are equal on all ranks.
     pub(crate) fn restart_buffers(&mut self) {
         if let Some(buffers) = &mut self.buffers {
-            *buffers = BufferSync::new::<B, M>(self.module.as_ref().expect("absent inside `update` only"));
+            let module = self.module.as_ref().expect("absent inside `update` only");
+            *buffers = BufferSync::new::<B, M>(module, &self.binding.parameters);
         }
     }
 
     /// Returns the values of the trained parameters, by number, `[len]`.
+    #[cfg(test)]
     pub(crate) fn values(&self) -> Vec<Tensor<B::InnerBackend, 1>> {
-        read_parameters(self.module(), &self.binding)
+        let values = super::replace::read_parameters(self.module(), &self.binding, &Undrawn::default());
+        values.into_iter().flatten().collect()
     }
 
     /// Replaces the trained parameters for which `value` gives one, by number, `[len]`.
-    pub(crate) fn replace(&mut self, value: impl FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>) {
+    ///
+    /// # Errors
+    /// When they are in a file that cannot be read or written.
+    pub(crate) fn replace(
+        &mut self,
+        mut value: impl FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>,
+    ) -> Result<(), OffloadError> {
         let binding = &self.binding;
+        if let Some(shards) = &binding.shards {
+            for bucket in 0..binding.layout.lengths().len() {
+                let of_bucket = binding.entries.iter().filter(|entry| entry.bucket() == bucket);
+                let pieces = of_bucket.filter_map(|entry| {
+                    let (value, owned) = (value(entry.number)?, self.owned(entry));
+                    (!owned.is_empty()).then(|| (entry.number, part(value, owned)))
+                });
+                shards.replace(bucket, pieces.collect())?;
+            }
+            return Ok(());
+        }
         self.module = self
             .module
             .take()
             .map(|module| replace_parameters(module, binding, value));
+        Ok(())
     }
 }
 

@@ -5,23 +5,28 @@ use std::sync::{Arc, Mutex};
 use burn::config::Config;
 use burn::module::AutodiffModule;
 use burn::tensor::DType;
+use burn::tensor::ops::Device;
 
 use super::agreement::{compare_modules, compare_parts};
 use super::binding::{Binding, BindingOptions, one_device};
 use super::bucket_in_flight::BucketInFlight;
+use super::bucket_parameter::default_bucket_size;
 use super::buffers::BufferSync;
 use super::error::DataParallelError;
 use super::foreign_dropout::refuse_foreign_dropout;
 use super::generators::separate_generators;
 use super::gradient_entry::GradientEntry;
+use super::parameter_offload::ParameterOffload;
 use super::progress::Progress;
-use super::replace::make_leaves;
-use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
+use super::replace::{make_leaves, touch_parameters};
+use super::replica_check::{Compared, check_replicas, check_tensor_replicas, compare_replicas, compare_tied};
+use super::sharding_strategy::ShardingStrategy;
 use super::sync::{WeightSync, broadcast_module};
+use super::undrawn::Undrawn;
 use crate::autodiff::TrainingBackend;
 use crate::collectives::unwrap_or_unwind;
 use crate::context::ParallelContext;
-use crate::parameters::{ParameterEntry, list_parameters};
+use crate::parameters::ParameterEntry;
 
 /// Configuration of [`DistributedDataParallel`].
 #[derive(Config, Debug)]
@@ -36,13 +41,20 @@ pub struct DataParallelConfig {
     /// A float parameter that is not trained counts as a buffer if the first step changes it, and as frozen if not.
     #[config(default = true)]
     pub broadcast_buffers: bool,
-    /// Whether each rank gets the gradients of its own shard of every bucket only, for a
-    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) that updates this shard and gathers the others.
-    #[config(default = false)]
-    pub shard_gradients: bool,
+    /// What the ranks share out among themselves. All but [`ShardingStrategy::NoShard`] are for a
+    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer), which updates this rank's shard of every bucket.
+    #[config(default = "ShardingStrategy::NoShard")]
+    pub sharding: ShardingStrategy,
     /// Whether full buckets are reduced during the backward pass; if not, all of them after it.
     #[config(default = true)]
     pub overlap_grad_reduce: bool,
+    /// With [`ShardingStrategy::OptimGradsParams`], whether a layer's parameters are gathered while the layer before it
+    /// is computed.
+    #[config(default = true)]
+    pub overlap_param_gather: bool,
+    /// With [`ShardingStrategy::OptimGradsParams`], where each rank's shards are while they are not gathered.
+    #[config(default = "ParameterOffload::None")]
+    pub offload_parameters: ParameterOffload,
     /// Steps from one comparison of what tensor-parallel ranks were given to the next; the first step is always
     /// compared, and none if this is 0. In the step's first micro-batch the first input of a parallel layer is compared
     /// by its hash, and, without sequence parallelism, the loss: ranks that share each layer must see the same samples.
@@ -74,6 +86,7 @@ pub struct DistributedDataParallel<B: TrainingBackend, M> {
     pub(super) module: Option<M>,
     pub(super) context: ParallelContext,
     pub(super) options: BindingOptions,
+    pub(super) offload_parameters: ParameterOffload,
     pub(super) binding: Binding<B>,
     /// None where buffers are left alone.
     pub(super) buffers: Option<BufferSync>,
@@ -116,44 +129,64 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// When no parameter is trained, in a pipeline on any stage, when the ranks' modules differ, when a parameter has
     /// not declared its layout and there are tensor-parallel ranks, when parameters differ in type or device or one is
     /// there twice, when the module has burn's own `Dropout` and there are tensor-parallel ranks, when replicas differ
-    /// that are not broadcast, or when a collective fails. When a parameter has no values and the module is a pipeline
+    /// that are not broadcast, when parameters are to be offloaded and are not sharded or no file can be made for them,
+    /// or when a collective fails. When a parameter has no values and the module is a pipeline
     /// stage, or parts of it were converted from burn's layers: see [`initialize`](crate::initialize).
     pub fn new(module: M, context: &ParallelContext, config: DataParallelConfig) -> Result<Self, DataParallelError> {
         refuse_foreign_dropout(&module, context)?;
+        config.sharding.check_stages(context.pipeline_group().size())?;
+        let instances = context.replica_group().size();
+        if instances > 1 && !config.sharding.shards_optimizer() {
+            return Err(DataParallelError::InstancesOfNothing { instances });
+        }
+        if config.offload_parameters != ParameterOffload::None && !config.sharding.shards_parameters() {
+            return Err(DataParallelError::OffloadOfWhole);
+        }
+        config.offload_parameters.check()?;
         let group = context.data_group();
         let options = BindingOptions {
-            bucket_size: config.bucket_size.unwrap_or(40_000_000.max(1_000_000 * group.size())),
-            is_sharded: config.shard_gradients,
+            bucket_size: config.bucket_size.unwrap_or_else(|| default_bucket_size(group.size())),
+            sharding: config.sharding,
             overlaps: config.overlap_grad_reduce,
+            gathers_ahead: config.overlap_param_gather,
         };
         // Before anything else looks at the module: even asking for its devices draws values.
-        context.root().draw_whole::<B, M>(&module)?;
+        let undrawn = Undrawn::of::<B, M>(&module, config.sharding, context);
+        if undrawn.is_empty() {
+            context.root().draw_whole::<B, M>(&module)?;
+        }
         let (module, _) = make_leaves::<B, M>(module);
-        let parameters = list_parameters::<B, M>(&module);
+        let parameters = undrawn.list::<B, M>(&module);
         if trains_nothing(&parameters, context)
             || !compare_parts(Progress::default(), has_trained(&parameters), context)?
         {
             return Err(DataParallelError::nothing_to_train(&parameters));
         }
-        compare_modules(&parameters, context, context.data_group())?;
-        compare_modules(&parameters, context, context.tensor_group())?;
+        compare_modules(&parameters, &undrawn, context, context.data_group())?;
+        compare_modules(&parameters, &undrawn, context, context.tensor_group())?;
         let device = one_device::<B, M>(&module, &parameters)?;
         let binding = Binding::new(parameters, options, context, &device, None)?;
+        // What is undrawn is the same by its name and the seed.
+        let is_drawn = |number: usize| !undrawn.contains(binding.parameters[number].id);
+        let compared = Compared::Drawn(&undrawn);
         let module = match config.weight_sync {
-            WeightSync::Broadcast => broadcast_module::<B, M>(module, |_| true, group)?,
+            WeightSync::Broadcast => broadcast_module::<B, M>(module, is_drawn, group)?,
             WeightSync::Verify => {
-                compare_replicas::<B, M>(&module, Compared::Everything, context, group)?;
+                compare_replicas::<B, M>(&module, compared, context, group)?;
                 module
             }
         };
-        compare_replicas::<B, M>(&module, Compared::Everything, context, context.tensor_group())?;
+        compare_replicas::<B, M>(&module, compared, context, context.tensor_group())?;
         compare_tied::<B, M>(&module, context)?;
         separate_generators::<B>(&device, context)?;
-        Ok(Self {
-            buffers: config.broadcast_buffers.then(|| BufferSync::new::<B, M>(&module)),
+        let mut wrapped = Self {
+            buffers: config
+                .broadcast_buffers
+                .then(|| BufferSync::new::<B, M>(&module, &binding.parameters)),
             module: Some(module),
             context: context.clone(),
             options,
+            offload_parameters: config.offload_parameters,
             binding,
             is_step_begun: false,
             check_inputs_interval: config.check_inputs_interval,
@@ -164,7 +197,12 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             records_loaded: 0,
             is_untrained: false,
             in_flight: Mutex::default(),
-        })
+        };
+        if config.sharding.shards_parameters() {
+            wrapped.shard_parameters(&undrawn)?;
+            undrawn.forget(context);
+        }
+        Ok(wrapped)
     }
 
     /// What was known of the ranks when the module was wrapped.
@@ -187,7 +225,10 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// When that fails.
     pub fn into_module(self) -> M {
         unwrap_or_unwind(self.wait_for_parameters());
-        self.module.expect("absent inside `update` only")
+        let module = self.module.expect("absent inside `update` only");
+        // Those that are sharded are gathered.
+        touch_parameters::<B, M>(&module);
+        module
     }
 
     /// What is known of each trained parameter, in the module's order.
@@ -197,20 +238,20 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Which elements of a trained parameter this rank's optimizer updates: all, unless gradients are sharded.
     pub fn owned(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
-        if !self.options.is_sharded {
+        if !self.options.sharding.shards_optimizer() {
             return 0..entry.slot.len;
         }
         self.binding
             .layout
-            .piece(entry.number, self.context.data_group().rank())
+            .piece(entry.number, self.context.shard_group().rank())
     }
 
     /// Where the elements that [`owned`](Self::owned) names begin in this rank's part of their bucket: in the whole
     /// bucket, unless gradients are sharded.
     pub(crate) fn owned_place(&self, entry: &GradientEntry) -> usize {
         let in_bucket = entry.slot.offset + self.owned(entry).start;
-        let before = if self.options.is_sharded {
-            self.context.data_group().rank() * self.binding.layout.shard_length(entry.slot.bucket)
+        let before = if self.options.sharding.shards_optimizer() {
+            self.context.shard_group().rank() * self.binding.layout.shard_length(entry.slot.bucket)
         } else {
             0
         };
@@ -218,17 +259,27 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Which elements of a trained parameter this rank stores in a checkpoint: those of its shard, whether or not
-    /// gradients are sharded, so that data-parallel ranks write in parallel.
+    /// gradients are sharded, so that data-parallel ranks write in parallel. None of them, where a rank of another
+    /// instance of the optimizer does.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn stored_piece(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
-        self.binding
-            .layout
-            .piece(entry.number, self.context.data_group().rank())
+        match self.context.replica_group().rank() {
+            0 => self
+                .binding
+                .layout
+                .piece(entry.number, self.context.shard_group().rank()),
+            _ => 0..0,
+        }
     }
 
     /// The element type of the trained parameters.
     pub fn dtype(&self) -> DType {
         self.binding.dtype
+    }
+
+    /// The device of the trained parameters, as the inner backend has it.
+    pub(crate) fn inner_device(&self) -> Device<B::InnerBackend> {
+        self.binding.device.clone()
     }
 
     /// The device of the trained parameters.
@@ -247,7 +298,15 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// As [`check_replicas`].
     pub fn check_replicas(&self) -> Result<(), DataParallelError> {
         self.wait_for_parameters()?;
-        check_replicas::<B, M>(self.module(), &self.context)
+        match self.binding.shards {
+            // Of a shard there is one; tensor-parallel ranks have replicas.
+            Some(_) if self.context.replica_group().size() > 1 => {
+                check_replicas::<B, M>(&self.module_in_flight().clone(), &self.context)
+            }
+            Some(_) if self.context.tensor_group().size() == 1 => Ok(()),
+            Some(_) => check_tensor_replicas::<B, M>(&self.module_in_flight().clone(), &self.context),
+            None => check_replicas::<B, M>(self.module(), &self.context),
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub enum LearnerError {
     },
     /// Sharded gradients without the optimizer that takes them.
     #[error(
-        "DataParallelConfig::shard_gradients needs an optimizer that takes shards: give Learner::new the one that \
+        "DataParallelConfig::sharding needs an optimizer that takes shards: give Learner::new the one that \
          ParallelLearner::shard returns"
     )]
     NotSharded,

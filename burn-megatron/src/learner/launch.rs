@@ -21,7 +21,7 @@ use super::strategy::{Options, Strategy};
 use crate::autodiff::TrainingBackend;
 use crate::collectives::CollectiveError;
 use crate::context::ParallelContext;
-use crate::data_parallel::DataParallelConfig;
+use crate::data_parallel::{DataParallelConfig, ShardingStrategy};
 use crate::launch::StopFlag;
 use crate::optimizer::StoredOptimizer;
 
@@ -180,7 +180,7 @@ where
     where
         S: StoredOptimizer<B::InnerBackend> + 'static,
     {
-        self.options.config.shard_gradients = true;
+        self.options.config.sharding = ShardingStrategy::Optim;
         let sharded = ShardedLearnerOptimizer::new(optimizer, &self.context);
         self.sharded = Some(sharded.update());
         sharded
@@ -218,7 +218,7 @@ where
         if stages > 1 {
             return Err(LearnerError::Pipeline { stages });
         }
-        if options.config.shard_gradients && sharded.is_none() {
+        if options.config.sharding.shards_optimizer() && sharded.is_none() {
             return Err(LearnerError::NotSharded);
         }
         let ranks = context.config().tensor_parallel_size;

@@ -235,12 +235,14 @@ where
         device: &B::Device,
     ) -> Result<Option<ParameterRecord<B>>, LearnerError> {
         let optimizer = self.optimizer.as_ref().ok_or(LearnerError::OutsideLaunch)?;
-        let piece = optimizer.piece(entry.number);
-        let state = piece.state.iter().flat_map(|state| S::tensors(state));
-        let main = piece.main.clone().filter(|_| !piece.range.is_empty());
-        let mine: Vec<(&str, TensorData)> = state
-            .chain(main.map(|main| (MAIN, main)))
-            .map(|(name, tensor)| (name, tensor.into_data()))
+        let range = optimizer.owned_range(entry.number);
+        let piece = optimizer.piece_data(entry.number, range.clone())?;
+        // What each rank has whole is that of one of them.
+        let is_first = range.start == 0 && !range.is_empty();
+        let whole = piece.whole_tensors.into_iter().filter(|_| is_first);
+        let mine: Vec<(&str, TensorData)> = (piece.tensors.into_iter())
+            .chain(whole)
+            .chain(piece.main.map(|main| (MAIN, main)))
             .collect();
         let mine = pack(mine.iter().map(|(name, data)| (*name, data)));
         let group = self.context.data_group().labelled("optimizer state for a checkpoint");
@@ -256,7 +258,8 @@ where
             }
         }
         let tensors = joined.into_iter().map(|(name, dtype, bytes)| {
-            let data = TensorData::from_bytes_vec(bytes, [entry.shape.iter().product::<usize>()], dtype);
+            let length = bytes.len() / dtype.size();
+            let data = TensorData::from_bytes_vec(bytes, [length], dtype);
             let values = Tensor::from_data(data, (device, dtype));
             StateRecord { name, values }
         });
@@ -291,35 +294,45 @@ where
             let ParameterRecord { updates, tensors, .. } = parameters.swap_remove(found);
             let length: usize = entry.shape.iter().product();
             let kept = optimizer.optimizer_of(entry.number).clone();
-            let piece = optimizer.piece_mut(entry.number);
-            (piece.steps, piece.state) = (updates, None);
-            if piece.range.is_empty() {
+            let layout = kept.layout(entry);
+            let range = optimizer.owned_range(entry.number);
+            optimizer.replace_state(entry.number, updates, None)?;
+            if range.is_empty() {
                 continue;
             }
             let mut state = Vec::new();
             for StateRecord { name, values } in tensors {
-                if values.dims()[0] != length {
-                    let stored = values.dims()[0];
+                let known = layout.iter().find(|known| known.name == name);
+                let whole = known.and_then(|known| known.whole);
+                let (stored, expected) = (values.dims()[0], whole.unwrap_or(length));
+                if stored != expected {
                     return fail(format!(
-                        "has {stored} elements of {name} for {}, not {length}",
+                        "has {stored} elements of {name} for {}, not {expected}",
                         entry.name
                     ));
                 }
-                let values = values.inner().cast(main_dtype).slice([piece.range.clone()]);
-                match kept.tensor_names().iter().find(|known| **known == name) {
-                    Some(known) => state.push((*known, values)),
-                    None if name == MAIN && piece.main.is_some() => piece.main = Some(values),
+                let values = values.inner().cast(main_dtype);
+                let values = match whole {
+                    Some(_) => values,
+                    None => values.slice([range.clone()]),
+                };
+                match known {
+                    Some(known) => state.push((known.name, values)),
+                    None if name == MAIN && optimizer.has_main(entry.number) => {
+                        optimizer.replace_main(entry.number, values)?;
+                    }
                     None => return fail(format!("has {name} of {}, which this optimizer has not", entry.name)),
                 }
             }
             if updates > 0 {
-                piece.state = kept.state(updates, state);
-                if piece.state.is_none() {
-                    return fail(format!("lacks one of {:?} for {}", kept.tensor_names(), entry.name));
-                }
+                let Some(state) = kept.state(updates, state) else {
+                    let names: Vec<&str> = layout.iter().map(|tensor| tensor.name).collect();
+                    return fail(format!("lacks one of {names:?} for {}", entry.name));
+                };
+                optimizer.replace_state(entry.number, updates, Some(state))?;
             }
         }
-        Ok(())
+        Ok(optimizer.settle()?)
     }
 }
 

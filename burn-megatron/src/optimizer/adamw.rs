@@ -15,7 +15,7 @@ use burn::tensor::{
 use cubecl_kernels::adamw::{AdamWStep, adamw_elements};
 use cubecl_kernels::{KernelBackend, Kernels};
 
-use super::ElementWise;
+use super::{ElementWise, scaled};
 use crate::data_parallel::BucketForm;
 
 /// Configuration of [`AdamW`]; defaults are Megatron-LM's.
@@ -163,10 +163,7 @@ impl<B: KernelBackend> SimpleOptimizer<B> for AdamW {
             epsilon,
             weight_decay,
         } = self.config;
-        let gradient = match self.gradient_scale {
-            1.0 => gradient,
-            scale => gradient.mul_scalar(scale),
-        };
+        let gradient = scaled(gradient, self.gradient_scale);
         let fresh_1 = gradient.clone().mul_scalar(1.0 - beta_1);
         let fresh_2 = (gradient.clone() * gradient).mul_scalar(1.0 - beta_2);
         let (time, moment_1, moment_2) = match state {

@@ -1,5 +1,6 @@
 //! What can go wrong in an update.
 
+use super::OffloadError;
 use crate::collectives::CollectiveError;
 use crate::data_parallel::DataParallelError;
 
@@ -12,6 +13,9 @@ pub enum OptimizerError {
     /// The module cannot be updated.
     #[error(transparent)]
     DataParallel(#[from] DataParallelError),
+    /// What is offloaded cannot be read or written, or not be made.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
     /// Parameters were frozen or thawed, so that those that are trained are in other shards.
     #[error(
         "this rank's piece of parameter {name} is no longer the one whose state the optimizer holds: other parameters \
@@ -30,6 +34,17 @@ pub enum OptimizerError {
         group: usize,
         /// How many there are.
         count: usize,
+    },
+    /// A parameter of an optimizer of matrices that is none.
+    #[error(
+        "Muon updates matrices, and parameter {name} has the shape {shape:?}: give it another optimizer, in a \
+         parameter group of its own"
+    )]
+    NoMatrix {
+        /// The parameter.
+        name: String,
+        /// Its shape on this rank.
+        shape: Vec<usize>,
     },
     /// An optimizer that has taken steps, or loaded a record.
     #[error(

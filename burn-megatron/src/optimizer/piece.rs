@@ -1,13 +1,18 @@
 //! `Piece`: what a `ShardedOptimizer` holds of one parameter, and its update.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use burn::optim::{LearningRate, SimpleOptimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{DType, FloatDType, Tensor};
 
+use super::factored::FactoredDirection;
+use super::scaled;
 use crate::collectives::CollectiveBackend;
-use crate::data_parallel::{GradientEntry, ReducedGradients};
+use crate::data_parallel::{GradientEntry, OwnedValues, ReducedGradients};
+use crate::offload::OffloadError;
+use crate::precision::is_half;
 
 /// What the optimizer holds of one trained parameter.
 pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
@@ -20,12 +25,31 @@ pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
     pub(super) bucket: usize,
     pub(super) place: usize,
     /// Their main values, `[range]`, where the module's are of 16 bits and the range is not empty; unless the state of
-    /// their bucket has them.
+    /// their bucket has them, or they are offloaded.
     pub(crate) main: Option<Tensor<B, 1>>,
-    /// None before the first update, where the range is empty, and where their bucket's state has it.
+    /// None before the first update, where the range is empty, and where their bucket's state has it, or it is
+    /// offloaded.
     pub(crate) state: Option<O::State<1>>,
     /// Updates of the parameter so far, here or on other data-parallel ranks.
     pub(crate) steps: u64,
+}
+
+/// The direction of a piece of a parameter, where that is not made of the piece alone.
+pub(super) enum Direction<B: Backend> {
+    /// Made of whole matrices.
+    Made {
+        /// What is taken off the piece, `[range]`.
+        step: Tensor<B, 1>,
+        /// What is kept of it.
+        keep: f64,
+    },
+    /// Made of the gradient when the piece is updated, so that those of all pieces are never there at once.
+    Factored {
+        /// By what it is made.
+        direction: Box<FactoredDirection<B>>,
+        /// What it is multiplied by.
+        factor: f64,
+    },
 }
 
 /// An update under way.
@@ -34,25 +58,21 @@ pub(super) struct Update<B: CollectiveBackend> {
     /// The module's element type.
     pub(super) dtype: DType,
     pub(super) device: B::Device,
-    /// The module's old values, by number, `[len]`.
-    pub(super) values: Vec<Option<Tensor<B, 1>>>,
+    /// The module's old values.
+    pub(super) values: OwnedValues<B>,
     pub(super) gradients: ReducedGradients<B>,
+    /// Where an optimizer needs more than the pieces of this rank, by number.
+    pub(super) directions: HashMap<usize, Direction<B>>,
 }
 
 impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
-    /// Returns the piece of a parameter of this value, `[len]`: the elements of `range`, from `place` on in this rank's
-    /// part of their bucket.
-    pub(super) fn new(
-        entry: &GradientEntry,
-        group: usize,
-        value: Tensor<B, 1>,
-        range: Range<usize>,
-        place: usize,
-    ) -> Self {
+    /// Returns the piece of a parameter: the elements of `range`, from `place` on in this rank's part of their bucket.
+    /// Its main values are yet to be made.
+    pub(super) fn new(entry: &GradientEntry, group: usize, range: Range<usize>, place: usize) -> Self {
         Self {
             name: entry.name.clone(),
             group,
-            main: main_of(value, &range),
+            main: None,
             range,
             bucket: entry.bucket(),
             place,
@@ -62,29 +82,55 @@ impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
     }
 
     /// Updates the piece and returns its new values, `[range]`, in the module's type.
-    pub(super) fn update(&mut self, optimizer: &O, entry: &GradientEntry, update: &mut Update<B>) -> Tensor<B, 1>
+    ///
+    /// # Errors
+    /// When the old ones cannot be read from their file.
+    pub(super) fn update(
+        &mut self,
+        optimizer: &O,
+        entry: &GradientEntry,
+        update: &mut Update<B>,
+    ) -> Result<Tensor<B, 1>, OffloadError>
     where
         B: CollectiveBackend,
     {
-        let gradient = update.gradients.owned_values(entry, &update.device);
+        let gradient = || update.gradients.owned_values(entry, &update.device);
+        let (gradient, keep) = match update.directions.remove(&entry.number) {
+            None => (gradient(), None),
+            Some(Direction::Made { step, keep }) => (step, Some(keep)),
+            Some(Direction::Factored { direction, factor }) => {
+                let keep = direction.step.keep;
+                (direction.of(gradient()).mul_scalar(factor), Some(keep))
+            }
+        };
         let main_dtype = gradient.dtype();
+        let main = match self.main.take() {
+            Some(main) => main,
+            None => {
+                let value = update.values.take(entry.number)?;
+                let value = value.expect("each parameter with elements here is updated once");
+                value.cast(FloatDType::from(main_dtype))
+            }
+        };
         // Nothing needs the old value after this.
-        let value = update.values[entry.number]
-            .take()
-            .expect("each parameter is updated once");
-        let main = self.main.take();
-        let main = main.unwrap_or_else(|| piece_of(value, &self.range).cast(FloatDType::from(main_dtype)));
+        update.values.forget(entry.number);
         // Where the module is by now.
         let main = main.to_device(&update.device);
-        let state = self.state.take().map(|state| O::to_device(state, &update.device));
-        let (main, state) = optimizer.step(update.learning_rate, main, gradient, state);
-        self.state = state;
+        let main = match keep {
+            Some(keep) => scaled(main, keep) - gradient,
+            None => {
+                let state = self.state.take().map(|state| O::to_device(state, &update.device));
+                let (main, state) = optimizer.step(update.learning_rate, main, gradient, state);
+                self.state = state;
+                main
+            }
+        };
         if main_dtype == update.dtype {
-            return main;
+            return Ok(main);
         }
         let value = main.clone().cast(FloatDType::from(update.dtype));
         self.main = Some(main);
-        value
+        Ok(value)
     }
 }
 
@@ -114,18 +160,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> std::fmt::Debug for Piece<B, O> {
     }
 }
 
-/// The main values of a range that is not empty, in f32, where the module's have 16 bits. A GPU has no memory of no
-/// bytes.
-pub(super) fn main_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Option<Tensor<B, 1>> {
-    let has_main = matches!(value.dtype(), DType::BF16 | DType::F16) && !range.is_empty();
-    has_main.then(|| piece_of(value, range).cast(FloatDType::F32))
-}
-
-/// The elements of a range.
-fn piece_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Tensor<B, 1> {
-    if range.len() == value.dims()[0] {
-        value
-    } else {
-        value.slice([range.clone()])
-    }
+/// The main values of a range, in f32, where the module's have 16 bits.
+pub(super) fn main_of<B: Backend>(value: Tensor<B, 1>) -> Option<Tensor<B, 1>> {
+    is_half(value.dtype()).then(|| value.cast(FloatDType::F32))
 }

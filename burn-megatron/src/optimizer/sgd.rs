@@ -14,7 +14,7 @@ use burn::tensor::{
     ops::Device,
 };
 
-use super::ElementWise;
+use super::{ElementWise, scaled, with_decay};
 
 /// Configuration of [`Sgd`]; the momentum is Megatron-LM's.
 #[derive(Config, Debug, Copy, PartialEq)]
@@ -87,14 +87,8 @@ impl<B: Backend> SimpleOptimizer<B> for Sgd {
         state: Option<Self::State<D>>,
     ) -> (Tensor<B, D>, Option<Self::State<D>>) {
         let SgdConfig { momentum, weight_decay } = self.config;
-        let gradient = match self.gradient_scale {
-            1.0 => gradient,
-            scale => gradient.mul_scalar(scale),
-        };
-        let gradient = match weight_decay {
-            0.0 => gradient,
-            decay => gradient + tensor.clone().mul_scalar(decay),
-        };
+        let gradient = scaled(gradient, self.gradient_scale);
+        let gradient = with_decay(gradient, &tensor, weight_decay);
         let velocity = match state.and_then(|state| state.momentum) {
             Some(before) if self.has_momentum() => before.mul_scalar(momentum) + gradient,
             _ => gradient,
@@ -114,30 +108,8 @@ impl<B: Backend> SimpleOptimizer<B> for Sgd {
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::Flex;
-
+    use super::super::stepped::{assert_near, run};
     use super::*;
-
-    /// Takes a parameter through a step for each gradient, and returns its value after each.
-    fn run(optimizer: &Sgd, start: f64, gradients: &[f64]) -> Vec<f64> {
-        let device = Default::default();
-        let scalar = |value: f64| Tensor::<Flex, 1>::from_data([value], (&device, burn::tensor::DType::F64));
-        let (mut parameter, mut state) = (scalar(start), None);
-        let step = |gradient: &f64| {
-            (parameter, state) = optimizer.step(0.1, parameter.clone(), scalar(*gradient), state.take());
-            parameter.to_data().iter::<f64>().next().expect("one element")
-        };
-        gradients.iter().map(step).collect()
-    }
-
-    fn assert_near(got: &[f64], expected: &[f64]) {
-        // A few roundings of numbers around 1.
-        let is_near = got
-            .iter()
-            .zip(expected)
-            .all(|(got, expected)| (got - expected).abs() < 1e-15);
-        assert!(is_near && got.len() == expected.len(), "{got:?} is not {expected:?}");
-    }
 
     /// By hand, with d = g + 0.1 p: 0.6, −0.156, 0.09016; v: 0.6, 0.54 − 0.156 = 0.384, 0.3456 + 0.09016 = 0.43576.
     #[test]

@@ -1,21 +1,57 @@
 //! `StoredOptimizer`: an optimizer whose state a checkpoint can keep, element by element, for any layout.
 
-use burn::optim::{Adam, AdamState, AdaptiveMomentumState};
+use burn::optim::{AdamState, AdaptiveMomentumState};
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::KernelBackend;
 
-use super::{AdamW, AdamWState, ElementWise, Sgd, SgdState};
+use super::{
+    Adafactor, AdafactorState, Adam, AdamW, AdamWState, ElementWise, FactoredMoment, Lion, LionState, Muon, MuonState,
+    SecondMoment, Sgd, SgdState,
+};
+use crate::data_parallel::GradientEntry;
+use crate::parameters::Factoring;
 
 /// A tensor of an optimizer's state, `[elements of the piece]`, by its name.
 pub type StateTensor<B> = (&'static str, Tensor<B, 1>);
 
-/// An optimizer whose state is a number of updates, and tensors with an element for each element of the parameter.
+/// A tensor that the state of a parameter may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorLayout {
+    /// Its name.
+    pub name: &'static str,
+    /// The number of its elements where each rank has the whole of it; `None` where it has an element for each of the
+    /// parameter's.
+    pub whole: Option<usize>,
+}
+
+impl TensorLayout {
+    /// Returns that of a tensor with an element for each of the parameter's.
+    pub fn of_elements(name: &'static str) -> Self {
+        Self { name, whole: None }
+    }
+}
+
+/// An optimizer whose state is a number of updates, and tensors: with an element for each element of the parameter, or
+/// small ones, which each rank that holds elements of the parameter has whole.
 pub trait StoredOptimizer<B: Backend>: ElementWise<B> {
     /// Returns the names of all tensors that a state of this optimizer may have.
     fn tensor_names(&self) -> &'static [&'static str];
 
-    /// Returns the tensors of a state.
+    /// Returns those that the state of this parameter may have.
+    fn layout(&self, entry: &GradientEntry) -> Vec<TensorLayout> {
+        let _ = entry;
+        let names = self.tensor_names().iter();
+        names.map(|name| TensorLayout::of_elements(name)).collect()
+    }
+
+    /// Returns the tensors of a state with an element for each of the parameter's.
     fn tensors(state: &Self::State<1>) -> Vec<StateTensor<B>>;
+
+    /// Returns those that each rank has whole.
+    fn whole_tensors(state: &Self::State<1>) -> Vec<StateTensor<B>> {
+        let _ = state;
+        Vec::new()
+    }
 
     /// Returns the state after `updates` updates, at least one; `None` if the tensors are not those of a state of this
     /// optimizer.
@@ -45,11 +81,101 @@ impl<B: KernelBackend> StoredOptimizer<B> for AdamW {
     }
 
     fn state(&self, updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
-        Some(AdamWState {
-            time: updates as usize,
-            moment_1: take(&mut tensors, "moment_1")?,
-            moment_2: take(&mut tensors, "moment_2")?,
-        })
+        adamw_state(updates, &mut tensors)
+    }
+}
+
+impl<B: KernelBackend> StoredOptimizer<B> for Adam {
+    fn tensor_names(&self) -> &'static [&'static str] {
+        &["moment_1", "moment_2"]
+    }
+
+    fn tensors(state: &AdamWState<B, 1>) -> Vec<StateTensor<B>> {
+        AdamW::tensors(state)
+    }
+
+    fn state(&self, updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
+        adamw_state(updates, &mut tensors)
+    }
+}
+
+impl<B: Backend> StoredOptimizer<B> for Lion {
+    fn tensor_names(&self) -> &'static [&'static str] {
+        &["moment_1"]
+    }
+
+    fn tensors(state: &LionState<B, 1>) -> Vec<StateTensor<B>> {
+        vec![("moment_1", state.moment_1.clone())]
+    }
+
+    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<LionState<B, 1>> {
+        let moment_1 = take(&mut tensors, "moment_1")?;
+        Some(LionState { moment_1 })
+    }
+}
+
+impl<B: Backend> StoredOptimizer<B> for Muon {
+    fn tensor_names(&self) -> &'static [&'static str] {
+        &["gradient_mean"]
+    }
+
+    fn tensors(state: &MuonState<B, 1>) -> Vec<StateTensor<B>> {
+        vec![("gradient_mean", state.gradient_mean.clone())]
+    }
+
+    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<MuonState<B, 1>> {
+        let gradient_mean = take(&mut tensors, "gradient_mean")?;
+        Some(MuonState { gradient_mean })
+    }
+}
+
+impl<B: Backend> StoredOptimizer<B> for Adafactor {
+    fn tensor_names(&self) -> &'static [&'static str] {
+        &["row_variance", "column_variance", "variance"]
+    }
+
+    fn layout(&self, entry: &GradientEntry) -> Vec<TensorLayout> {
+        let Some(factoring) = Factoring::of(&entry.shape, &entry.placement) else {
+            return vec![TensorLayout::of_elements("variance")];
+        };
+        let sizes = factoring.logical();
+        let whole = [
+            ("row_variance", sizes.num_rows()),
+            ("column_variance", sizes.num_columns()),
+        ];
+        let layout = whole.map(|(name, length)| TensorLayout {
+            name,
+            whole: Some(length),
+        });
+        layout.to_vec()
+    }
+
+    fn tensors(state: &AdafactorState<B, 1>) -> Vec<StateTensor<B>> {
+        match &state.moment {
+            SecondMoment::Elements(variance) => vec![("variance", variance.clone())],
+            SecondMoment::Factored(_) => Vec::new(),
+        }
+    }
+
+    fn whole_tensors(state: &AdafactorState<B, 1>) -> Vec<StateTensor<B>> {
+        match &state.moment {
+            SecondMoment::Elements(_) => Vec::new(),
+            SecondMoment::Factored(FactoredMoment { rows, columns }) => {
+                vec![("row_variance", rows.clone()), ("column_variance", columns.clone())]
+            }
+        }
+    }
+
+    fn state(&self, updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdafactorState<B, 1>> {
+        let moment = match take(&mut tensors, "variance") {
+            Some(variance) => SecondMoment::Elements(variance),
+            None => SecondMoment::Factored(FactoredMoment {
+                rows: take(&mut tensors, "row_variance")?,
+                columns: take(&mut tensors, "column_variance")?,
+            }),
+        };
+        let time = updates as usize;
+        Some(AdafactorState { time, moment })
     }
 }
 
@@ -83,7 +209,7 @@ impl<B: Backend> StoredOptimizer<B> for Sgd {
     }
 }
 
-impl<B: Backend> StoredOptimizer<B> for Adam {
+impl<B: Backend> StoredOptimizer<B> for burn::optim::Adam {
     fn tensor_names(&self) -> &'static [&'static str] {
         ADAM
     }
@@ -109,6 +235,14 @@ impl<B: Backend> StoredOptimizer<B> for burn::optim::AdamW {
     fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<burn::optim::AdamWState<B, 1>> {
         momentum(updates, tensors).map(burn::optim::AdamWState::new)
     }
+}
+
+fn adamw_state<B: Backend>(updates: u64, tensors: &mut Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
+    Some(AdamWState {
+        time: updates as usize,
+        moment_1: take(tensors, "moment_1")?,
+        moment_2: take(tensors, "moment_2")?,
+    })
 }
 
 fn momentum_tensors<B: Backend>(momentum: &AdaptiveMomentumState<B, 1>) -> Vec<StateTensor<B>> {

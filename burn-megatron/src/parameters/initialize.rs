@@ -1,5 +1,7 @@
 //! `ParameterInit`: the values a parameter starts with, the same in every layout of ranks.
 
+use std::ops::Range;
+
 use burn::config::Config;
 
 use super::Placement;
@@ -40,19 +42,25 @@ impl ParameterInit {
     ///
     /// An element's value depends on the seed, the name and its index in the logical parameter, never on the layout.
     pub fn values(&self, seed: u64, name: &str, placement: &Placement) -> Vec<f64> {
-        let mut values = vec![0.0; placement.local_len()];
+        self.values_in(seed, name, placement, 0..placement.local_len())
+    }
+
+    /// Returns a range of [`values`](Self::values).
+    pub(crate) fn values_in(&self, seed: u64, name: &str, placement: &Placement, range: Range<usize>) -> Vec<f64> {
+        let mut values = vec![0.0; range.len()];
         let stream = RandomStream::new(seed, name);
         for run in placement.runs() {
-            let elements = &mut values[run.local..run.local + run.length];
+            let (start, end) = (run.local.max(range.start), (run.local + run.length).min(range.end));
+            if start >= end {
+                continue;
+            }
+            let elements = &mut values[start - range.start..end - range.start];
+            let logical = (run.logical + start - run.local) as u64;
             match self {
                 ParameterInit::Zeros => {}
                 ParameterInit::Ones => elements.fill(1.0),
-                ParameterInit::Normal { deviation } => {
-                    stream.fill_normal(run.logical as u64, *deviation, elements);
-                }
-                ParameterInit::Uniform { bound } => {
-                    stream.fill_uniform(run.logical as u64, *bound, elements);
-                }
+                ParameterInit::Normal { deviation } => stream.fill_normal(logical, *deviation, elements),
+                ParameterInit::Uniform { bound } => stream.fill_uniform(logical, *bound, elements),
             }
         }
         values
@@ -82,6 +90,19 @@ mod tests {
                         whole[run.logical..run.logical + run.length]
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_hold_the_numbers_of_the_whole() {
+        // Rows of 4 of a logical 6, and padding after the fifth.
+        let placement = Placement::new([5, 6], [1, 2], [6, 4]);
+        for init in INITS {
+            let whole = init.values(3, "wte.weight", &placement);
+            for range in [0..24, 0..1, 3..9, 5..6, 14..20, 17..24, 24..24] {
+                let part = init.values_in(3, "wte.weight", &placement, range.clone());
+                assert_eq!(part, whole[range.clone()], "{init:?}, {range:?}");
             }
         }
     }

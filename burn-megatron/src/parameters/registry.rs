@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use burn::module::ParamId;
 
-use super::{Distribution, Placement};
+use super::{Distribution, FirstValues, Placement};
 
 /// What a parameter has declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct ParameterRegistry {
 struct Inner {
     declarations: HashMap<ParamId, Declaration>,
     names: HashSet<String>,
+    /// Of the parameters that were made without values.
+    first_values: HashMap<ParamId, FirstValues>,
     /// The parameters that were made from those of a burn layer.
     converted: HashSet<ParamId>,
 }
@@ -106,6 +108,21 @@ impl ParameterRegistry {
     /// What a parameter has declared, if it has.
     pub fn declaration(&self, id: ParamId) -> Option<Declaration> {
         self.lock().declarations.get(&id).cloned()
+    }
+
+    /// Records what a parameter that was made without values starts with.
+    pub(crate) fn start_later(&self, id: ParamId, first: FirstValues) {
+        self.lock().first_values.insert(id, first);
+    }
+
+    /// What a parameter that was made without values starts with.
+    pub(crate) fn first_values(&self, id: ParamId) -> Option<FirstValues> {
+        self.lock().first_values.get(&id).cloned()
+    }
+
+    /// Forgets what a parameter starts with.
+    pub(crate) fn forget_first_values(&self, id: ParamId) {
+        self.lock().first_values.remove(&id);
     }
 
     /// Records that a parameter was made from that of a burn layer, whose values had been drawn by then.

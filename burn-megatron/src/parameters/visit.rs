@@ -1,7 +1,7 @@
 //! Walks over a module's parameters, and the way of a tensor to host memory and back.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend, get_device_settings};
 
 /// A float parameter of a module, in the order in which the module lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +32,20 @@ impl ParameterEntry {
 
 /// Returns a module's float parameters and buffers, in the module's own order. Forces lazy parameters.
 pub fn list_parameters<B: Backend, M: Module<B>>(module: &M) -> Vec<ParameterEntry> {
-    struct Lister {
+    list_undrawn::<B, M>(module, |_| false)
+}
+
+/// As [`list_parameters`], without forcing those that are `undrawn`: trained ones of the default type.
+pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
+    module: &M,
+    undrawn: impl Fn(ParamId) -> bool,
+) -> Vec<ParameterEntry> {
+    struct Lister<F> {
         path: Vec<String>,
         entries: Vec<ParameterEntry>,
+        undrawn: F,
     }
-    impl<B: Backend> ModuleVisitor<B> for Lister {
+    impl<B: Backend, F: Fn(ParamId) -> bool> ModuleVisitor<B> for Lister<F> {
         fn enter_module(&mut self, name: &str, _container_type: &str) {
             self.path.push(name.to_owned());
         }
@@ -44,19 +53,26 @@ pub fn list_parameters<B: Backend, M: Module<B>>(module: &M) -> Vec<ParameterEnt
             self.path.pop();
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            let tensor = param.val();
+            let (dtype, requires_grad) = if (self.undrawn)(param.id) {
+                let device = param.lazy_device();
+                (get_device_settings::<B>(&device).float_dtype.into(), true)
+            } else {
+                let tensor = param.val();
+                (tensor.dtype(), tensor.is_require_grad())
+            };
             self.entries.push(ParameterEntry {
                 id: param.id,
                 path: self.path.join("."),
-                shape: tensor.dims().to_vec(),
-                dtype: tensor.dtype(),
-                requires_grad: tensor.is_require_grad(),
+                shape: param.lazy_shape().to_vec(),
+                dtype,
+                requires_grad,
             });
         }
     }
     let mut lister = Lister {
         path: Vec::new(),
         entries: Vec::new(),
+        undrawn,
     };
     module.visit(&mut lister);
     lister.entries

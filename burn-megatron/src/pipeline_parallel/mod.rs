@@ -9,6 +9,7 @@
 //! | `stage` | [`PipelineStage`], what is asked of a part of a model |
 //! | `executor` | [`PipelineExecutor`], which carries a list out |
 //! | `work`, `pass`, `segment` | a task; one micro-batch through one chunk; one graph |
+//! | `host_activations` | what graphs keep, in host memory between the passes |
 //! | `traffic`, `boundary` | what comes and goes; how it crosses |
 //! | `timeline` | what happened when, measured |
 //! | `profile` | [`PipelineProfile`], bubble and costs of what was measured |
@@ -17,6 +18,7 @@
 mod boundary;
 mod error;
 mod executor;
+mod host_activations;
 mod layer_layout;
 mod pass;
 mod profile;
@@ -32,6 +34,6 @@ pub use error::PipelineError;
 pub use executor::PipelineExecutor;
 pub use layer_layout::{LayerLayout, LayerLayoutError, LayerSizes};
 pub use profile::{PipelineProfile, ProfileError, StepProfile};
-pub use stage::{PipelineStage, StageOutput};
+pub use stage::{PipelineStage, StageOutput, forward_segments};
 pub use timeline::{Activity, Timeline, TimelineEvent, TimelineLabel, TimelineObserver};
 pub use trace::chrome_trace;

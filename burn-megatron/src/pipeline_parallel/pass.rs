@@ -1,8 +1,10 @@
 //! One micro-batch through one chunk: forward, segment by segment, and back.
 
-use burn::module::AutodiffModule;
+use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
 use burn::tensor::{Shape, Tensor, TensorPrimitive};
+use cubecl_kernels::tape::{Kept, keep};
 
+use super::host_activations::HostActivations;
 use super::segment::Segment;
 use super::stage::{PipelineStage, StageOutput};
 use crate::autodiff::TrainingBackend;
@@ -27,7 +29,7 @@ enum Held<B: TrainingBackend, const D: usize> {
     /// Its graph.
     Graph(Segment<B>),
     /// Its input, of which the graph will be made again; none where the segment starts the model.
-    Input(Option<Tensor<B::InnerBackend, D>>),
+    Input(Option<Kept<B::InnerBackend, D>>),
 }
 
 /// A chunk with what is needed to run it for training.
@@ -55,13 +57,24 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     {
         let count = self.module.num_segments();
         let mut segments = Vec::with_capacity(count);
+        let host = HostActivations::<B::InnerBackend>::new();
         for segment in 0..count {
-            let (held, output) = if self.module.is_recomputed(segment) {
-                self.run_without_graph(segment, input, micro_batch)
-            } else {
-                let (graph, output) = self.run_with_graph(segment, input, micro_batch);
-                (Held::Graph(graph), output)
+            let (num_earlier, from) = (host.num_waiting(), input.take());
+            let run = || {
+                if self.module.is_recomputed(segment) {
+                    self.run_without_graph(segment, from, micro_batch)
+                } else {
+                    let (graph, output) = self.run_with_graph(segment, from, micro_batch);
+                    (Held::Graph(graph), output)
+                }
             };
+            let (held, output) = if self.module.is_offloaded(segment) {
+                host.capture(run)
+            } else {
+                run()
+            };
+            // After this segment was launched.
+            host.move_first(num_earlier);
             segments.push(held);
             assert!(
                 output.is_some() || segment + 1 == count,
@@ -69,6 +82,7 @@ impl<M, H, O> Chunk<'_, M, H, O> {
             );
             input = output;
         }
+        host.move_first(host.num_waiting());
         let output_shape = input.as_ref().map(Tensor::shape);
         (Pass { segments, output_shape }, input)
     }
@@ -90,7 +104,7 @@ impl<M, H, O> Chunk<'_, M, H, O> {
         for (segment, held) in pass.segments.into_iter().enumerate().rev() {
             let graph = match held {
                 Held::Graph(graph) => graph,
-                Held::Input(input) => self.run_with_graph(segment, input, micro_batch).0,
+                Held::Input(input) => self.run_with_graph(segment, input.map(Kept::get), micro_batch).0,
             };
             gradient = graph.backward(gradient);
         }
@@ -129,13 +143,34 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     where
         M: AutodiffModule<B> + PipelineStage<B, D>,
     {
-        let untracked = self.module.clone().no_grad();
-        let tensor = input.clone().map(Tensor::from_inner);
-        let output = match untracked.forward_segment(segment, tensor, micro_batch) {
-            StageOutput::Activation(output) => Some(output.inner()),
+        let output = match forward_untracked(self.module, segment, input.clone(), micro_batch) {
+            StageOutput::Activation(output) => Some(output),
             // They come from the second run.
             StageOutput::Losses(_) => None,
         };
-        (Held::Input(input), output)
+        (Held::Input(input.map(keep)), output)
+    }
+}
+
+/// Runs a segment of a module with autodiff without a graph. Parameters that are gathered for it are freed after it.
+pub(super) fn forward_untracked<B: TrainingBackend, M: Module<B> + PipelineStage<B, D>, const D: usize>(
+    module: &M,
+    segment: usize,
+    input: Option<Tensor<B::InnerBackend, D>>,
+    micro_batch: &M::MicroBatch,
+) -> StageOutput<B::InnerBackend, D> {
+    let untracked = module.clone().map(&mut Untracked);
+    match untracked.forward_segment(segment, input.map(Tensor::from_inner), micro_batch) {
+        StageOutput::Activation(output) => StageOutput::Activation(output.inner()),
+        StageOutput::Losses(losses) => StageOutput::Losses(losses.inner()),
+    }
+}
+
+/// Makes parameters untracked, as burn's `no_grad` does, which gives all of them their values first.
+struct Untracked;
+
+impl<B: TrainingBackend> ModuleMapper<B> for Untracked {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        param.set_require_grad(false)
     }
 }

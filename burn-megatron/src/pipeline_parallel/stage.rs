@@ -42,6 +42,14 @@ pub trait PipelineStage<B: Backend, const D: usize> {
         false
     }
 
+    /// Returns whether what a segment keeps for its backward pass goes to host memory after its forward pass, and
+    /// returns when the backward pass needs it: what the fused operations keep of activations, or, of a segment that is
+    /// run again, its input. What burn's own operations keep stays.
+    fn is_offloaded(&self, segment: usize) -> bool {
+        let _ = segment;
+        false
+    }
+
     /// Runs one segment. `input` is the output of the segment before, or that of the stage.
     ///
     /// A parameter that several segments use must be declared as reused (see
@@ -55,4 +63,23 @@ pub trait PipelineStage<B: Backend, const D: usize> {
         assert_eq!(segment, 0, "a stage of several segments says how each is run");
         self.forward(input, micro_batch)
     }
+}
+
+/// Runs the segments of a stage one after the other: what [`PipelineStage::forward`] is where a stage says how each is
+/// run.
+///
+/// # Panics
+/// When the stage has no segment.
+pub fn forward_segments<B: Backend, S: PipelineStage<B, D>, const D: usize>(
+    stage: &S,
+    mut input: Option<Tensor<B, D>>,
+    micro_batch: &S::MicroBatch,
+) -> StageOutput<B, D> {
+    for segment in 0..stage.num_segments() {
+        match stage.forward_segment(segment, input.take(), micro_batch) {
+            StageOutput::Activation(output) => input = Some(output),
+            losses @ StageOutput::Losses(_) => return losses,
+        }
+    }
+    StageOutput::Activation(input.expect("a stage has a segment at least"))
 }

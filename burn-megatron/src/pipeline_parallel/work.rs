@@ -6,11 +6,13 @@ use std::collections::HashMap;
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::{Shape, Tensor, backend::Backend};
 
-use super::pass::{Chunk, Pass};
+use super::pass::{Chunk, Pass, forward_untracked};
 use super::schedule::{Direction, Task};
 use super::stage::{PipelineStage, StageOutput};
 use crate::autodiff::TrainingBackend;
+use crate::collectives::CollectiveError;
 use crate::data_parallel::{DataParallelError, DistributedDataParallel, StepPart, watched};
+use crate::random::without_dropout;
 
 /// Carries tasks out on tensors without autodiff: what crosses between stages.
 pub(super) trait Work<B: Backend, const D: usize> {
@@ -135,5 +137,49 @@ where
     fn shape(&self, _direction: Direction, task: Task) -> Option<Shape> {
         let shape = self.stages[task.chunk].input_shape(&self.micro_batches[task.micro_batch]);
         Some(shape.into())
+    }
+}
+
+/// Forward passes of a model whose parameters are sharded: those of a segment are whole at a time.
+pub(super) struct ShardedEvaluation<'a, B: TrainingBackend, M: PipelineStage<B, D>, L, const D: usize> {
+    pub(super) stages: &'a DistributedDataParallel<B, Vec<M>>,
+    pub(super) micro_batches: &'a [M::MicroBatch],
+    pub(super) losses: L,
+    /// Whether what was gathered could be freed.
+    pub(super) is_free: Result<(), CollectiveError>,
+}
+
+impl<B, M, L, const D: usize> Work<B::InnerBackend, D> for ShardedEvaluation<'_, B, M, L, D>
+where
+    B: TrainingBackend,
+    M: AutodiffModule<B> + PipelineStage<B, D>,
+    L: FnMut(usize, Tensor<B::InnerBackend, 1>),
+{
+    fn run(
+        &mut self,
+        direction: Direction,
+        task: Task,
+        mut input: Option<Tensor<B::InnerBackend, D>>,
+    ) -> Option<Tensor<B::InnerBackend, D>> {
+        assert_eq!(direction, Direction::Forward, "an evaluation goes forward only");
+        let (module, micro_batch) = (
+            &self.stages.module_in_flight()[task.chunk],
+            &self.micro_batches[task.micro_batch],
+        );
+        for segment in 0..module.num_segments() {
+            match without_dropout(|| forward_untracked(module, segment, input.take(), micro_batch)) {
+                StageOutput::Activation(output) => input = Some(output),
+                StageOutput::Losses(losses) => (self.losses)(task.micro_batch, losses),
+            }
+        }
+        if self.is_free.is_ok() {
+            self.is_free = self.stages.free_gathered();
+        }
+        input
+    }
+
+    fn shape(&self, _direction: Direction, task: Task) -> Option<Shape> {
+        let chunk = &self.stages.module_in_flight()[task.chunk];
+        Some(chunk.input_shape(&self.micro_batches[task.micro_batch]).into())
     }
 }

@@ -1,5 +1,7 @@
 //! `Dropout`: which elements fall depends on their place in the model and in the global batch alone.
 
+use std::cell::Cell;
+
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
@@ -59,6 +61,22 @@ impl DropoutConfig {
             number: site.number,
         }
     }
+}
+
+thread_local! {
+    static IS_OFF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs work on this thread without dropout: an evaluation by a module with autodiff.
+pub(crate) fn without_dropout<R>(work: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            IS_OFF.set(self.0);
+        }
+    }
+    let _before = Before(IS_OFF.replace(true));
+    work()
 }
 
 impl Dropout {
@@ -124,9 +142,10 @@ impl Dropout {
         self.probability
     }
 
-    /// Whether elements fall on this device: not without autodiff, nor at probability 0.
+    /// Whether elements fall on this device: not without autodiff, nor at probability 0, nor while a trainer evaluates
+    /// sharded parameters, for which it has autodiff.
     pub fn is_active<B: Backend>(&self, device: &B::Device) -> bool {
-        self.probability > 0.0 && B::ad_enabled(device)
+        self.probability > 0.0 && B::ad_enabled(device) && !IS_OFF.get()
     }
 
     /// Drops attention probabilities; the identity without autodiff, and at probability 0.

@@ -15,6 +15,7 @@ pub use cubecl_kernels::random::{RowDropout, RowPlace, philox};
 
 pub use columns::ColumnShard;
 pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
+pub(crate) use dropout::without_dropout;
 pub use dropout::{Dropout, DropoutConfig, DropoutSite};
 pub(crate) use mix::mix;
 pub(crate) use step::{CurrentStep, ModuleStep};

@@ -206,7 +206,11 @@ impl ColumnSizes {
             });
         }
         let ColumnGroups { count, shared } = self.groups.filter(|of| of.count == groups)?;
-        let own = (self.d_output / count).checked_sub(shared)?;
+        let width = self.d_output / count;
+        if features.is_empty() || features.end > width {
+            return None;
+        }
+        let own = width.checked_sub(shared)?;
         let shape = [rank, count * features.len()];
         if copies == 1 {
             return Some(PartCut {

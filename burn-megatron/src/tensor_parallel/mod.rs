@@ -15,8 +15,9 @@
 //! Train with [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel), even without data-parallel
 //! ranks. What it does by itself, a program with a loop of its own must do:
 //!
-//! - Under sequence parallelism the gradients of norms and row-parallel biases are partial sums until
-//!   [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients) adds them up.
+//! - Some gradients are partial sums until [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients) adds
+//!   them up: those of norms and row-parallel biases under sequence parallelism; those of norms of heads, low-rank
+//!   factors, and keys and values that ranks share always.
 //! - burn's `with_grad_clipping` would clip by the norm of this rank's shard of a parameter;
 //!   [`clip_each_gradient`](crate::data_parallel::clip_each_gradient) clips by that of the whole.
 //! - burn's own `Dropout`, in the layers around those here, may drop other elements on each rank: the wrapper refuses

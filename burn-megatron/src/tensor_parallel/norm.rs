@@ -14,7 +14,6 @@ use cubecl_kernels::{KernelBackend, Kernels};
 use super::checked;
 use super::conversion::{ConversionError, check_epsilon, module_name};
 use crate::context::ParameterScope;
-use crate::parameters::initialize;
 use crate::precision::{assert_dtype, is_half, narrow, widen};
 
 /// Configuration of [`LayerNorm`].
@@ -83,7 +82,7 @@ impl LayerNormConfig {
     }
 
     fn declared<B: Backend>(&self, norm: nn::LayerNorm<B>, scope: &ParameterScope) -> LayerNorm<B> {
-        let norm = initialize::<B, _>(norm);
+        let norm = scope.drawn::<B, _>(norm);
         scope.declare_token_wise("weight", &norm.gamma);
         if let Some(beta) = &norm.beta {
             scope.declare_token_wise("bias", beta);

@@ -10,7 +10,6 @@ use cubecl_kernels::{KernelBackend, Kernels};
 
 use super::checked;
 use crate::context::ParameterScope;
-use crate::parameters::initialize;
 use crate::precision::{assert_dtype, narrow, widen};
 
 /// Configuration of [`RmsNorm`].
@@ -46,7 +45,7 @@ impl RmsNormConfig {
     /// heads: its weight one, the same on every rank, and its gradient summed over the tensor group.
     pub fn init_of_heads<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> RmsNorm<B> {
         let config = nn::RmsNormConfig::new(self.d_model).with_epsilon(self.epsilon);
-        let norm = initialize::<B, _>(config.init(device));
+        let norm = scope.drawn::<B, _>(config.init(device));
         scope.declare_head_wise("weight", &norm.gamma);
         RmsNorm::of(norm, scope)
     }
@@ -62,7 +61,7 @@ impl<B: Backend> RmsNorm<B> {
     }
 
     fn declared(norm: nn::RmsNorm<B>, scope: &ParameterScope) -> Self {
-        let norm = initialize::<B, _>(norm);
+        let norm = scope.drawn::<B, _>(norm);
         scope.declare_token_wise("weight", &norm.gamma);
         Self::of(norm, scope)
     }

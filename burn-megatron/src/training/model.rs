@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
-use cubecl_kernels::flash_attention::Documents;
+use cubecl_kernels::flash_attention::{Documents, KeyLengths};
 
 use crate::data::{EncoderTokens, MicroBatch, SentencePairs};
 use crate::pipeline_parallel::PipelineStage;
@@ -12,8 +12,8 @@ use crate::random::{StepCoordinates, TokenMap};
 /// A model that predicts tokens, or one of the stages that such a model was cut into.
 ///
 /// Its losses, as the last [`PipelineStage`], are the cross-entropy of each token's target in nats, `[batch * seq]`,
-/// and after them that of each pair of sentences whose order is to be learnt: [`MicroBatch::num_losses`] together.
-/// They are the same on every tensor-parallel rank.
+/// and after them that of each pair of sentences whose order is to be learnt, of which there are
+/// [`MicroBatch::num_pairs`]. They are the same on every tensor-parallel rank.
 pub trait LanguageModel<B: Backend>: PipelineStage<B, 2, MicroBatch = TokenBatch> {
     /// The number of tokens that the model knows, without padding: tokens are below it. Every stage says the same.
     fn vocab_size(&self) -> usize;
@@ -44,34 +44,53 @@ pub struct TokenBatch {
 pub struct EncoderBatch {
     /// The tokens.
     pub tokens: Arc<EncoderTokens>,
+    /// The documents that the samples consist of: text and padding.
+    pub documents: Documents,
+    /// The tokens of each sample that a decoder sees: those of its text.
+    pub key_lengths: KeyLengths,
     /// The place of each of them.
     pub step: StepCoordinates,
 }
 
+impl EncoderBatch {
+    fn new(tokens: &EncoderTokens, step: StepCoordinates) -> Self {
+        let EncoderTokens {
+            lengths, seq_length, ..
+        } = tokens;
+        let documents = Documents::of_padded(*seq_length, lengths);
+        Self {
+            documents: documents.unwrap_or_else(|error| panic!("{error}")),
+            key_lengths: KeyLengths::new(lengths.clone()),
+            tokens: Arc::new(tokens.clone()),
+            step,
+        }
+    }
+}
+
 impl TokenBatch {
     /// Returns a micro-batch as it is in step `iteration`; `seed` is that of dropout.
+    ///
+    /// # Panics
+    /// When a sample of the encoder's tokens is longer than their padding.
     pub fn new(micro_batch: &MicroBatch, seed: u64, iteration: u64) -> Self {
+        let step_of = |seq_length| StepCoordinates {
+            seed,
+            iteration,
+            tokens: TokenMap::of_samples(&micro_batch.sample_ids, seq_length),
+        };
         Self {
             tokens: micro_batch.tokens.clone(),
             targets: micro_batch.targets.clone(),
             position_ids: micro_batch.position_ids.as_deref().map(Arc::from),
             micro_batch_size: micro_batch.micro_batch_size,
             seq_length: micro_batch.seq_length,
-            step: StepCoordinates {
-                seed,
-                iteration,
-                tokens: TokenMap::of_samples(&micro_batch.sample_ids, micro_batch.seq_length),
-            },
+            step: step_of(micro_batch.seq_length),
             documents: micro_batch.documents.clone(),
             sentences: micro_batch.sentences.clone().map(Arc::new),
-            encoder: micro_batch.encoder.as_ref().map(|tokens| EncoderBatch {
-                step: StepCoordinates {
-                    seed,
-                    iteration,
-                    tokens: TokenMap::of_samples(&micro_batch.sample_ids, tokens.seq_length),
-                },
-                tokens: Arc::new(tokens.clone()),
-            }),
+            encoder: micro_batch
+                .encoder
+                .as_ref()
+                .map(|tokens| EncoderBatch::new(tokens, step_of(tokens.seq_length))),
         }
     }
 

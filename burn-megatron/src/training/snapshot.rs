@@ -1,22 +1,22 @@
 //! A wrapped module and its optimizer as arrays of a checkpoint, and back, in any layout.
 //!
 //! Of each trained parameter a checkpoint has `model.NAME`, in the type of the main parameters; `optimizer.TENSOR.NAME`
-//! for each tensor of its optimizer's state; and `optimizer.updates.NAME`, how often it was updated. Of a parameter
-//! that is not trained it has `model.NAME`.
+//! for each tensor of its optimizer's state, of its shape or, where each rank has it whole, of one dimension; and
+//! `optimizer.updates.NAME`, how often it was updated. Of a parameter that is not trained it has `model.NAME`.
 
 use std::collections::BTreeSet;
 
-use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{AutodiffModule, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::backend::Backend;
-use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+use burn::tensor::{FloatDType, Tensor, TensorData};
 
 use crate::autodiff::TrainingBackend;
 use crate::checkpoint::{ArrayPart, Checkpoint, CheckpointError};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
-use crate::data_parallel::{DataParallelError, DistributedDataParallel, GradientEntry};
-use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
-use crate::parameters::{Distribution, Placement, list_parameters, settle_running_states};
+use crate::data_parallel::{DataParallelError, DistributedDataParallel, GradientEntry, main_type};
+use crate::optimizer::{OptimizerError, ShardedOptimizer, StoredOptimizer, TensorLayout};
+use crate::parameters::{Distribution, ParameterEntry, Placement, settle_running_states};
 
 /// Begins the names of the arrays that hold parameters.
 pub const MODEL: &str = "model.";
@@ -37,6 +37,9 @@ pub enum RestoreError {
     /// The ranks have read different parameters.
     #[error(transparent)]
     DataParallel(#[from] DataParallelError),
+    /// The optimizer is offloaded, and its file cannot be written.
+    #[error(transparent)]
+    Optimizer(Box<OptimizerError>),
     /// It has more parameters than the model.
     #[error(
         "{path} has {stored} parameters, the model has {expected}: it is the checkpoint of another model (the first \
@@ -82,59 +85,63 @@ pub enum RestoreError {
     },
 }
 
+impl From<OptimizerError> for RestoreError {
+    fn from(error: OptimizerError) -> Self {
+        Self::Optimizer(Box::new(error))
+    }
+}
+
 /// Returns this rank's part of a checkpoint.
 ///
 /// Every element is in the part of one rank: of what tensor ranks all hold the first has it, of a tied parameter the
 /// first stage, and what data-parallel ranks all hold they share out, as a sharded optimizer does.
+///
+/// # Errors
+/// When the optimizer is offloaded, and its file cannot be read.
 pub fn snapshot<A, M, O>(
     module: &DistributedDataParallel<A, M>,
     optimizer: &ShardedOptimizer<A::InnerBackend, O>,
     context: &ParallelContext,
-) -> Vec<ArrayPart>
+) -> Result<Vec<ArrayPart>, OptimizerError>
 where
     A: TrainingBackend,
     M: AutodiffModule<A>,
     O: StoredOptimizer<A::InnerBackend>,
 {
-    let mut parts = untrained_parts(module.module(), context);
-    let owned = module.trained().iter().zip(module.values());
-    for (entry, value) in owned.filter(|(entry, _)| is_stored_here(entry, context)) {
-        let piece = optimizer.piece(entry.number);
+    let mut parts = untrained_parts(module, context);
+    let mut owned = module.owned_values();
+    let stored_here = module.trained().iter().filter(|entry| is_stored_here(entry, context));
+    for entry in stored_here {
+        let value = owned.take(entry.number)?;
         let stored = module.stored_piece(entry);
-        let part = |name: String, tensor: Tensor<A::InnerBackend, 1>, first: usize| {
-            let data = tensor.slice(stored.start - first..stored.end - first).into_data();
-            ArrayPart {
-                name,
-                placement: entry.placement.clone(),
-                range: stored.clone(),
-                dtype: data.dtype,
-                data: data.bytes,
-            }
+        let part = |name: String, data: TensorData| ArrayPart {
+            name,
+            placement: entry.placement.clone(),
+            range: stored.clone(),
+            dtype: data.dtype,
+            data: data.bytes,
         };
-        if stored.is_empty() {
+        let Some(value) = value.filter(|_| !stored.is_empty()) else {
             continue;
-        }
-        let first = piece.range.start;
-        let name = format!("{MODEL}{}", entry.name);
-        parts.push(match &piece.main {
-            Some(main) => part(name, main.clone(), first),
-            None => part(name, value, 0),
-        });
-        for (tensor, values) in piece.state.iter().flat_map(|state| O::tensors(state)) {
-            parts.push(part(state_name(tensor, entry), values, first));
+        };
+        let piece = optimizer.piece_data(entry.number, stored.clone())?;
+        let first = module.owned(entry).start;
+        let of_module = || value.slice(stored.start - first..stored.end - first).into_data();
+        let main = piece.main.unwrap_or_else(of_module);
+        parts.push(part(format!("{MODEL}{}", entry.name), main));
+        for (tensor, data) in piece.tensors {
+            parts.push(part(state_name(tensor, entry), data));
         }
         if stored.start == 0 && has_first_element(&entry.placement) {
             let updates = TensorData::new(vec![piece.steps as f64], [1]);
-            let placement = Placement::whole([1]);
-            parts.push(ArrayPart::whole(
-                state_name(UPDATES, entry),
-                placement,
-                DType::F64,
-                updates.bytes,
-            ));
+            let whole = [(UPDATES, updates)].into_iter().chain(piece.whole_tensors);
+            parts.extend(whole.map(|(name, data)| {
+                let placement = Placement::whole([data.num_elements()]);
+                ArrayPart::whole(state_name(name, entry), placement, data.dtype, data.bytes)
+            }));
         }
     }
-    parts
+    Ok(parts)
 }
 
 /// Replaces the values of a wrapped module with those of a checkpoint, and the state of its optimizer too, unless only
@@ -146,7 +153,8 @@ where
 ///
 /// # Errors
 /// When an array is missing or of another shape, the checkpoint has more parameters than the model, it has been
-/// altered, or cannot be read. What has been replaced until then stays: the module is to be given up.
+/// altered, or cannot be read; when the optimizer is offloaded, and its file cannot be written. What has been replaced
+/// until then stays: the module is to be given up.
 pub fn restore<A, M, O>(
     checkpoint: &Checkpoint,
     module: &mut DistributedDataParallel<A, M>,
@@ -164,11 +172,8 @@ where
     restore_untrained(checkpoint, module, context)?;
     module.restart_buffers();
     let entries = module.trained().to_vec();
-    let (dtype, device) = (
-        module.dtype(),
-        module.module().devices().first().cloned().unwrap_or_default(),
-    );
-    let main_dtype = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let (dtype, device) = (module.dtype(), module.device().clone());
+    let main_dtype = main_type(dtype);
     let read = |name: &str, placement: &Placement, range: std::ops::Range<usize>| {
         let length = range.len();
         let stored = checkpoint.read(name, placement, range)?;
@@ -183,14 +188,12 @@ where
             0..entry.placement.local_len(),
         )?;
         let kept = optimizer.optimizer_of(entry.number).clone();
-        let piece = optimizer.piece_mut(entry.number);
-        let range = piece.range.clone();
-        if piece.main.is_some() {
-            piece.main = Some(whole.clone().slice([range.clone()]));
+        let range = optimizer.owned_range(entry.number);
+        if optimizer.has_main(entry.number) {
+            optimizer.replace_main(entry.number, whole.clone().slice([range.clone()]))?;
         }
         let value = whole.cast(FloatDType::from(dtype));
-        piece.state = None;
-        piece.steps = 0;
+        optimizer.replace_state(entry.number, 0, None)?;
         if !with_optimizer {
             return Ok(value);
         }
@@ -204,11 +207,13 @@ where
         let count = TensorData::from_bytes(stored.bytes, [1], stored.dtype)
             .iter::<f64>()
             .next();
-        piece.steps = count.unwrap_or_default() as u64;
-        if piece.steps == 0 {
+        let steps = count.unwrap_or_default() as u64;
+        optimizer.replace_state(entry.number, steps, None)?;
+        if steps == 0 {
             return Ok(value);
         }
-        let names = kept.tensor_names();
+        let layout = kept.layout(entry);
+        let names: Vec<&str> = layout.iter().map(|tensor| tensor.name).collect();
         let stored: Vec<&str> = (kinds.iter().map(String::as_str))
             .filter(|tensor| checkpoint.array(&state_name(tensor, entry)).is_some())
             .collect();
@@ -216,7 +221,7 @@ where
             path: path(),
             name: entry.name.clone(),
             stored: listed(&stored),
-            expected: listed(names),
+            expected: listed(&names),
             advice: kept.advice(&stored).unwrap_or(OTHER_OPTIMIZER),
         };
         if stored.iter().any(|tensor| !names.contains(tensor)) {
@@ -226,17 +231,20 @@ where
             return Ok(value);
         }
         let mut tensors = Vec::new();
-        for tensor in names.iter().filter(|tensor| stored.contains(tensor)) {
-            tensors.push((
-                *tensor,
-                read(&state_name(tensor, entry), &entry.placement, range.clone())?,
-            ));
+        for TensorLayout { name, whole } in layout.iter().filter(|tensor| stored.contains(&tensor.name)) {
+            let array = state_name(name, entry);
+            let tensor = match whole {
+                Some(length) => read(&array, &Placement::whole([*length]), 0..*length)?,
+                None => read(&array, &entry.placement, range.clone())?,
+            };
+            tensors.push((*name, tensor));
         }
-        piece.state = Some(kept.state(piece.steps, tensors).ok_or_else(other_optimizer)?);
+        let state = kept.state(steps, tensors).ok_or_else(other_optimizer)?;
+        optimizer.replace_state(entry.number, steps, Some(state))?;
         Ok(value)
     };
     let mut failure = None;
-    module.replace(|number| {
+    let replaced = module.replace(|number| {
         if failure.is_some() {
             return None;
         }
@@ -246,7 +254,11 @@ where
     });
     match failure {
         Some(error) => Err(error),
-        None => Ok(module.check_replicas()?),
+        None => {
+            replaced.map_err(OptimizerError::from)?;
+            optimizer.settle()?;
+            Ok(module.check_replicas()?)
+        }
     }
 }
 
@@ -291,10 +303,11 @@ struct Untrained {
 }
 
 /// By number in the module's order; none for those that are trained.
-fn untrained<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) -> Vec<Option<Untrained>> {
+fn untrained(parameters: &[ParameterEntry], context: &ParallelContext) -> Vec<Option<Untrained>> {
     let is_first = context.coordinates().data == 0;
-    list_parameters::<B, M>(module)
-        .into_iter()
+    parameters
+        .iter()
+        .cloned()
         .map(|parameter| {
             let declared = context.registry().declaration(parameter.id);
             let distribution = declared.as_ref().map_or(Distribution::Replicated, |d| d.distribution);
@@ -312,7 +325,10 @@ fn untrained<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) ->
         .collect()
 }
 
-fn untrained_parts<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) -> Vec<ArrayPart> {
+fn untrained_parts<A: TrainingBackend, M: AutodiffModule<A>>(
+    module: &DistributedDataParallel<A, M>,
+    context: &ParallelContext,
+) -> Vec<ArrayPart> {
     struct Collector {
         untrained: std::vec::IntoIter<Option<Untrained>>,
         parts: Vec<ArrayPart>,
@@ -327,12 +343,17 @@ fn untrained_parts<B: Backend, M: Module<B>>(module: &M, context: &ParallelConte
             }
         }
     }
+    let untrained = untrained(module.parameters(), context);
+    // Which may gather parameters.
+    if untrained.iter().all(Option::is_none) {
+        return Vec::new();
+    }
     let mut collector = Collector {
-        untrained: untrained::<B, M>(module, context).into_iter(),
+        untrained: untrained.into_iter(),
         parts: Vec::new(),
     };
-    settle_running_states::<B, M>(module);
-    module.visit(&mut collector);
+    settle_running_states::<A, M>(module.module());
+    module.module().visit(&mut collector);
     collector.parts
 }
 
@@ -366,7 +387,7 @@ fn restore_untrained<A: TrainingBackend, M: AutodiffModule<A>>(
             }
         }
     }
-    let untrained = untrained::<A, M>(module.module(), context);
+    let untrained = untrained(module.parameters(), context);
     if untrained.iter().all(Option::is_none) {
         return Ok(());
     }
@@ -386,7 +407,7 @@ fn check_model<A: TrainingBackend, M: AutodiffModule<A>>(
     module: &DistributedDataParallel<A, M>,
     context: &ParallelContext,
 ) -> Result<(), RestoreError> {
-    let untrained = untrained::<A, M>(module.module(), context);
+    let untrained = untrained(module.parameters(), context);
     // A rank may hold several parts of one.
     let mut names: BTreeSet<String> = untrained
         .iter()

@@ -44,7 +44,7 @@ impl TokenCount {
     /// # Communication
     /// One all-reduce of two numbers over `data_group`.
     pub(super) fn start(micro_batches: &[MicroBatch], data_group: &ProcessGroup) -> Self {
-        let tokens = micro_batches.iter().map(num_unmasked).sum::<f64>();
+        let tokens: f64 = micro_batches.iter().map(MicroBatch::token_weight).sum();
         let pairs: usize = micro_batches.iter().map(MicroBatch::num_pairs).sum();
         let pending = data_group.all_reduce_start(vec![tokens, pairs as f64], ReduceOp::Sum);
         Self {
@@ -70,13 +70,6 @@ impl TokenCount {
             tokens: total[0],
             pairs: total[1],
         }))
-    }
-}
-
-fn num_unmasked(micro_batch: &MicroBatch) -> f64 {
-    match &micro_batch.loss_mask {
-        None => micro_batch.targets.len() as f64,
-        Some(mask) => mask.iter().map(|&weight| f64::from(weight)).sum(),
     }
 }
 

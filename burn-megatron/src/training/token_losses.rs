@@ -69,9 +69,15 @@ pub(super) struct LossSums {
 impl LossSums {
     fn add(&mut self, losses: &[f64], micro_batch: &MicroBatch) {
         let (of_tokens, of_pairs) = losses.split_at(micro_batch.targets.len());
-        let (sum, weights) = masked_sum(of_tokens, micro_batch.loss_mask.as_deref());
-        self.tokens += sum;
-        self.token_weights += weights;
+        self.tokens += match &micro_batch.loss_mask {
+            None => of_tokens.iter().sum::<f64>(),
+            Some(mask) => of_tokens
+                .iter()
+                .zip(mask)
+                .map(|(&loss, &weight)| loss * f64::from(weight))
+                .sum(),
+        };
+        self.token_weights += micro_batch.token_weight();
         self.pairs += of_pairs.iter().sum::<f64>();
         self.num_pairs += of_pairs.len() as f64;
     }
@@ -104,18 +110,6 @@ impl LossSums {
             0.0
         };
         self.tokens / self.token_weights + pairs
-    }
-}
-
-/// The sum of the unmasked losses, and their number.
-fn masked_sum(losses: &[f64], mask: Option<&[f32]>) -> (f64, f64) {
-    match mask {
-        None => (losses.iter().sum(), losses.len() as f64),
-        Some(mask) => losses
-            .iter()
-            .zip(mask)
-            .map(|(&loss, &weight)| (loss * f64::from(weight), f64::from(weight)))
-            .fold((0.0, 0.0), |(sum, count), (loss, weight)| (sum + loss, count + weight)),
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::config::Config;
 
 use crate::data_parallel::DataParallelConfig;
-use crate::optimizer::LossScaleConfig;
+use crate::optimizer::{LossScaleConfig, OptimizerOffload};
 use crate::pipeline_parallel::schedule::ScheduleKind;
 
 /// How the trainer uses the layout.
@@ -23,6 +23,9 @@ pub struct TrainerConfig {
     /// Whether the elements of the gradient that are zero or not finite are counted in each step.
     #[config(default = false)]
     pub count_gradients: bool,
+    /// Where the optimizer's state is, and what updates it.
+    #[config(default = "OptimizerOffload::None")]
+    pub offload: OptimizerOffload,
 }
 
 impl Default for TrainerConfig {

@@ -5,8 +5,9 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 use cubecl_kernels::linear::destination::{self, LinearSinks};
+use cubecl_kernels::linear::retained::RetainedWeight;
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
-use cubecl_kernels::tape::{float, primitive};
+use cubecl_kernels::tape::{Kept, float, keep, primitive};
 
 use super::{CollectiveBackend, PendingTensor, RegionEntry, TensorCall, unwrap_or_unwind};
 use crate::collectives::{ProcessGroup, ReduceOp};
@@ -21,8 +22,8 @@ pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
 ) -> Tensor<Autodiff<B, C>, 2> {
     let own = inner_inputs(&inputs);
     let product = Product {
-        input: own.input.clone(),
-        weight: own.weight.clone(),
+        input: keep(own.input.clone()),
+        weight: RetainedWeight::of(&inputs.weight),
         order: own.order,
         entry,
         group: group.clone(),
@@ -36,8 +37,8 @@ pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
 /// What the backward pass needs.
 struct Product<B: CollectiveBackend> {
     /// This rank's rows.
-    input: Tensor<B, 2>,
-    weight: Tensor<B, 2>,
+    input: Kept<B, 2>,
+    weight: RetainedWeight<B>,
     order: WeightOrder,
     entry: RegionEntry,
     group: ProcessGroup,
@@ -52,6 +53,7 @@ impl<B: CollectiveBackend> Product<B> {
             entry,
             group,
         } = self;
+        let (input, weight) = (input.get(), weight.get());
         let gathering = (matches!(entry, RegionEntry::GatherRows { .. }) && wanted.weight)
             .then(|| B::start(primitive(input.clone()), TensorCall::AllGather, &group));
         let reducing = wanted.input.then(|| {

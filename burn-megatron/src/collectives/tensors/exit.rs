@@ -5,8 +5,9 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 use cubecl_kernels::linear::destination::{self, LinearSinks};
+use cubecl_kernels::linear::retained::RetainedWeight;
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
-use cubecl_kernels::tape::{float, primitive};
+use cubecl_kernels::tape::{Kept, float, keep, primitive};
 
 use super::{CollectiveBackend, RowChunks, TensorCall, unwrap_or_unwind};
 use crate::collectives::ProcessGroup;
@@ -20,8 +21,8 @@ pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
 ) -> Tensor<Autodiff<B, C>, 2> {
     let own = inner_inputs(&inputs);
     let product = Product {
-        input: own.input.clone(),
-        weight: own.weight.clone(),
+        input: keep(own.input.clone()),
+        weight: RetainedWeight::of(&inputs.weight),
         order: own.order,
         chunks,
         group: group.clone(),
@@ -34,8 +35,8 @@ pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
 
 /// What the backward pass needs.
 struct Product<B: CollectiveBackend> {
-    input: Tensor<B, 2>,
-    weight: Tensor<B, 2>,
+    input: Kept<B, 2>,
+    weight: RetainedWeight<B>,
     order: WeightOrder,
     chunks: RowChunks,
     group: ProcessGroup,
@@ -43,12 +44,10 @@ struct Product<B: CollectiveBackend> {
 
 impl<B: CollectiveBackend> Product<B> {
     fn backward(self, gradient: Tensor<B, 2>, wanted: LinearWanted, sinks: LinearSinks<B>) -> LinearGradients<B> {
-        let Self {
-            input, weight, order, ..
-        } = &self;
-        let (gradient, of_input) = self.gathered(gradient, wanted.input);
+        let weight = self.weight.clone().get();
+        let (gradient, of_input) = self.gathered(gradient, &weight, wanted.input);
         let of_rank = LinearWanted { input: false, ..wanted };
-        let gradients = destination::gradients(input.clone(), weight.clone(), *order, gradient, of_rank, sinks);
+        let gradients = destination::gradients(self.input.get(), weight, self.order, gradient, of_rank, sinks);
         LinearGradients {
             input: of_input,
             ..gradients
@@ -56,9 +55,14 @@ impl<B: CollectiveBackend> Product<B> {
     }
 
     /// The gradient of all rows, and that of the input if it is wanted.
-    fn gathered(&self, gradient: Tensor<B, 2>, is_wanted: bool) -> (Tensor<B, 2>, Option<Tensor<B, 2>>) {
+    fn gathered(
+        &self,
+        gradient: Tensor<B, 2>,
+        weight: &Tensor<B, 2>,
+        is_wanted: bool,
+    ) -> (Tensor<B, 2>, Option<Tensor<B, 2>>) {
         if is_wanted {
-            let gathered = B::gather_gradient(gradient, self.weight.clone(), self.order, self.chunks, &self.group);
+            let gathered = B::gather_gradient(gradient, weight.clone(), self.order, self.chunks, &self.group);
             (gathered.output, Some(gathered.input))
         } else {
             let whole = B::run(primitive(gradient), TensorCall::AllGather, &self.group);

@@ -90,8 +90,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         if self.finalisation.has_parts_elsewhere {
             context.tensor_group().all_reduce(&mut squares, ReduceOp::Sum)?;
             if self.is_sharded() {
-                let mut all = vec![0.0; count * self.data_group.size()];
-                self.data_group.all_gather(&squares, &mut all)?;
+                let mut all = vec![0.0; count * self.shard_group.size()];
+                self.shard_group.all_gather(&squares, &mut all)?;
                 squares = all;
             }
         }

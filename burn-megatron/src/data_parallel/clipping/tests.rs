@@ -7,7 +7,7 @@ use burn_flex::Flex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart};
 
 type B = Autodiff<Flex>;
 
@@ -44,6 +44,16 @@ fn reduced(
     wrapped.gradients().expect("one rank")
 }
 
+fn sharding() -> impl Strategy<Value = ShardingStrategy> {
+    proptest::sample::select(
+        &[
+            ShardingStrategy::NoShard,
+            ShardingStrategy::Optim,
+            ShardingStrategy::OptimGrads,
+        ][..],
+    )
+}
+
 fn gradients() -> impl Strategy<Value = Vec<Vec<f64>>> {
     // Exact in f32.
     let number = prop_oneof![8 => -2.0f32..2.0, 1 => Just(0.0)].prop_map(f64::from);
@@ -55,7 +65,7 @@ fn gradients() -> impl Strategy<Value = Vec<Vec<f64>>> {
 proptest! {
     #[test]
     fn each_parameter_is_clipped_as_by_burn(
-        gradients in gradients(), threshold in 0.01f32..20.0, is_f64: bool, by_norm: bool, shard_gradients: bool,
+        gradients in gradients(), threshold in 0.01f32..20.0, is_f64: bool, by_norm: bool, sharding in sharding(),
         bucket_size in 1usize..600,
     ) {
         let dtype = if is_f64 { DType::F64 } else { DType::F32 };
@@ -67,7 +77,7 @@ proptest! {
         let context = ParallelContext::single(1);
         let config = DataParallelConfig::new()
             .with_bucket_size(Some(bucket_size))
-            .with_shard_gradients(shard_gradients);
+            .with_sharding(sharding);
         let mut clipped = reduced(&gradients, dtype, config, &context);
         clipped.clip_each(&clipping, &context).expect("one rank");
         clipped.gather().expect("one rank");

@@ -44,6 +44,18 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
+    /// Returns the reduced shard without the bucket.
+    pub fn into_shard(self) -> Self {
+        Self { sums: None, ..self }
+    }
+
+    /// Adds the elements of another buffer's shard.
+    pub fn add(&mut self, other: Self) {
+        let (start, sums) = self.shard.take().expect(REDUCED);
+        let (_, values) = other.shard.expect(REDUCED);
+        self.shard = Some((start, sums + values));
+    }
+
     /// Adds a gradient, and notes it if it is not finite.
     pub fn accumulate(&mut self, gradient: Tensor<B, 1>, place: GradientPlace, non_finite: &mut NonFinite<B>) {
         self.replace(|sums| added(sums, gradient, place), non_finite);
@@ -208,6 +220,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     }
 }
 
+const REDUCED: &str = "it was reduced to a shard";
 const THERE: &str = "absent only while it is written";
 
 fn added<B: CollectiveBackend>(sums: GradientSums<B>, values: Tensor<B, 1>, place: GradientPlace) -> GradientSums<B> {

@@ -1,6 +1,7 @@
-//! `HostBuffer`: a bucket's numbers, f32 or f64, in host memory, which the ranks of a node reduce in place.
+//! `HostBuffer`: a bucket's numbers, f32 or f64, in host memory: the whole bucket, which the ranks of a node may reduce
+//! in place, or this rank's shard of it.
 
-use std::ops::{AddAssign, MulAssign, Range};
+use std::ops::{AddAssign, Deref, DerefMut, MulAssign, Range};
 
 use burn::tensor::{DType, Element, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::accumulate::GradientPlace;
@@ -53,23 +54,89 @@ impl MainElement for f64 {
     }
 }
 
-/// A bucket in host memory.
+/// A bucket in host memory, or a shard of it.
 #[derive(Debug)]
-pub(in crate::data_parallel) struct HostBuffer<T: MainElement>(SharedBuffer<T>);
+pub(in crate::data_parallel) struct HostBuffer<T: MainElement> {
+    memory: Memory<T>,
+    /// Where in the bucket the first element is.
+    start: usize,
+}
+
+#[derive(Debug)]
+enum Memory<T: MainElement> {
+    /// Made by all ranks of the group together.
+    Shared(SharedBuffer<T>),
+    Own(Vec<T>),
+}
 
 /// A collective on a bucket that is under way.
-pub(in crate::data_parallel) struct PendingHost<T: MainElement>(Pending<SharedBuffer<T>>);
+pub(in crate::data_parallel) enum PendingHost<T: MainElement> {
+    /// The whole bucket, where it is.
+    Shared(Pending<SharedBuffer<T>>),
+    /// Numbers from `start` on in the bucket.
+    Own { pending: Pending<Vec<T>>, start: usize },
+}
 
 impl<T: MainElement> Default for HostBuffer<T> {
     fn default() -> Self {
-        Self(SharedBuffer::ungrouped(Vec::new()))
+        Self {
+            memory: Memory::Own(Vec::new()),
+            start: 0,
+        }
+    }
+}
+
+impl<T: MainElement> Deref for Memory<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Memory::Shared(values) => values,
+            Memory::Own(values) => values,
+        }
+    }
+}
+
+impl<T: MainElement> DerefMut for Memory<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Memory::Shared(values) => values,
+            Memory::Own(values) => values,
+        }
     }
 }
 
 impl<T: MainElement> HostBuffer<T> {
     /// Zeros for collectives over `group`. Collective over it.
     pub fn allocate(len: usize, group: &ProcessGroup) -> Result<Self, CollectiveError> {
-        group.allocate(len).map(Self)
+        let memory = Memory::Shared(group.allocate(len)?);
+        Ok(Self { memory, start: 0 })
+    }
+
+    /// Zeros in memory of this rank's own.
+    pub fn zeros(len: usize) -> Self {
+        let memory = Memory::Own(vec![T::zeroed(); len]);
+        Self { memory, start: 0 }
+    }
+
+    /// The elements of a range of the bucket.
+    fn part(&self, range: Range<usize>) -> &[T] {
+        &self.memory[self.in_memory(range)]
+    }
+
+    /// Returns the elements of a range of the bucket, to be changed.
+    fn part_mut(&mut self, range: Range<usize>) -> &mut [T] {
+        let range = self.in_memory(range);
+        &mut self.memory[range]
+    }
+
+    /// Where a range of the bucket is. One of no elements may be in another shard.
+    fn in_memory(&self, range: Range<usize>) -> Range<usize> {
+        if range.is_empty() {
+            0..0
+        } else {
+            range.start - self.start..range.end - self.start
+        }
     }
 
     /// Adds a gradient, and notes it if it is not finite.
@@ -83,32 +150,57 @@ impl<T: MainElement> HostBuffer<T> {
         if non_finite.first.is_none() && !is_finite(&gradient) {
             non_finite.first = Some(place.parameter);
         }
-        T::add(&mut self.0[place.offset..], &gradient, place.is_first);
+        T::add(&mut self.memory[place.offset - self.start..], &gradient, place.is_first);
+    }
+
+    /// Adds the elements of another buffer of the same range of the bucket.
+    pub fn add(&mut self, other: Self) {
+        debug_assert_eq!((self.start, self.memory.len()), (other.start, other.memory.len()));
+        add(&mut self.memory, &other.memory, false, |value| value);
     }
 
     pub fn write<B: Backend>(&mut self, offset: usize, values: Tensor<B, 1>) {
-        T::add(&mut self.0[offset..], &values.into_data(), true);
+        T::add(&mut self.memory[offset - self.start..], &values.into_data(), true);
     }
 
     pub fn clear(&mut self, offset: usize, len: usize) {
-        self.0[offset..offset + len].fill(T::zeroed());
+        self.part_mut(offset..offset + len).fill(T::zeroed());
     }
 
     pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingHost<T> {
-        PendingHost(group.all_reduce_shared_start(self.0, op))
+        match self.memory {
+            Memory::Shared(values) => PendingHost::Shared(group.all_reduce_shared_start(values, op)),
+            Memory::Own(values) => PendingHost::Own {
+                pending: group.all_reduce_start(values, op),
+                start: self.start,
+            },
+        }
     }
 
+    /// Of memory that is shared the whole stays, of other memory this rank's shard.
     pub fn reduce_scatter_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingHost<T> {
-        PendingHost(group.reduce_scatter_shared_start(self.0, op))
+        match self.memory {
+            Memory::Shared(values) => PendingHost::Shared(group.reduce_scatter_shared_start(values, op)),
+            Memory::Own(values) => PendingHost::Own {
+                start: values.len() / group.size() * group.rank(),
+                pending: group.reduce_scatter_start(values, op),
+            },
+        }
     }
 
     pub fn all_gather_start(self, group: &ProcessGroup) -> PendingHost<T> {
-        PendingHost(group.all_gather_shared_start(self.0))
+        match self.memory {
+            Memory::Shared(values) => PendingHost::Shared(group.all_gather_shared_start(values)),
+            Memory::Own(shard) => PendingHost::Own {
+                pending: group.all_gather_start(shard),
+                start: 0,
+            },
+        }
     }
 
     pub fn scale_range(&mut self, range: Range<usize>, factor: f64) {
         let factor = T::rounded(factor);
-        let parts = self.0[range].par_chunks_mut(PART);
+        let parts = self.part_mut(range).par_chunks_mut(PART);
         parts.for_each(|part| part.iter_mut().for_each(|value| *value *= factor));
     }
 
@@ -119,18 +211,19 @@ impl<T: MainElement> HostBuffer<T> {
             value if value > high => high,
             value => value,
         };
-        let parts = self.0[range].par_chunks_mut(PART);
+        let parts = self.part_mut(range).par_chunks_mut(PART);
         parts.for_each(|part| part.iter_mut().for_each(|value| *value = clamped(*value)));
     }
 
     /// The sum of squares of a range, in f64; it does not depend on the number of threads.
     pub fn sum_of_squares(&self, range: Range<usize>) -> f64 {
-        let parts: Vec<f64> = self.0[range].par_chunks(PART).map(sum_of_squares).collect();
+        let parts: Vec<f64> = self.part(range).par_chunks(PART).map(sum_of_squares).collect();
         parts.iter().sum()
     }
 
     pub fn count(&self, ranges: &[Range<usize>]) -> (usize, usize) {
-        count(&self.0, ranges.iter().cloned())
+        let in_memory = ranges.iter().map(|range| self.in_memory(range.clone()));
+        count(&self.memory, in_memory)
     }
 
     pub fn tensor<B: Backend>(&self, range: Range<usize>, device: &B::Device) -> Tensor<B, 1> {
@@ -139,13 +232,22 @@ impl<T: MainElement> HostBuffer<T> {
 
     pub fn data(&self, range: Range<usize>) -> TensorData {
         let shape = [range.len()];
-        TensorData::new(self.0[range].to_vec(), shape)
+        TensorData::new(self.part(range).to_vec(), shape)
     }
 }
 
 impl<T: MainElement> PendingHost<T> {
     pub fn wait(self) -> Result<HostBuffer<T>, CollectiveError> {
-        self.0.wait().map(HostBuffer)
+        Ok(match self {
+            PendingHost::Shared(pending) => HostBuffer {
+                memory: Memory::Shared(pending.wait()?),
+                start: 0,
+            },
+            PendingHost::Own { pending, start } => HostBuffer {
+                memory: Memory::Own(pending.wait()?),
+                start,
+            },
+        })
     }
 }
 
@@ -162,7 +264,7 @@ pub(super) fn sum_over<T: MainElement>(
     let mut together: Vec<T> = Vec::with_capacity(ranks.num_parts() * length);
     together.resize(start, T::zeroed());
     for (BucketRange { bucket, range }, &is_there) in ranges.iter().zip(is_there) {
-        together.extend_from_slice(&buffers[*bucket].0[range.clone()]);
+        together.extend_from_slice(buffers[*bucket].part(range.clone()));
         together.push(T::from(f32::from(u8::from(is_there))));
     }
     together.resize(ranks.num_parts() * length, T::zeroed());
@@ -171,7 +273,7 @@ pub(super) fn sum_over<T: MainElement>(
     let mut is_somewhere = Vec::with_capacity(ranges.len());
     for BucketRange { bucket, range } in ranges {
         let (sums, after) = rest.split_at(range.len());
-        buffers[*bucket].0[range.clone()].copy_from_slice(sums);
+        buffers[*bucket].part_mut(range.clone()).copy_from_slice(sums);
         is_somewhere.push(after[0] > T::zeroed());
         rest = &after[1..];
     }

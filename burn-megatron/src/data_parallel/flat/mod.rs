@@ -71,8 +71,8 @@ pub(super) struct BucketRange {
     pub range: Range<usize>,
 }
 
-/// The element type that the gradients of parameters of a type are kept in.
-pub(super) fn main_type(dtype: DType) -> DType {
+/// The element type that the gradients and main values of parameters of a type are kept in, and the optimizer's state.
+pub(crate) fn main_type(dtype: DType) -> DType {
     match dtype {
         DType::F64 => DType::F64,
         _ => DType::F32,
@@ -99,6 +99,34 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
             DType::F64 => FlatBuffer::F64(HostBuffer::allocate(len, group)?),
             _ => FlatBuffer::F32(HostBuffer::allocate(len, group)?),
         })
+    }
+
+    /// Zeros for the gradients of parameters of `dtype`, in memory of this rank's own.
+    pub fn zeros(len: usize, dtype: DType, device: &B::Device) -> Self {
+        match main_type(dtype) {
+            main if B::HAS_DEVICE_MEMORY => FlatBuffer::Device(DeviceBuffer::zeros(len, main, device)),
+            DType::F64 => FlatBuffer::F64(HostBuffer::zeros(len)),
+            _ => FlatBuffer::F32(HostBuffer::zeros(len)),
+        }
+    }
+
+    /// Returns this rank's shard alone, of a buffer of its own that was reduced to it.
+    pub fn into_shard(self) -> Self {
+        match self {
+            FlatBuffer::Device(buffer) => FlatBuffer::Device(buffer.into_shard()),
+            // A reduction leaves nothing else.
+            host => host,
+        }
+    }
+
+    /// Adds the elements of another buffer, of the same shard.
+    pub fn add(&mut self, other: Self) {
+        match (self, other) {
+            (FlatBuffer::F32(sums), FlatBuffer::F32(values)) => sums.add(values),
+            (FlatBuffer::F64(sums), FlatBuffer::F64(values)) => sums.add(values),
+            (FlatBuffer::Device(sums), FlatBuffer::Device(values)) => sums.add(values),
+            _ => unreachable!("{ALIKE}"),
+        }
     }
 
     /// Adds a parameter's gradient, `[len]`, to its place, or writes it there when it is the first; notes it if it is

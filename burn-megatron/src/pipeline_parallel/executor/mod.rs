@@ -17,7 +17,7 @@ use super::schedule::{Action, Direction, Message, Schedule, Task};
 use super::stage::PipelineStage;
 use super::timeline::{Activity, Timeline, TimelineLabel};
 use super::traffic::{Ends, Posting, Traffic};
-use super::work::{Evaluation, Training, Work};
+use super::work::{Evaluation, ShardedEvaluation, Training, Work};
 use crate::autodiff::TrainingBackend;
 use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::context::ParallelContext;
@@ -105,8 +105,7 @@ impl PipelineExecutor {
         self.check_sizes(stages.module_in_flight().len(), micro_batches.len())?;
         self.examine::<B, M, D>(stages.module_in_flight())?;
         stages.begin()?;
-        let device = stages.device().clone();
-        let kind = (dtype_of::<B>(stages.parameters(), &device), device);
+        let kind = kind_of_wrapped(stages);
         let mut last_backward = vec![None; self.schedule.num_chunks];
         for action in self.actions() {
             if let Action::Backward(task) = action {
@@ -167,11 +166,50 @@ impl PipelineExecutor {
             micro_batches,
             losses,
         };
+        self.run_evaluation(&mut work, kind)
+    }
+
+    /// As [`evaluate`](Self::evaluate), by the modules with autodiff of a wrapped model whose parameters are sharded:
+    /// those of one segment are gathered at a time. [`Dropout`](crate::random::Dropout) is off; what is burn's, such
+    /// as its own dropout and batch norm, and layers of your own that ask `ad_enabled`, compute as in training.
+    ///
+    /// # Communication
+    /// In addition, one all-gather per bucket of a segment's parameters: the data-parallel ranks evaluate equally many
+    /// micro-batches.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train).
+    pub fn evaluate_sharded<B, M, const D: usize>(
+        &self,
+        stages: &DistributedDataParallel<B, Vec<M>>,
+        micro_batches: &[M::MicroBatch],
+        losses: impl FnMut(usize, Tensor<B::InnerBackend, 1>),
+    ) -> Result<(), PipelineError>
+    where
+        B: TrainingBackend,
+        M: AutodiffModule<B> + PipelineStage<B, D>,
+    {
+        self.check_sizes(stages.module_in_flight().len(), micro_batches.len())?;
+        let mut work = ShardedEvaluation {
+            stages,
+            micro_batches,
+            losses,
+            is_free: Ok(()),
+        };
+        self.run_evaluation(&mut work, kind_of_wrapped(stages))?;
+        Ok(work.is_free?)
+    }
+
+    fn run_evaluation<B: CollectiveBackend, const D: usize>(
+        &self,
+        work: &mut impl Work<B, D>,
+        kind: (DType, B::Device),
+    ) -> Result<(), PipelineError> {
         let posting = posting_after::<B>(&self.has_evaluated);
         if posting == Posting::InPlace {
             self.context.wait_for_gpu_calls(true);
         }
-        let done = catch_collective_error(|| self.run::<B, D>(&mut work, kind, posting));
+        let done = catch_collective_error(|| self.run::<B, D>(work, kind, posting));
         if posting == Posting::InPlace {
             self.context.wait_for_gpu_calls(false);
         }
@@ -344,6 +382,13 @@ fn check_agreement(schedule: &Schedule, context: &ParallelContext) -> Result<(),
 fn kind_of<B: burn::tensor::backend::Backend, M: Module<B>>(module: &M) -> (DType, B::Device) {
     let device = module.devices().first().cloned().unwrap_or_default();
     (dtype_of::<B>(&list_parameters::<B, M>(module), &device), device)
+}
+
+fn kind_of_wrapped<B: TrainingBackend, M: AutodiffModule<B>>(
+    stages: &DistributedDataParallel<B, Vec<M>>,
+) -> (DType, B::Device) {
+    let device = stages.device().clone();
+    (dtype_of::<B>(stages.parameters(), &device), device)
 }
 
 fn dtype_of<B: burn::tensor::backend::Backend>(parameters: &[ParameterEntry], device: &B::Device) -> DType {

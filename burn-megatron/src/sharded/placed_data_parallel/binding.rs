@@ -85,7 +85,7 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
                 None => leaf,
                 Some(sink) => {
                     let leaf = leaf.into_primitive().tensor();
-                    let hooked = A::hook(leaf, &anchor, sink.clone(), number);
+                    let hooked = A::hook(leaf, &anchor, sink.clone(), number, None);
                     Tensor::from_primitive(TensorPrimitive::Float(hooked))
                 }
             }

@@ -36,7 +36,7 @@ pub enum LocalParameterError {
         "parameter {name} is cut over the data-parallel ranks {ranks:?}, which the context counts as ranks that hold \
          the same parameters: give context.fully_sharded() (for hybrid sharding a context whose tensor_parallel_size \
          counts the ranks of a replica), or leave fully_shard out of the plan and shard the optimizer's state alone by \
-         DataParallelConfig::with_shard_gradients(true)"
+         DataParallelConfig::with_sharding(ShardingStrategy::Optim)"
     )]
     CutOverReplicas {
         /// The parameter.

@@ -60,7 +60,7 @@ pub type LocalDataParallel<A> = DistributedDataParallel<
 /// let mesh = Mesh::of(&context)?;
 /// let layer: Linear<B> = LinearConfig::new(3, 2).init(&FlexDevice);
 /// let placed = parallelize(layer, &Plan::new(), &mesh)?;
-/// let config = DataParallelConfig::new().with_shard_gradients(true);
+/// let config = DataParallelConfig::new().with_sharding(ShardingStrategy::Optim);
 /// let mut model = PlacedDataParallel::<B, _>::new(placed, &mesh, &context, config)?;
 /// let mut optimizer = ShardedOptimizer::new(model.local(), AdamWConfig::new().init())?;
 ///

@@ -1,8 +1,7 @@
 //! A plan's lines matched with a model's parameters.
 
-use glob::{MatchOptions, Pattern};
-
 use super::{Line, Plan, PlanError, PlannedParameter};
+use crate::parameters::NamePattern;
 use crate::sharded::placement::{AxisPlacement, AxisRole, MeshShape, Placements, REPLICATED};
 use crate::topology::nearest_multiples;
 
@@ -26,17 +25,18 @@ impl Plan {
                 });
             }
             for (part, (pattern, dimension)) in line.parts.iter().enumerate() {
-                let patterns = patterns(line, pattern)?;
-                let is_named = |name: &str| {
-                    patterns
-                        .iter()
-                        .any(|pattern| pattern.matches_with(&path(name), WHOLE_NAMES))
-                };
+                let pattern = NamePattern::new(pattern).map_err(|reason| PlanError::Pattern {
+                    line: line.text.clone(),
+                    reason,
+                })?;
                 let mut matched = (0..parameters.len())
-                    .filter(|&index| is_named(&parameters[index].name))
+                    .filter(|&index| pattern.matches(&parameters[index].name))
                     .peekable();
                 if part == 0 && matched.peek().is_none() {
-                    return Err(no_match(line, pattern, parameters));
+                    return Err(PlanError::NoMatch {
+                        line: line.text.clone(),
+                        hint: pattern.nearest(parameters.iter().map(|parameter| parameter.name.as_str())),
+                    });
                 }
                 for index in matched {
                     if let Some(first) = named[index].replace(line) {
@@ -122,69 +122,6 @@ fn cut(
 /// The last axis of a role: of two axes of data, that inside the replicas.
 fn axis_of(mesh: &MeshShape, role: AxisRole) -> Option<usize> {
     mesh.axes_of(role).next_back()
-}
-
-/// A name as globs take it: `*` stops at the end of one.
-fn path(name: &str) -> String {
-    name.replace('.', "/")
-}
-
-const WHOLE_NAMES: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: false,
-};
-
-/// The globs that a pattern stands for: one for each of the names in braces.
-fn patterns(line: &Line, pattern: &str) -> Result<Vec<Pattern>, PlanError> {
-    let refused = |reason: String| PlanError::Pattern {
-        line: line.text.clone(),
-        reason,
-    };
-    let alternatives = without_braces(pattern).ok_or_else(|| refused("a brace without its other half".to_owned()))?;
-    let compiled = alternatives.iter().map(|alternative| Pattern::new(&path(alternative)));
-    compiled
-        .collect::<Result<_, _>>()
-        .map_err(|error| refused(error.to_string()))
-}
-
-/// The pattern with each of the names in its braces, `{a,b}`; `None` if a brace is alone.
-fn without_braces(pattern: &str) -> Option<Vec<String>> {
-    let Some(open) = pattern.find('{') else {
-        return (!pattern.contains('}')).then(|| vec![pattern.to_owned()]);
-    };
-    let (before, rest) = (&pattern[..open], &pattern[open + 1..]);
-    let close = rest.find('}')?;
-    let after = without_braces(&rest[close + 1..])?;
-    let names = rest[..close].split(',');
-    Some(
-        names
-            .flat_map(|name| after.iter().map(move |after| format!("{before}{name}{after}")))
-            .collect(),
-    )
-}
-
-/// Says which names come near a pattern: those that share the longest end or beginning with it.
-fn no_match(line: &Line, pattern: &str, parameters: &[PlannedParameter]) -> PlanError {
-    let nearness = |name: &str| {
-        let words: Vec<&str> = pattern
-            .split(['.', '*', '{', '}', ','])
-            .filter(|word| !word.is_empty())
-            .collect();
-        name.split('.').filter(|part| words.contains(part)).count()
-    };
-    let mut names: Vec<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
-    names.sort_by_key(|name| std::cmp::Reverse(nearness(name)));
-    names.truncate(4);
-    let hint = if names.is_empty() {
-        "the model has no float parameter".to_owned()
-    } else {
-        format!("the nearest are {}", names.join(", "))
-    };
-    PlanError::NoMatch {
-        line: line.text.clone(),
-        hint,
-    }
 }
 
 #[cfg(test)]

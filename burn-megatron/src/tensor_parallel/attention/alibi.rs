@@ -1,13 +1,13 @@
 //! [`Alibi`]: scores that fall with the distance between query and key, each head by its own slope. A model's layers
 //! share what is on the device: one copy per device, type and backend.
 
-use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Tensor, backend::Backend};
 
+use super::per_device::{PerDevice, upload};
 use crate::context::ParallelContext;
 use crate::topology::TopologyError;
 
@@ -19,14 +19,12 @@ use crate::topology::TopologyError;
 #[derive(Clone)]
 pub struct Alibi {
     slopes: Arc<[f64]>,
-    /// One [`OnDevice`] per backend, device and type.
-    cache: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
+    /// An [`OnDevice`] each.
+    devices: PerDevice,
 }
 
 /// What is on a device.
 struct OnDevice<B: Backend> {
-    device: B::Device,
-    dtype: DType,
     /// `[heads]`
     slopes: Tensor<B, 1>,
     /// The biases of the longest sequence so far, `[heads, 2 * seq - 1]`.
@@ -51,7 +49,7 @@ impl Alibi {
     fn of_heads(n_heads: usize, heads: Range<usize>) -> Self {
         Self {
             slopes: slopes(n_heads)[heads].into(),
-            cache: Arc::default(),
+            devices: PerDevice::default(),
         }
     }
 
@@ -63,10 +61,10 @@ impl Alibi {
     /// `[heads, 2 * seq - 1]`: of each head the bias of each distance, that of a key `seq - 1` before its query first.
     pub(super) fn biases<B: Backend>(&self, seq: usize, dtype: DType, device: &B::Device) -> Tensor<B, 2> {
         let distances = (2 * seq).saturating_sub(1);
-        self.with_device(dtype, device, |found: &mut OnDevice<B>| {
+        self.on_device(dtype, device, |found: &mut OnDevice<B>, dtype| {
             let biases = match found.biases.take() {
                 Some(biases) if biases.dims()[1] >= distances => biases,
-                _ => self.upload(seq, found),
+                _ => self.upload(seq, dtype, device),
             };
             found.biases = Some(biases.clone());
             let [_, longest] = biases.dims();
@@ -81,46 +79,31 @@ impl Alibi {
 
     /// `[heads]`
     pub(super) fn slopes<B: Backend>(&self, dtype: DType, device: &B::Device) -> Tensor<B, 1> {
-        self.with_device(dtype, device, |found: &mut OnDevice<B>| found.slopes.clone())
+        self.on_device(dtype, device, |found: &mut OnDevice<B>, _| found.slopes.clone())
     }
 
-    fn upload<B: Backend>(&self, seq: usize, to: &OnDevice<B>) -> Tensor<B, 2> {
+    fn upload<B: Backend>(&self, seq: usize, dtype: DType, device: &B::Device) -> Tensor<B, 2> {
         let last = seq as i64 - 1;
         let of_head = |slope: &f64| {
             let slope = *slope;
             (-last..=last).map(move |distance| slope * distance as f64)
         };
         let values: Vec<f64> = self.slopes.iter().flat_map(of_head).collect();
-        tensor(
-            values,
-            [self.slopes.len(), (2 * seq).saturating_sub(1)],
-            to.dtype,
-            &to.device,
-        )
+        let shape = [self.slopes.len(), (2 * seq).saturating_sub(1)];
+        upload(values, shape, dtype, device)
     }
 
-    fn with_device<B: Backend, R>(
+    fn on_device<B: Backend, R>(
         &self,
         dtype: DType,
         device: &B::Device,
-        run: impl FnOnce(&mut OnDevice<B>) -> R,
+        run: impl FnOnce(&mut OnDevice<B>, DType) -> R,
     ) -> R {
-        // Scores are computed in f32, and in f64 where everything is.
-        let dtype = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-        // A panic while the lock is held leaves whole entries.
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this = |entry: &OnDevice<B>| entry.device == *device && entry.dtype == dtype;
-        let found = cache.iter().position(|entry| entry.downcast_ref().is_some_and(is_this));
-        let index = found.unwrap_or_else(|| {
-            cache.push(Box::new(OnDevice::<B> {
-                device: device.clone(),
-                dtype,
-                slopes: tensor(self.slopes.to_vec(), [self.slopes.len()], dtype, device),
-                biases: None,
-            }));
-            cache.len() - 1
-        });
-        run(cache[index].downcast_mut().expect("found by its type"))
+        let make = |dtype| OnDevice::<B> {
+            slopes: upload(self.slopes.to_vec(), [self.slopes.len()], dtype, device),
+            biases: None,
+        };
+        self.devices.with::<B, _, _>(dtype, device, make, run)
     }
 }
 
@@ -128,16 +111,6 @@ impl fmt::Debug for Alibi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Alibi").field("slopes", &self.slopes).finish()
     }
-}
-
-fn tensor<B: Backend, const D: usize>(
-    values: Vec<f64>,
-    shape: [usize; D],
-    dtype: DType,
-    device: &B::Device,
-) -> Tensor<B, D> {
-    let data = TensorData::new(values, shape).convert_dtype(dtype);
-    Tensor::from_data(data, (device, dtype))
 }
 
 /// The slopes of a model's heads: of `n` heads, a power of two, `2^(-8 i / n)` for i from 1; of another number those of

@@ -16,8 +16,9 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed_with_bias, reference, unpack,
+    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention_packed_with_bias, reference, unpack,
 };
+use cubecl_kernels::random::RowDropout;
 use cubecl_kernels::{Kernels, rotary};
 use serde::{Deserialize, Serialize};
 
@@ -322,13 +323,27 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let parts = self.parts();
         let packed = self.pack(qkv, positions);
         let packed = packed.reshape([batch, seq, parts.queries + 2 * parts.keys, d_head]);
+        let dropout = self
+            .dropout
+            .of_attention::<B>(&tokens.all, self.first_head, &packed.device());
+        let output = self.attend_packed(packed, position_bias, dropout, tokens.documents.clone());
+        output.reshape([batch * seq, heads * d_head])
+    }
+
+    /// `[batch, seq, heads + 2 * kv_heads, d_head]` of whole samples to `[batch, seq, heads, d_head]`.
+    pub(super) fn attend_packed(
+        &self,
+        packed: Tensor<B, 4>,
+        position_bias: Option<Tensor<B, 2>>,
+        dropout: Option<RowDropout>,
+        documents: Option<Documents>,
+    ) -> Tensor<B, 4> {
+        let (parts, [_, seq, ..]) = (self.parts(), packed.dims());
         let options = AttentionOptions {
             mask: self.mask(),
             scale: self.scale,
-            dropout: self
-                .dropout
-                .of_attention::<B>(&tokens.all, self.first_head, &packed.device()),
-            documents: tokens.documents.clone(),
+            dropout,
+            documents,
             key_lengths: None,
             is_deterministic: self.is_deterministic,
         };
@@ -336,11 +351,10 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             let alibi = self.alibi.as_ref();
             alibi.map(|alibi| alibi.biases(seq, packed.dtype(), &packed.device()))
         });
-        let output = match self.kernels {
+        match self.kernels {
             Kernels::Fused => checked(flash_attention_packed_with_bias(packed, parts, bias, options)),
             Kernels::Plain => reference::forward(unpack(packed, parts), bias, &options).output,
-        };
-        output.reshape([batch * seq, heads * d_head])
+        }
     }
 
     /// How many heads of each kind are here.

@@ -11,6 +11,7 @@ mod cross;
 mod heads;
 mod multi_head;
 mod paged;
+mod per_device;
 mod qk_norms;
 mod rotary;
 

@@ -5,12 +5,8 @@ use std::ops::Range;
 
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::Kernels;
-use cubecl_kernels::flash_attention::{
-    AttentionOptions, PackedHeads, flash_attention_packed_with_bias, reference as whole_reference, unpack,
-};
-use cubecl_kernels::paged_attention::{
-    PagedCache, PagedOptions, paged_attention_with_options, reference as paged_reference,
-};
+use cubecl_kernels::flash_attention::PackedHeads;
+use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, paged_attention_with_options, reference};
 use cubecl_kernels::ranges::{RangeTarget, scatter_ranges};
 
 use super::CausalSelfAttention;
@@ -221,8 +217,9 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// Applies attention of new tokens to all tokens of their sequences so far, and stores their keys and values in
     /// `cache`. The last bias is returned separately and is yet to be added.
     ///
-    /// Nothing is dropped. Whole prompts attend by [`flash_attention_packed_with_bias`], which reads nothing of the
-    /// cache, later tokens by [`paged_attention_with_options`].
+    /// Nothing is dropped. Whole prompts attend by
+    /// [`flash_attention_packed_with_bias`](cubecl_kernels::flash_attention::flash_attention_packed_with_bias), which
+    /// reads nothing of the cache, later tokens by [`paged_attention_with_options`].
     ///
     /// # Shapes
     /// - `input`: `[tokens, d_model]`, the same on every tensor-parallel rank
@@ -287,20 +284,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let (heads, d_head, [tokens, _]) = (self.n_heads, self.d_head, qkv.dims());
         let parts = self.parts();
         let qkv = qkv.reshape([1, tokens, parts.queries + 2 * parts.keys, d_head]);
-        let options = AttentionOptions {
-            mask: self.mask(),
-            scale: self.scale,
-            dropout: None,
-            documents: None,
-            key_lengths: None,
-            is_deterministic: self.is_deterministic,
-        };
-        let alibi = self.alibi.as_ref();
-        let bias = alibi.map(|alibi| alibi.biases(tokens, qkv.dtype(), &qkv.device()));
-        let output = match self.kernels {
-            Kernels::Fused => checked(flash_attention_packed_with_bias(qkv, parts, bias, options)),
-            Kernels::Plain => whole_reference::forward(unpack(qkv, parts), bias, &options).output,
-        };
+        let output = self.attend_packed(qkv, None, None, None);
         output.reshape([tokens, heads * d_head])
     }
 
@@ -317,7 +301,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         };
         let output = match self.kernels {
             Kernels::Fused => checked(paged_attention_with_options(query, cache, options)),
-            Kernels::Plain => paged_reference::forward(query, cache, options),
+            Kernels::Plain => reference::forward(query, cache, options),
         };
         output.reshape([tokens, width])
     }

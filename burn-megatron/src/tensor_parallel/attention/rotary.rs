@@ -1,13 +1,14 @@
 //! [`Rotary`]: the rotary position embedding of a model's layers, which share its tables: one copy per device, type and
 //! backend, such as one with autodiff and one without.
 
-use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::rotary::tables::{RotaryScaling, tables};
 use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout};
+
+use super::per_device::{PerDevice, upload};
 
 /// How queries and keys are turned.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,8 +32,8 @@ pub struct RotaryConfig {
 #[derive(Clone)]
 pub struct Rotary {
     config: Arc<RotaryConfig>,
-    /// One [`OnDevice`] per backend, device and type.
-    cache: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
+    /// An [`OnDevice`] each.
+    devices: PerDevice,
 }
 
 /// Where the tokens of a forward pass are in their texts.
@@ -53,8 +54,6 @@ pub(super) enum HostPositions {
 
 /// What is on a device.
 struct OnDevice<B: Backend> {
-    device: B::Device,
-    dtype: DType,
     /// Cosines and sines, `[max_positions, rotated / 2]`.
     tables: [Tensor<B, 2>; 2],
     /// Those of the last forward pass, which all layers share.
@@ -66,7 +65,7 @@ impl Rotary {
     pub fn new(config: RotaryConfig) -> Self {
         Self {
             config: Arc::new(config),
-            cache: Arc::default(),
+            devices: PerDevice::default(),
         }
     }
 
@@ -80,28 +79,22 @@ impl Rotary {
         dtype: DType,
         device: &B::Device,
     ) -> RotaryAngles<B> {
-        // Angles are computed with in f32, and in f64 where everything is.
-        let dtype = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-        // A panic while the lock is held leaves whole entries.
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this = |entry: &OnDevice<B>| entry.device == *device && entry.dtype == dtype;
-        let found = cache.iter().position(|entry| entry.downcast_ref().is_some_and(is_this));
-        let index = found.unwrap_or_else(|| {
-            cache.push(Box::new(self.upload::<B>(dtype, device)));
-            cache.len() - 1
-        });
-        let entry: &mut OnDevice<B> = cache[index].downcast_mut().expect("found by its type");
-        let positions = match positions {
-            RotaryPositions::OnHost(positions) => entry.uploaded(positions, self.config.max_positions),
-            RotaryPositions::OnDevice(positions) => positions,
+        let max_positions = self.config.max_positions;
+        let make = |dtype| self.upload::<B>(dtype, device);
+        let run = |entry: &mut OnDevice<B>, _| {
+            let positions = match positions {
+                RotaryPositions::OnHost(positions) => entry.uploaded(positions, max_positions, device),
+                RotaryPositions::OnDevice(positions) => positions,
+            };
+            let [cosine, sine] = entry.tables.clone();
+            RotaryAngles {
+                cosine,
+                sine,
+                positions,
+                layout: self.config.layout,
+            }
         };
-        let [cosine, sine] = entry.tables.clone();
-        RotaryAngles {
-            cosine,
-            sine,
-            positions,
-            layout: self.config.layout,
-        }
+        self.devices.with::<B, _, _>(dtype, device, make, run)
     }
 
     fn upload<B: Backend>(&self, dtype: DType, device: &B::Device) -> OnDevice<B> {
@@ -113,21 +106,16 @@ impl Rotary {
             ..
         } = &*self.config;
         let (cosine, sine) = tables(*max_positions, *rotated, *base, scaling);
-        let tensor = |values: Vec<f64>| {
-            let data = TensorData::new(values, [*max_positions, rotated / 2]).convert_dtype(dtype);
-            Tensor::from_data(data, (device, dtype))
-        };
+        let shape = [*max_positions, rotated / 2];
         OnDevice {
-            device: device.clone(),
-            dtype,
-            tables: [tensor(cosine), tensor(sine)],
+            tables: [cosine, sine].map(|values| upload(values, shape, dtype, device)),
             positions: None,
         }
     }
 }
 
 impl<B: Backend> OnDevice<B> {
-    fn uploaded(&mut self, positions: HostPositions, max_positions: usize) -> Tensor<B, 1, Int> {
+    fn uploaded(&mut self, positions: HostPositions, max_positions: usize, device: &B::Device) -> Tensor<B, 1, Int> {
         if let Some((last, uploaded)) = &self.positions
             && positions.is(last)
         {
@@ -136,7 +124,7 @@ impl<B: Backend> OnDevice<B> {
         let values = positions.values(max_positions);
         let count = values.len();
         let data = TensorData::new(values, [count]);
-        let uploaded = Tensor::from_data(data, (&self.device, DType::I32));
+        let uploaded = Tensor::from_data(data, (device, DType::I32));
         self.positions = Some((positions, uploaded.clone()));
         uploaded
     }

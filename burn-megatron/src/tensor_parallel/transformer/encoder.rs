@@ -101,9 +101,9 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     /// ```
     ///
     /// Train with [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel), even without
-    /// data-parallel ranks. burn's own `optimizer.step` clips by the norm of this rank's shard, and under sequence
-    /// parallelism gets partial sums as the gradients of norms and row-parallel biases; and only the wrapper refuses
-    /// burn's own `Dropout` in the layers around the encoder.
+    /// data-parallel ranks. burn's own `optimizer.step` clips by the norm of this rank's shard, and gets partial sums
+    /// as gradients where [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients) has not added them up;
+    /// and only the wrapper refuses burn's own `Dropout` in the layers around the encoder.
     ///
     /// # Errors
     /// When `config` is not that of the encoder, the encoder has been cut or has no values yet, the tensor-parallel

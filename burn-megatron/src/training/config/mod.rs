@@ -1,12 +1,16 @@
 //! `TrainingConfig`: what a run is, apart from the model, the data and the layout. Validated before anything starts.
 
 use burn::config::Config;
+use cubecl_kernels::Kernels;
 
 use super::{
     BatchSizeError, BatchSizeRampUp, BatchSizeSchedule, LearningRateConfig, LearningRateSchedule, ScheduleError,
     WeightDecayConfig, WeightDecayError, WeightDecaySchedule,
 };
-use crate::optimizer::AdamWConfig;
+use crate::optimizer::{
+    AdafactorConfig, Adam, AdamWConfig, AnyOptimizer, LionConfig, MuonConfig, OptimizerChoice, OptimizerKind,
+    ParameterGroup, ParameterGroupError, ParameterGroups, SgdConfig,
+};
 use crate::pipeline_parallel::schedule::{self, ScheduleConfig};
 use crate::topology::nearest_multiples;
 
@@ -43,8 +47,12 @@ pub struct TrainingConfig {
     /// Added to the root of Adam's second moment.
     #[config(default = 1e-8)]
     pub adam_eps: f64,
-    /// Gradient descent with this momentum in place of AdamW, if given; 0 for none.
+    /// The momentum of gradient descent, which is the optimizer if this is given and `optimizer` is not; 0 for none.
     pub sgd_momentum: Option<f64>,
+    /// The optimizer, if not given AdamW, or gradient descent where that has a momentum.
+    pub optimizer: Option<OptimizerChoice>,
+    /// Parameters that are trained otherwise than the others, or not at all.
+    pub param_groups: Option<ParameterGroups>,
     /// The seed of initialisation, dropout and sample order.
     #[config(default = 1234)]
     pub seed: u64,
@@ -127,6 +135,9 @@ pub enum TrainingConfigError {
     /// Micro-batches that the stages cannot take.
     #[error(transparent)]
     Pipeline(#[from] schedule::ScheduleError),
+    /// A group of parameters that cannot be.
+    #[error(transparent)]
+    Groups(#[from] ParameterGroupError),
     /// A learning rate that is no schedule.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
@@ -158,7 +169,19 @@ impl TrainingConfig {
                 return out_of_range(name, "at least 1 and below 2^32", value as f64);
             }
         }
-        for (name, value) in [("--clip-grad", self.clip_grad), ("--adam-eps", self.adam_eps)] {
+        for (name, value) in [
+            ("--clip-grad", self.clip_grad),
+            ("--adam-eps", self.adam_eps),
+            (
+                "--muon-extra-scale-factor",
+                self.optimizer_choice().muon.extra_scale_factor,
+            ),
+            (
+                "--adafactor-eps1",
+                self.optimizer_choice().adafactor.eps1.unwrap_or_default(),
+            ),
+            ("--adafactor-eps2", self.optimizer_choice().adafactor.eps2),
+        ] {
             if !(value.is_finite() && value >= 0.0) {
                 return out_of_range(name, "finite and not negative", value);
             }
@@ -167,10 +190,24 @@ impl TrainingConfig {
             ("--adam-beta1", self.adam_beta1),
             ("--adam-beta2", self.adam_beta2),
             ("--sgd-momentum", self.sgd_momentum.unwrap_or_default()),
+            ("--muon-momentum", self.optimizer_choice().muon.momentum),
+            ("--lion-beta1", self.optimizer_choice().lion_betas[0]),
+            ("--lion-beta2", self.optimizer_choice().lion_betas[1]),
         ] {
             if !(0.0..1.0).contains(&value) {
                 return out_of_range(name, "in [0, 1)", value);
             }
+        }
+        let adafactor = self.optimizer_choice().adafactor;
+        if !(adafactor.beta2_decay.is_finite() && adafactor.beta2_decay <= 0.0) {
+            return out_of_range(
+                "--adafactor-beta2-decay",
+                "finite and not positive",
+                adafactor.beta2_decay,
+            );
+        }
+        if !(adafactor.clip_threshold.is_finite() && adafactor.clip_threshold >= 1.0) {
+            return out_of_range("--adafactor-clip-threshold", "at least 1", adafactor.clip_threshold);
         }
         if self.train_samples >= 1 << 32 {
             let value = self.train_samples as f64;
@@ -201,6 +238,7 @@ impl TrainingConfig {
         }
         self.learning_rate_schedule()?;
         self.weight_decay_schedule()?;
+        self.groups().validate()?;
         Ok(())
     }
 
@@ -303,11 +341,87 @@ impl TrainingConfig {
         WeightDecaySchedule::new(self.weight_decay)
     }
 
-    /// Returns how many tensors the optimizer keeps of each parameter.
+    /// Returns the optimizer.
+    pub fn optimizer_choice(&self) -> OptimizerChoice {
+        self.optimizer.unwrap_or(OptimizerChoice::new(match self.sgd_momentum {
+            None => OptimizerKind::AdamW,
+            Some(_) => OptimizerKind::Sgd,
+        }))
+    }
+
+    /// Returns the groups of parameters that are trained otherwise than the others.
+    pub fn groups(&self) -> ParameterGroups {
+        self.param_groups.clone().unwrap_or_default()
+    }
+
+    /// Returns how many tensors the optimizer keeps of each parameter: the most, where groups have different ones.
     pub fn num_state_tensors(&self) -> usize {
-        match self.sgd_momentum {
-            None => 2,
-            Some(momentum) => usize::from(momentum != 0.0),
+        let groups = self.groups();
+        let of_groups = groups
+            .groups()
+            .iter()
+            .filter_map(|group: &ParameterGroup| group.optimizer);
+        let kinds = of_groups.chain([self.optimizer_choice().kind]);
+        let tensors = kinds.map(|kind| match kind {
+            // Muon's own is one; embeddings have AdamW's two.
+            OptimizerKind::AdamW | OptimizerKind::Adam | OptimizerKind::Muon => 2,
+            OptimizerKind::Sgd => usize::from(self.momentum() != 0.0),
+            OptimizerKind::Lion => 1,
+            // Its rows and columns are counted apart.
+            OptimizerKind::Adafactor => 0,
+        });
+        tensors.max().unwrap_or_default()
+    }
+
+    /// Returns whether the optimizer that keeps most has a state in factors: Adafactor, where no other keeps a tensor
+    /// with an element for each of the parameter's.
+    pub fn has_factored_state(&self) -> bool {
+        self.uses(OptimizerKind::Adafactor) && self.num_state_tensors() == 0
+    }
+
+    /// Returns whether some parameters have this optimizer.
+    pub fn uses(&self, kind: OptimizerKind) -> bool {
+        let groups = self.groups();
+        let mut kinds = groups.groups().iter().filter_map(|group| group.optimizer);
+        self.optimizer_choice().kind == kind || kinds.any(|other| other == kind)
+    }
+
+    /// The momentum of gradient descent.
+    fn momentum(&self) -> f64 {
+        self.sgd_momentum.unwrap_or(SgdConfig::new().momentum)
+    }
+
+    /// Returns an optimizer with this run's numbers, and this weight decay.
+    pub(super) fn build_optimizer(&self, kind: OptimizerKind, weight_decay: f64, kernels: Kernels) -> AnyOptimizer {
+        let [beta_1, beta_2] = self.optimizer_choice().lion_betas;
+        match kind {
+            OptimizerKind::AdamW => self.adamw(weight_decay).build().with_kernels(kernels).into(),
+            OptimizerKind::Adam => Adam::new(&self.adamw(weight_decay)).with_kernels(kernels).into(),
+            OptimizerKind::Sgd => SgdConfig {
+                momentum: self.momentum(),
+                weight_decay,
+            }
+            .build()
+            .into(),
+            OptimizerKind::Muon => MuonConfig {
+                weight_decay,
+                ..self.optimizer_choice().muon
+            }
+            .build()
+            .into(),
+            OptimizerKind::Adafactor => AdafactorConfig {
+                weight_decay,
+                ..self.optimizer_choice().adafactor
+            }
+            .build()
+            .into(),
+            OptimizerKind::Lion => LionConfig {
+                beta_1,
+                beta_2,
+                weight_decay,
+            }
+            .build()
+            .into(),
         }
     }
 

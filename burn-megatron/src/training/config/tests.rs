@@ -22,6 +22,8 @@ fn config(global_batch_size: usize, rampup_batch_size: Option<(usize, usize, u64
         adam_beta2: 0.95,
         adam_eps: 1e-8,
         sgd_momentum: None,
+        optimizer: None,
+        param_groups: None,
         seed: 1,
         replica_check_interval: 0,
     }

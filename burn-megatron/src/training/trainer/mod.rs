@@ -2,7 +2,7 @@
 
 mod checks;
 mod evaluation;
-mod optimizer;
+mod groups;
 mod state;
 
 use std::cell::RefCell;
@@ -22,13 +22,13 @@ use crate::collectives::{ReduceOp, unwrap_or_unwind};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 use crate::data_parallel::{
-    DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient, planted_faults,
+    DistributedDataParallel, GradientCounts, GradientEntry, ReducedGradients, clip_coefficient, planted_faults,
 };
-use crate::optimizer::{LossScaler, ShardedOptimizer};
+use crate::optimizer::{AnyOptimizer, LossScaler, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{Activity, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
 
-use optimizer::TrainerOptimizer;
+use groups::{StepSettings, TrainerGroups, freeze};
 pub use state::TrainerState;
 
 /// The figures of one step that do not depend on time.
@@ -56,8 +56,8 @@ type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
 /// Without pipeline stages, the one chunk is the model.
 pub struct Trainer<B: TrainingBackend, M: AutodiffModule<B>> {
     ddp: DistributedDataParallel<B, Vec<M>>,
-    /// Parameters of two dimensions and more, which decay, and the others: biases and norms.
-    optimizer: ShardedOptimizer<B::InnerBackend, TrainerOptimizer>,
+    optimizer: ShardedOptimizer<B::InnerBackend, AnyOptimizer>,
+    groups: TrainerGroups,
     schedule: LearningRateSchedule,
     weight_decay: WeightDecaySchedule,
     batch_sizes: BatchSizeSchedule,
@@ -81,11 +81,11 @@ where
     M::InnerModule: LanguageModel<B::InnerBackend>,
 {
     /// Wraps the chunks of this rank's stage for training; the weights of all data-parallel ranks become those of the
-    /// first.
+    /// first. The parameters of frozen [groups](TrainingConfig::param_groups) are not trained.
     ///
     /// # Errors
-    /// When the configuration does not fit the layout, the schedule does not fit the micro-batches, or as
-    /// [`DistributedDataParallel::new`].
+    /// When the configuration does not fit the layout, the schedule does not fit the micro-batches, the optimizer
+    /// cannot be offloaded, or as [`DistributedDataParallel::new`].
     pub fn new(
         chunks: Vec<M>,
         config: &TrainingConfig,
@@ -106,12 +106,18 @@ where
         };
         config.validate_stages(&stages, data_parallel_size)?;
         let schedule = stages.init().map_err(PipelineError::from)?;
+        let chunks = freeze::<B, M>(chunks, config, context)?;
         let ddp = DistributedDataParallel::new(chunks, context, trainer.data_parallel)?;
-        let optimizers = [config.weight_decay.start, 0.0]
-            .map(|decay| TrainerOptimizer::new(config, context.kernels(), decay).into());
-        let optimizer =
-            ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
-                .with_overlap_param_gather(trainer.overlap_param_gather);
+        let groups = TrainerGroups::new(config)?;
+        let first = StepSettings {
+            weight_decay: config.weight_decay.start,
+            gradient_scale: 1.0,
+        };
+        let optimizers = groups.optimizers(config, first, context).map(AnyOptimizer::init);
+        let of_entry = groups.clone();
+        let group = move |entry: &GradientEntry| of_entry.optimizer_of(entry);
+        let optimizer = ShardedOptimizer::with_groups_offloaded(&ddp, optimizers.collect(), group, &trainer.offload)?
+            .with_overlap_param_gather(trainer.overlap_param_gather);
         Ok(Self {
             executor: PipelineExecutor::new(schedule, context)?,
             stages,
@@ -120,6 +126,7 @@ where
             count_gradients: trainer.count_gradients,
             ddp,
             optimizer,
+            groups,
             schedule: config.learning_rate_schedule().map_err(TrainingConfigError::from)?,
             weight_decay: config.weight_decay_schedule().map_err(TrainingConfigError::from)?,
             config: config.clone(),
@@ -269,11 +276,14 @@ where
                 0.0 => 1.0,
                 max_norm => clip_coefficient(grad_norm, max_norm),
             };
-            let decay = self.weight_decay.weight_decay(self.schedule_samples);
+            let settings = StepSettings {
+                weight_decay: self.weight_decay.weight_decay(self.schedule_samples),
+                gradient_scale: clip,
+            };
             let (optimizer, ddp) = (&mut self.optimizer, &mut self.ddp);
-            for (optimizer, decay) in optimizer.optimizers_mut().iter_mut().zip([decay, 0.0]) {
-                let fresh = TrainerOptimizer::new(&self.config, self.context.kernels(), decay);
-                *optimizer = fresh.with_gradient_scale(clip);
+            let fresh = self.groups.optimizers(&self.config, settings, &self.context);
+            for (optimizer, fresh) in optimizer.optimizers_mut().iter_mut().zip(fresh) {
+                *optimizer = fresh;
             }
             timeline.measure(Activity::Optimizer, label, || {
                 optimizer.step(result.learning_rate, ddp, gradients)

@@ -37,8 +37,11 @@ where
     }
 
     /// Returns this rank's part of a checkpoint: parameters and the optimizer's state.
-    pub fn snapshot(&self) -> Vec<ArrayPart> {
-        snapshot(&self.ddp, &self.optimizer, &self.context)
+    ///
+    /// # Errors
+    /// When the optimizer is offloaded, and its file cannot be read.
+    pub fn snapshot(&self) -> Result<Vec<ArrayPart>, TrainingError> {
+        Ok(snapshot(&self.ddp, &self.optimizer, &self.context)?)
     }
 
     /// Resumes from a checkpoint, made in any layout.

@@ -1,0 +1,169 @@
+//! [`HostActivations`]: what the graphs of a micro-batch keep, in host memory until their backward pass.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::{Device, FloatTensor};
+use burn::tensor::{Tensor, TensorData, TensorMetadata, Transaction};
+use cubecl_kernels::tape::{Keeper, Return, float, keeping, primitive};
+
+/// Activations that go to host memory together, and come back one by one when the backward pass wants them.
+#[derive(Debug)]
+pub(super) struct HostActivations<B: Backend> {
+    /// Those that have not gone yet, in the order in which they were kept.
+    waiting: Mutex<Vec<Weak<Slot<B>>>>,
+}
+
+/// An activation, which its graph keeps.
+type Slot<B> = Mutex<Place<B>>;
+
+#[derive(Debug)]
+enum Place<B: Backend> {
+    /// `[elements]`
+    Device(Tensor<B, 1>),
+    Host(TensorData, Device<B>),
+    /// It was given back.
+    Returned,
+}
+
+impl<B: Backend> HostActivations<B> {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Runs work whose activations are to go to host memory.
+    pub(super) fn capture<R>(self: &Arc<Self>, work: impl FnOnce() -> R) -> R {
+        keeping::<B, R>(self.clone(), work)
+    }
+
+    /// How many activations have not gone yet.
+    pub(super) fn num_waiting(&self) -> usize {
+        lock(&self.waiting).len()
+    }
+
+    /// Moves the first `count` waiting ones, by one read, which waits until the device has done what it was given
+    /// before.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub(super) fn move_first(&self, count: usize) {
+        let slots: Vec<_> = lock(&self.waiting).drain(..count).collect();
+        let mut moving = Vec::with_capacity(count);
+        let mut reads = Transaction::default();
+        // Of what no graph keeps there is nothing any more.
+        for slot in slots.iter().filter_map(Weak::upgrade) {
+            if let Place::Device(activation) = std::mem::replace(&mut *lock(&slot), Place::Returned) {
+                moving.push((slot.clone(), activation.device()));
+                reads = reads.register(activation);
+            }
+        }
+        if moving.is_empty() {
+            return;
+        }
+        let data = reads.try_execute().expect("activations go to host memory");
+        for ((slot, device), data) in moving.into_iter().zip(data) {
+            *lock(&slot) = Place::Host(data, device);
+        }
+    }
+}
+
+impl<B: Backend> Keeper<B> for HostActivations<B> {
+    fn keep(&self, activation: FloatTensor<B>) -> Return<B> {
+        let shape = activation.shape();
+        let elements = shape.num_elements();
+        if elements == 0 {
+            // burn takes a size of 0 in a reshape for that of before.
+            return Box::new(|| activation);
+        }
+        let flat = float::<B, 1>(B::float_reshape(activation, [elements].into()));
+        let slot = Arc::new(Mutex::new(Place::Device(flat)));
+        lock(&self.waiting).push(Arc::downgrade(&slot));
+        Box::new(move || {
+            let flat = match std::mem::replace(&mut *lock(&slot), Place::Returned) {
+                Place::Device(flat) => flat,
+                Place::Host(data, device) => {
+                    let dtype = data.dtype;
+                    Tensor::from_data(data, (&device, dtype))
+                }
+                Place::Returned => unreachable!("an activation is given back once"),
+            };
+            B::float_reshape(primitive(flat), shape)
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn::tensor::Distribution;
+    use burn_flex::Flex;
+    use cubecl_kernels::linear::linear;
+    use cubecl_kernels::swiglu::swiglu;
+
+    use super::*;
+
+    type B = Autodiff<Flex>;
+
+    fn random(shape: [usize; 2]) -> Tensor<B, 2> {
+        Tensor::random(shape, Distribution::Default, &Default::default()).require_grad()
+    }
+
+    #[test]
+    fn gradients_are_the_same_wherever_activations_are() {
+        let (input, weight, other) = (random([3, 4]), random([4, 8]), random([4, 2]));
+        let host = HostActivations::<Flex>::new();
+        let run = |moved: Option<usize>| {
+            let forward = || {
+                let hidden = linear(input.clone(), weight.clone(), None).expect("it fits");
+                let hidden = swiglu(hidden).expect("two halves");
+                linear(hidden, other.clone(), None).expect("it fits")
+            };
+            let output = match moved {
+                None => forward(),
+                Some(count) => {
+                    let output = host.capture(forward);
+                    assert_eq!(host.num_waiting(), 3);
+                    host.move_first(count);
+                    assert_eq!(host.num_waiting(), 3 - count);
+                    output
+                }
+            };
+            let gradients = output.powi_scalar(2).sum().backward();
+            // What is back does not move.
+            host.move_first(host.num_waiting());
+            [&input, &weight, &other].map(|tensor| tensor.grad(&gradients).expect("it is used").into_data())
+        };
+        let on_device = run(None);
+        for moved in 0..=3 {
+            assert_eq!(run(Some(moved)), on_device, "{moved} moved");
+        }
+    }
+
+    #[test]
+    fn what_no_graph_keeps_is_freed_at_once() {
+        let host = HostActivations::<Flex>::new();
+        let untracked = |tensor: Tensor<B, 2>| Tensor::<B, 2>::from_inner(tensor.inner());
+        let (input, weight) = (untracked(random([3, 4])), untracked(random([4, 8])));
+        host.capture(|| linear(input, weight, None).expect("it fits"));
+        assert!(lock(&host.waiting)[0].upgrade().is_none());
+        host.move_first(1);
+        assert_eq!(host.num_waiting(), 0);
+    }
+
+    #[test]
+    fn a_moved_activation_is_held_by_the_host_alone() {
+        let host = HostActivations::<Flex>::new();
+        let activation = Tensor::<Flex, 2>::ones([2, 3], &Default::default());
+        let get = host.keep(primitive(activation.clone()));
+        let slot = lock(&host.waiting)[0].upgrade().expect("it is kept");
+        host.move_first(1);
+        assert!(matches!(&*lock(&slot), Place::Host(data, _) if data.num_elements() == 6));
+        assert_eq!(float::<Flex, 2>(get()).into_data(), activation.into_data());
+    }
+}
