@@ -58,6 +58,11 @@ pub trait ModelConfig: Debug {
     /// The numbers that a layer holds from its forward to its backward pass, per element of its input (`sbh`).
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64;
 
+    /// Of these numbers, those that burn's operations hold: they stay on the device where activations are offloaded.
+    fn unfused_per_element(&self, _parallel: &ParallelConfig) -> f64 {
+        0.0
+    }
+
     /// The FLOPs of one sample's forward pass; attention is not halved for causality.
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops;
 

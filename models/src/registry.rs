@@ -1,7 +1,11 @@
 //! The families that programs know by name.
 
+use burn_megatron::data_parallel::BucketParameter;
+
 use crate::family::{ModelFamily, ModelSettings};
 use crate::huggingface::HuggingFaceFormat;
+use crate::layers::ModelError;
+use crate::memory::{StageSetting, stage_parameters};
 use crate::model_config::ModelConfig;
 
 /// Lists the families: [`FAMILIES`], and [`run_with_family`] for those who need the type.
@@ -45,7 +49,12 @@ pub struct Family {
     pub choices: fn() -> &'static [&'static str],
     /// Returns its configuration.
     pub config: fn(&ModelSettings) -> Box<dyn ModelConfig>,
+    /// Returns the [parameters of each stage](stage_parameters).
+    pub stage_parameters: StageParameters,
 }
+
+/// Returns the parameters of each pipeline stage of a family's model.
+pub type StageParameters = fn(&ModelSettings, &StageSetting<'_>) -> Result<Vec<Vec<BucketParameter>>, ModelError>;
 
 impl Family {
     const fn of<C: ModelFamily>() -> Self {
@@ -55,6 +64,7 @@ impl Family {
             presets: C::presets,
             choices: C::choices,
             config: |settings| Box::new(C::from_settings(settings)),
+            stage_parameters: |settings, setting| stage_parameters(&C::from_settings(settings), setting),
         }
     }
 

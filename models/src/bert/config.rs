@@ -4,6 +4,7 @@ use burn::config::Config;
 
 use serde::{Deserialize, Serialize};
 
+use crate::decoder::BiasedSizes;
 use crate::layers::{LayerRecompute, MlpActivation};
 use crate::vocabulary::padded_vocab_size;
 
@@ -74,6 +75,18 @@ impl BertConfig {
     /// The size of the MLP's hidden layer.
     pub fn hidden_size(&self) -> usize {
         self.d_hidden.unwrap_or(4 * self.d_model)
+    }
+
+    pub(super) fn biased_sizes(&self) -> BiasedSizes {
+        BiasedSizes {
+            n_layers: self.n_layers,
+            d_model: self.d_model,
+            n_heads: self.n_heads,
+            d_hidden: self.hidden_size(),
+            max_seq_length: self.max_seq_length,
+            vocab_size: self.vocab_size,
+            logit_chunk_tokens: self.logit_chunk_tokens,
+        }
     }
 
     /// Returns the size of the vocabulary with padding.

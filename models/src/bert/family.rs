@@ -3,7 +3,7 @@
 use burn_megatron::autodiff::TrainingBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
-use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
+use burn_megatron::topology::{ParallelConfig, TopologyError};
 
 use super::{BertConfig, BertPreset, NormOrder};
 use crate::architecture::Architecture;
@@ -11,7 +11,6 @@ use crate::decoder::Decoder;
 use crate::family::{ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, Objective, ParameterCounts};
-use crate::vocabulary::check_padded_vocab;
 
 impl ModelConfig for BertConfig {
     fn family_name(&self) -> &'static str {
@@ -49,40 +48,24 @@ impl ModelConfig for BertConfig {
     }
 
     fn validate(&self, parallel: &ParallelConfig) -> Result<(), TopologyError> {
-        for (name, size) in [
-            ("n_layers", self.n_layers),
-            ("d_model", self.d_model),
-            ("n_heads", self.n_heads),
-            ("max_seq_length", self.max_seq_length),
-            ("vocab_size", self.vocab_size),
-            ("token_types", self.token_types),
-            ("logit_chunk_tokens", self.logit_chunk_tokens.unwrap_or(1)),
-        ] {
-            if size == 0 {
-                return Err(TopologyError::Zero { name });
-            }
+        if self.token_types == 0 {
+            return Err(TopologyError::Zero { name: "token_types" });
         }
-        check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
-        parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
-        parallel.check_tensor_divides("the MLP's hidden size", self.hidden_size())?;
         let padded = self.padded_vocab(parallel.tensor_parallel_size);
-        check_padded_vocab(self.vocab_size, padded, parallel)
+        self.biased_sizes().validate(padded, parallel)
     }
 
     fn sizes(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("--num-layers", self.n_layers.to_string()),
-            ("--hidden-size", self.d_model.to_string()),
-            ("--num-attention-heads", self.n_heads.to_string()),
-            ("--seq-length", self.max_seq_length.to_string()),
-            ("--ffn-hidden-size", self.hidden_size().to_string()),
+        let mut sizes = self.biased_sizes().shown();
+        sizes.extend([
             ("token types", self.token_types.to_string()),
             ("the place of norms", format!("{:?}", self.order)),
             ("the MLP's activation", format!("{:?}", self.activation)),
             ("a head for pairs of sentences", self.tells_pairs.to_string()),
             ("tied embeddings", self.tied_embeddings.to_string()),
             ("the epsilon of norms", self.norm_epsilon.to_string()),
-        ]
+        ]);
+        sizes
     }
 
     fn architecture(&self) -> Architecture {
@@ -93,9 +76,7 @@ impl ModelConfig for BertConfig {
     }
 
     fn parameter_counts(&self) -> ParameterCounts {
-        let (d, hidden) = (self.d_model, self.hidden_size());
-        let attention = 3 * d * d + 3 * d + d * d + d;
-        let mlp = d * hidden + hidden + hidden * d + d;
+        let d = self.d_model;
         let embeddings = (self.vocab_size + self.max_seq_length + self.token_types) * d;
         let (first_norm, last_norm) = match self.order {
             NormOrder::Before => (0, 2 * d),
@@ -105,7 +86,7 @@ impl ModelConfig for BertConfig {
         let transform = d * d + d + 2 * d + self.vocab_size;
         let pairs = if self.tells_pairs { d * d + d + 2 * d + 2 } else { 0 };
         ParameterCounts {
-            layer: attention + mlp + 4 * d,
+            layer: self.biased_sizes().layer_parameters(),
             first: embeddings + first_norm,
             last: last_norm + transform + pairs,
             head: self.vocab_size * d,
@@ -113,33 +94,23 @@ impl ModelConfig for BertConfig {
         }
     }
 
-    /// As a GPT's: `5 + 12/t`, under sequence parallelism `17/t`.
-    ///
-    /// # Reference
-    /// Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2 and 4.
+    /// As of GPT: `5 + 12/t`; with GELU by the error function, which is usual, `5 + 20/t`.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
-        let tensor = parallel.tensor_parallel_size as f64;
-        if parallel.sequence_parallel {
-            17.0 / tensor
-        } else {
-            5.0 + 12.0 / tensor
-        }
+        let sizes = self.biased_sizes();
+        sizes.activations_per_element(parallel, 5.0, self.activation)
     }
 
-    /// Per token a layer has 8h² + 4hf in its four weights, with f the MLP's hidden size, and 4sh in `QKᵀ` and its
-    /// matmul with V; the head has 2hV and 2h² in the layer before it.
+    fn unfused_per_element(&self, parallel: &ParallelConfig) -> f64 {
+        self.biased_sizes().unfused_per_element(parallel, self.activation)
+    }
+
+    /// As of a decoder, and 2h² per token in the layer before the head.
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops {
-        let [l, h, hidden, v, s] = [
-            self.n_layers,
-            self.d_model,
-            self.hidden_size(),
-            self.vocab_size,
-            seq_length,
-        ]
-        .map(|size| size as f64);
+        let flops = self.biased_sizes().forward_flops(seq_length);
+        let (h, s) = (self.d_model as f64, seq_length as f64);
         ForwardFlops {
-            layers: s * l * (8.0 * h * h + 4.0 * h * hidden + 4.0 * s * h),
-            head: s * (2.0 * h * v + 2.0 * h * h),
+            head: flops.head + s * 2.0 * h * h,
+            ..flops
         }
     }
 }

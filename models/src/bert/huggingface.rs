@@ -6,12 +6,10 @@
 use serde_json::{Value, json};
 
 use super::{BertConfig, NormOrder};
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
 use crate::layers::MlpActivation;
 
 const PREFIX: &str = "bert.";
-const EMBEDDING: &str = "embeddings.word_embeddings.weight";
-const HEAD: &str = "cls.predictions.decoder.weight";
 /// Buffers, and a second name of `cls.predictions.bias`.
 const NO_PARAMETERS: [&str; 3] = [
     "embeddings.position_ids",
@@ -21,8 +19,15 @@ const NO_PARAMETERS: [&str; 3] = [
 
 impl HuggingFaceFormat for BertConfig {
     const MODEL_TYPES: &'static [&'static str] = &["bert", "megatron-bert"];
+    const EMBEDDING: &'static str = "embeddings.word_embeddings.weight";
+    const HEAD: &'static str = "cls.predictions.decoder.weight";
+    /// Of files that were converted from TensorFlow.
+    const OLDER_ENDS: &'static [(&'static str, &'static str)] = &[
+        ("LayerNorm.gamma", "LayerNorm.weight"),
+        ("LayerNorm.beta", "LayerNorm.bias"),
+    ];
 
-    /// A model `…ForMaskedLM` tells no pairs apart.
+    /// A model `…ForMaskedLM` tells no pairs apart, unless its [tensors](Self::see_tensors) do.
     fn read_fields(model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
         fields.ignore(&["classifier_dropout", "directionality"]);
         fields.ignore(&["pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"]);
@@ -44,14 +49,15 @@ impl HuggingFaceFormat for BertConfig {
             _ => NormOrder::Before,
         };
         let tells_pairs = !fields.architectures().iter().any(|name| name.ends_with("ForMaskedLM"));
-        let config = BertConfig::new(
+        let d_model = fields.size("hidden_size")?;
+        Ok(BertConfig::new(
             fields.size("num_hidden_layers")?,
-            fields.size("hidden_size")?,
+            d_model,
             fields.size("num_attention_heads")?,
             fields.size("max_position_embeddings")?,
             fields.size("vocab_size")?,
         )
-        .with_d_hidden(Some(fields.size("intermediate_size")?))
+        .with_d_hidden(fields.size_unless("intermediate_size", 4 * d_model)?)
         .with_token_types(fields.size("type_vocab_size")?)
         .with_order(order)
         .with_activation(activation)
@@ -60,9 +66,7 @@ impl HuggingFaceFormat for BertConfig {
         .with_attention_dropout(fields.number("attention_probs_dropout_prob", 0.1, 0.0..1.0)?)
         .with_norm_epsilon(fields.number("layer_norm_eps", 1e-12, f64::MIN_POSITIVE..1.0)?)
         .with_init_deviation(fields.number("initializer_range", 0.02, 0.0..f64::MAX)?)
-        .with_tied_embeddings(fields.flag("tie_word_embeddings", true)?);
-        let is_usual = config.d_hidden == Some(4 * config.d_model);
-        Ok(if is_usual { config.with_d_hidden(None) } else { config })
+        .with_tied_embeddings(fields.flag("tie_word_embeddings", true)?))
     }
 
     fn written_fields(&self, dtype: &str) -> Value {
@@ -101,11 +105,11 @@ impl HuggingFaceFormat for BertConfig {
     fn parameters(&self) -> impl Iterator<Item = Parameter> {
         let (d, hidden, is_post_norm) = (self.d_model, self.hidden_size(), self.order == NormOrder::After);
         let embeddings = [
-            same(EMBEDDING, &[self.vocab_size, d]),
-            same("embeddings.position_embeddings.weight", &[self.max_seq_length, d]),
-            same("embeddings.token_type_embeddings.weight", &[self.token_types, d]),
+            Parameter::same(Self::EMBEDDING, [self.vocab_size, d]),
+            Parameter::same("embeddings.position_embeddings.weight", [self.max_seq_length, d]),
+            Parameter::same("embeddings.token_type_embeddings.weight", [self.token_types, d]),
         ];
-        let embedding_norm = is_post_norm.then(|| norm("embeddings.LayerNorm", d));
+        let embedding_norm = is_post_norm.then(|| Parameter::layer_norm("embeddings.LayerNorm", d));
         let layers = (0..self.n_layers).flat_map(move |layer| {
             let name = |part: &str| format!("encoder.layer.{layer}.{part}");
             let [attention_norm, mlp_norm] = if is_post_norm {
@@ -114,52 +118,48 @@ impl HuggingFaceFormat for BertConfig {
                 ["attention.ln", "ln"]
             };
             let qkv = |kind: &str| {
-                let part = |(number, of)| (name(&format!("attention.self.{of}.{kind}")), 0, number..number + 1);
-                ["query", "key", "value"]
-                    .into_iter()
-                    .enumerate()
-                    .map(part)
-                    .collect::<Vec<_>>()
+                let part = |of: &str| name(&format!("attention.self.{of}.{kind}"));
+                (part("qkv"), ["query", "key", "value"].map(part))
             };
-            let [weight, bias] =
-                ["weight", "bias"].map(|kind| (name(&format!("attention.self.qkv.{kind}")), qkv(kind)));
+            let ((weight, weights), (bias, biases)) = (qkv("weight"), qkv("bias"));
+            let biases = biases.into_iter().enumerate();
+            let biases = biases.map(|(number, file)| (file, 0, number..number + 1));
             let projections = [
-                Parameter::linear_weight(weight.0, [d, 3, d], &[3, d], weight.1),
-                Parameter::linear_bias(bias.0, [3, d], &[3, d], bias.1),
+                Parameter::weights_side_by_side(weight, weights, [d, d]),
+                Parameter::linear_bias(bias, [3, d], &[3, d], biases),
             ];
-            norm(&name(attention_norm), d)
-                .into_iter()
-                .chain(projections)
-                .chain(linear(
-                    &name("attention.output.dense"),
-                    &name("attention.output.dense"),
-                    [d, d],
-                ))
-                .chain(norm(&name(mlp_norm), d))
-                .chain(fused(
-                    &name("mlp.intermediate.dense"),
-                    &name("intermediate.dense"),
-                    [d, hidden],
-                ))
-                .chain(linear(&name("mlp.output.dense"), &name("output.dense"), [hidden, d]))
+            // Files have the MLP's layers in the block, next to the attention.
+            let of_mlp = |part: &str, shape: &[usize]| {
+                Parameter::linear(&name(part), shape).map(|parameter| {
+                    let inside = parameter.name.replacen(&name(""), &name("mlp."), 1);
+                    parameter.renamed(inside)
+                })
+            };
+            [
+                Parameter::layer_norm(&name(attention_norm), d),
+                projections,
+                Parameter::linear(&name("attention.output.dense"), &[d, d]),
+                Parameter::layer_norm(&name(mlp_norm), d),
+                of_mlp("intermediate.dense", &[d, 1, hidden]),
+                of_mlp("output.dense", &[hidden, d]),
+            ]
+            .into_iter()
+            .flatten()
         });
-        let final_norm = (!is_post_norm).then(|| norm("encoder.ln", d));
-        let pooler = self.tells_pairs.then(|| linear("pooler.dense", "pooler.dense", [d, d]));
+        let final_norm = (!is_post_norm).then(|| Parameter::layer_norm("encoder.ln", d));
+        let pooler = self.tells_pairs.then(|| Parameter::linear("pooler.dense", &[d, d]));
         let of_model = embeddings
             .into_iter()
             .chain(embedding_norm.into_iter().flatten())
             .chain(layers)
             .chain(final_norm.into_iter().flatten())
             .chain(pooler.into_iter().flatten());
-        let transform = "cls.predictions.transform.dense";
-        let pairs = self
-            .tells_pairs
-            .then(|| linear("cls.seq_relationship", "cls.seq_relationship", [d, 2]));
-        let head = (!self.tied_embeddings).then(|| head_of(self));
-        let of_heads = [same("cls.predictions.bias", &[self.vocab_size])]
+        let pairs = (self.tells_pairs).then(|| Parameter::linear("cls.seq_relationship", &[d, 2]));
+        let head = (!self.tied_embeddings).then(|| self.head());
+        let of_heads = [Parameter::same("cls.predictions.bias", [self.vocab_size])]
             .into_iter()
-            .chain(linear(transform, transform, [d, d]))
-            .chain(norm("cls.predictions.transform.LayerNorm", d))
+            .chain(Parameter::linear("cls.predictions.transform.dense", &[d, d]))
+            .chain(Parameter::layer_norm("cls.predictions.transform.LayerNorm", d))
             .chain(head)
             .chain(pairs.into_iter().flatten());
         of_model
@@ -172,50 +172,14 @@ impl HuggingFaceFormat for BertConfig {
         (!NO_PARAMETERS.contains(&name)).then_some(name)
     }
 
-    fn tied_head(&self) -> Option<TiedHead> {
-        self.tied_embeddings.then(|| TiedHead {
-            head: head_of(self),
-            embedding: EMBEDDING,
-        })
-    }
-
     fn untie(&mut self) {
         self.tied_embeddings = false;
     }
-}
 
-/// Returns the head of a model whose embeddings are not tied.
-fn head_of(config: &BertConfig) -> Parameter {
-    same(HEAD, &[config.vocab_size, config.d_model])
-}
-
-/// A parameter that files have as it is.
-fn same(name: impl Into<String>, shape: &[usize]) -> Parameter {
-    let name = name.into();
-    Parameter::new(name.clone(), name, shape)
-}
-
-fn norm(name: &str, d_model: usize) -> [Parameter; 2] {
-    ["weight", "bias"].map(|part| same(format!("{name}.{part}"), &[d_model]))
-}
-
-/// A layer whose weight is transposed in files.
-fn linear(name: &str, file: &str, [d_input, d_output]: [usize; 2]) -> [Parameter; 2] {
-    of_layer(name, file, vec![d_input, d_output], vec![d_output])
-}
-
-/// A column-parallel one, which is one of one here.
-fn fused(name: &str, file: &str, [d_input, d_output]: [usize; 2]) -> [Parameter; 2] {
-    of_layer(name, file, vec![d_input, 1, d_output], vec![1, d_output])
-}
-
-fn of_layer(name: &str, file: &str, weight: Vec<usize>, bias: Vec<usize>) -> [Parameter; 2] {
-    let d_output = bias[bias.len() - 1];
-    let part = |kind: &str| [(format!("{file}.{kind}"), 0, 0..d_output)];
-    [
-        Parameter::linear_weight(format!("{name}.weight"), weight, &[d_output], part("weight")),
-        Parameter::linear_bias(format!("{name}.bias"), bias, &[d_output], part("bias")),
-    ]
+    /// Files that say they are of a model `…ForMaskedLM` may have what tells pairs apart, as published ones have.
+    fn see_tensors(&mut self, has: &dyn Fn(&str) -> bool) {
+        self.tells_pairs |= has("cls.seq_relationship.weight");
+    }
 }
 
 #[cfg(test)]

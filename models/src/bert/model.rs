@@ -1,7 +1,7 @@
 //! BERT as a [`DecoderConfig`] whose attention is not causal.
 
 use burn::tensor::backend::Backend;
-use burn_megatron::context::{ParallelContext, ParameterScope};
+use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
 
 use super::{BertConfig, NormOrder};
@@ -17,7 +17,7 @@ use crate::model_config::ModelConfig;
 const NAMES: DecoderNames = DecoderNames {
     token_embedding: "embeddings.word_embeddings",
     position_embedding: "embeddings.position_embeddings",
-    embedding_norm: "embeddings.LayerNorm",
+    embedding_norm: Some("embeddings.LayerNorm"),
     blocks: "encoder.layer",
     block: BlockNames {
         attention_norm: "attention.ln",
@@ -33,7 +33,7 @@ const NAMES: DecoderNames = DecoderNames {
             output: "output.dense",
         },
     },
-    norm: "encoder.ln",
+    norm: Some("encoder.ln"),
     head: "cls.predictions.decoder",
 };
 
@@ -53,15 +53,7 @@ impl BertConfig {
     /// # Errors
     /// When a size does not divide. When the layout has pipeline stages.
     pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Decoder<B>, ModelError> {
-        self.init_in(device, &context.root())
-    }
-
-    /// As [`init`](Self::init), as a part of a model: its parameters are named in `scope`.
-    ///
-    /// # Errors
-    /// As [`init`](Self::init).
-    pub fn init_in<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> Result<Decoder<B>, ModelError> {
-        self.decoder(scope.context())?.init_in(device, scope)
+        self.decoder(context)?.init_in(device, &context.root())
     }
 
     /// Returns the chunks of this rank's pipeline stage, initialised as [`init`](Self::init) does.
@@ -84,22 +76,18 @@ impl BertConfig {
             .with_is_causal(false)
             .with_dropout(self.attention_dropout);
         let mlp = MlpConfig::new(self.d_model, self.hidden_size(), init, output_init).with_activation(self.activation);
-        let is_post_norm = self.order == NormOrder::After;
         Ok(DecoderConfig {
             n_layers: self.n_layers,
             vocab_size: self.vocab_size,
             padded_vocab_size: self.padded_vocab(context.config().tensor_parallel_size),
             positions: Positions::Learned(self.max_seq_length),
             block: BlockConfig::new(attention, mlp)
-                .with_residual(if is_post_norm {
-                    Residual::PostNorm
-                } else {
-                    Residual::Sequential
+                .with_residual(match self.order {
+                    NormOrder::Before => Residual::Sequential,
+                    NormOrder::After => Residual::PostNorm,
                 })
                 .with_norm_epsilon(self.norm_epsilon)
                 .with_hidden_dropout(self.hidden_dropout),
-            embedding_norm: is_post_norm,
-            final_norm: !is_post_norm,
             masked: Some(MaskedTokenConfig {
                 token_types: self.token_types,
                 tells_pairs: self.tells_pairs,
@@ -116,9 +104,13 @@ impl BertConfig {
     /// Hugging Face calls norms after a sublayer as its output's.
     fn names(&self) -> DecoderNames {
         let mut names = NAMES;
-        if self.order == NormOrder::After {
-            names.block.attention_norm = "attention.output.LayerNorm";
-            names.block.mlp_norm = "output.LayerNorm";
+        match self.order {
+            NormOrder::Before => names.embedding_norm = None,
+            NormOrder::After => {
+                names.norm = None;
+                names.block.attention_norm = "attention.output.LayerNorm";
+                names.block.mlp_norm = "output.LayerNorm";
+            }
         }
         names
     }

@@ -9,7 +9,7 @@ use super::{BloomConfig, BloomPreset};
 use crate::architecture::Architecture;
 use crate::decoder::Decoder;
 use crate::family::{InferenceProgram, InnerStage, ModelFamily, ModelSettings};
-use crate::layers::{LayerRecompute, ModelError};
+use crate::layers::{LayerRecompute, MlpActivation, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
 
 impl ModelConfig for BloomConfig {
@@ -75,9 +75,8 @@ impl ModelConfig for BloomConfig {
 
     /// As of GPT: `5 + 12/t`, under sequence parallelism `17/t`.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
-        let tensor = parallel.tensor_parallel_size as f64;
-        let outside = if parallel.sequence_parallel { 5.0 / tensor } else { 5.0 };
-        outside + 12.0 / tensor
+        let sizes = self.biased_sizes();
+        sizes.activations_per_element(parallel, 5.0, MlpActivation::Gelu)
     }
 
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops {

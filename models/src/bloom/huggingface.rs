@@ -7,11 +7,9 @@ use serde_json::{Value, json};
 
 use super::BloomConfig;
 use super::presets::TRAINED_LENGTH;
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
 
 const PREFIX: &str = "transformer.";
-const HEAD: &str = "lm_head.weight";
-const EMBEDDING: &str = "word_embeddings.weight";
 /// Settings of Megatron-DeepSpeed's kernels, of the order of sums, and of padding.
 const WITHOUT_EFFECT: [&str; 10] = [
     "attention_softmax_in_fp32",
@@ -28,6 +26,8 @@ const WITHOUT_EFFECT: [&str; 10] = [
 
 impl HuggingFaceFormat for BloomConfig {
     const MODEL_TYPES: &'static [&'static str] = &["bloom"];
+    const EMBEDDING: &'static str = "word_embeddings.weight";
+    const HEAD: &'static str = "lm_head.weight";
 
     /// The longest sequence is what the file says of training, `seq_length`, or 2048: there is no limit of its own.
     fn read_fields(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
@@ -42,11 +42,7 @@ impl HuggingFaceFormat for BloomConfig {
         .map(|names| if fields.has(names[0]) { names[0] } else { names[1] });
         let d_model = fields.size(size)?;
         fields.expect("n_inner", &[(4 * d_model).into()])?;
-        let max_seq_length = if fields.has("seq_length") {
-            fields.size("seq_length")?
-        } else {
-            TRAINED_LENGTH
-        };
+        let max_seq_length = fields.size_or("seq_length", TRAINED_LENGTH)?;
         let config = BloomConfig::new(
             fields.size(layers)?,
             d_model,
@@ -99,11 +95,11 @@ impl HuggingFaceFormat for BloomConfig {
             .into_iter()
             .flatten()
         });
-        let embedding = Parameter::same(EMBEDDING, [self.vocab_size, d]);
+        let embedding = Parameter::same(Self::EMBEDDING, [self.vocab_size, d]);
         let before = [embedding].into_iter();
         let before = before.chain(Parameter::layer_norm("word_embeddings_layernorm", d));
         let of_model = before.chain(layers).chain(Parameter::layer_norm("ln_f", d));
-        let head = (!self.tied_embeddings).then(|| head_of(self));
+        let head = (!self.tied_embeddings).then(|| self.head());
         of_model.map(|parameter| parameter.with_file_prefix(PREFIX)).chain(head)
     }
 
@@ -111,21 +107,9 @@ impl HuggingFaceFormat for BloomConfig {
         Some(tensor.strip_prefix(PREFIX).unwrap_or(tensor))
     }
 
-    fn tied_head(&self) -> Option<TiedHead> {
-        self.tied_embeddings.then(|| TiedHead {
-            head: head_of(self),
-            embedding: EMBEDDING,
-        })
-    }
-
     fn untie(&mut self) {
         self.tied_embeddings = false;
     }
-}
-
-/// Returns the head of a model whose embeddings are not tied.
-fn head_of(config: &BloomConfig) -> Parameter {
-    Parameter::same(HEAD, [config.vocab_size, config.d_model])
 }
 
 #[cfg(test)]

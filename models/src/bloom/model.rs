@@ -17,7 +17,7 @@ const NAMES: DecoderNames = DecoderNames {
     token_embedding: "word_embeddings",
     // There is none.
     position_embedding: "",
-    embedding_norm: "word_embeddings_layernorm",
+    embedding_norm: Some("word_embeddings_layernorm"),
     blocks: "h",
     block: BlockNames {
         attention_norm: "input_layernorm",
@@ -33,7 +33,7 @@ const NAMES: DecoderNames = DecoderNames {
             output: "dense_4h_to_h",
         },
     },
-    norm: "ln_f",
+    norm: Some("ln_f"),
     head: "lm_head",
 };
 
@@ -73,8 +73,6 @@ impl BloomConfig {
             vocab_size: self.vocab_size,
             padded_vocab_size: self.padded_vocab(context.config().tensor_parallel_size),
             positions: Positions::Alibi,
-            embedding_norm: true,
-            final_norm: true,
             masked: None,
             block: BlockConfig::new(attention, mlp)
                 .with_norm_epsilon(self.norm_epsilon)

@@ -1,4 +1,4 @@
-//! `Decoder` with low-rank adapters, of which alone is trained.
+//! `Decoder` with low-rank adapters, which alone are trained.
 
 use std::collections::BTreeSet;
 

@@ -15,12 +15,8 @@ pub struct DecoderConfig {
     pub padded_vocab_size: usize,
     /// How the model knows where a token is.
     pub positions: Positions,
-    /// Whether embeddings are normed before the first block, as the blocks' inputs are.
-    pub embedding_norm: bool,
     /// The blocks, each of which has the same parts.
     pub block: BlockConfig,
-    /// Whether there is a norm after the last block.
-    pub final_norm: bool,
     /// What a model that predicts masked tokens has in addition.
     pub masked: Option<MaskedTokenConfig>,
     /// Whether the output head is the token embedding.
@@ -82,14 +78,14 @@ pub struct DecoderNames {
     pub token_embedding: &'static str,
     /// The position embedding, where it is learned.
     pub position_embedding: &'static str,
-    /// The norm of the embeddings, where there is one.
-    pub embedding_norm: &'static str,
+    /// The norm of the embeddings before the first block, where there is one.
+    pub embedding_norm: Option<&'static str>,
     /// The blocks, each with a dot and its number after this.
     pub blocks: &'static str,
     /// The parts of a block.
     pub block: BlockNames,
-    /// The final norm.
-    pub norm: &'static str,
+    /// The norm after the last block, where there is one.
+    pub norm: Option<&'static str>,
     /// The output head where it is not tied.
     pub head: &'static str,
 }

@@ -44,6 +44,6 @@ impl<B: CollectiveBackend> GenerationStage<B> for Decoder<B> {
     }
 
     fn score(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
-        self.output_head().logits(self.normalized(hidden))
+        self.scores(hidden)
     }
 }

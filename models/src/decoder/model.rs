@@ -7,11 +7,11 @@ use burn::tensor::{Int, Tensor, backend::Backend};
 use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
 use burn_megatron::context::{ParallelContext, ParameterScope};
 use burn_megatron::mappings::scatter_to_tensor_region;
-use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput};
+use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput, forward_segments};
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates};
 use burn_megatron::tensor_parallel::{
     PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
-    plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy, vocab_parallel_margin,
+    vocab_parallel_margin,
 };
 use burn_megatron::training::{LanguageModel, TokenBatch};
 use cubecl_kernels::Kernels;
@@ -19,7 +19,7 @@ use cubecl_kernels::Kernels;
 use super::config::{DecoderConfig, Positions};
 use super::masked::{MaskedTokenHead, PairHead};
 use crate::layers::{
-    Alibi, Block, LayerRecompute, ModelError, ModelPart, Norm, Rotary, Segment, TokenContext, drop_rows, logit_chunk,
+    Alibi, Block, ModelError, ModelPart, Norm, OutputHead, Rotary, Segment, Segmentation, TokenContext, drop_rows,
     validate_head_size,
 };
 
@@ -57,7 +57,7 @@ pub struct Decoder<B: Backend> {
     is_last: bool,
     embedding_dropout: Dropout,
     #[module(skip)]
-    recompute: LayerRecompute,
+    segmentation: Segmentation,
     #[module(skip)]
     kernels: Kernels,
     #[module(skip)]
@@ -175,16 +175,16 @@ impl DecoderConfig {
             is_first: part.is_first,
             is_last: part.is_last,
             token_types,
-            embedding_norm: (part.is_first && self.embedding_norm).then(|| norm(names.embedding_norm)),
+            embedding_norm: names.embedding_norm.filter(|_| part.is_first).map(norm),
             blocks: part.layers.clone().map(block).collect::<Result<_, _>>()?,
-            norm: (part.is_last && self.final_norm).then(|| norm(names.norm)),
+            norm: names.norm.filter(|_| part.is_last).map(norm),
             masked: masked_head,
             pairs,
             token_embedding,
             position_embedding,
             head,
             embedding_dropout: DropoutConfig::new(self.block.hidden_dropout).init(embedding_site),
-            recompute: self.layer_recompute,
+            segmentation: Segmentation::new(self.layer_recompute, scope.context()),
             kernels: scope.context().kernels(),
             logit_chunk_tokens: self.logit_chunk_tokens,
             vocab_size: self.vocab_size,
@@ -221,16 +221,19 @@ impl<B: CollectiveBackend> Decoder<B> {
     /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, a collective fails, or this
     /// is a stage and not the whole model.
     pub fn logits(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
-        let hidden = self.hidden_states(tokens, step);
-        let logits = self.output_head().logits(self.head_input(self.normalized(hidden)));
-        self.with_head_bias(logits)
+        self.scores(self.hidden_states(tokens, step))
     }
 
     /// As [`logits`](Self::logits) of a micro-batch, with its token types, positions and documents.
     pub fn logits_of(&self, batch: &TokenBatch) -> Tensor<B, 2> {
         let (hidden, _) = self.run_segment(&self.whole_segment(), None, batch);
-        let logits = self.output_head().logits(self.head_input(self.normalized(hidden)));
-        self.with_head_bias(logits)
+        self.scores(hidden)
+    }
+
+    /// What the vocabulary scores after the last block, `[tokens, padded_vocab_size / tp]`.
+    pub(super) fn scores(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        let hidden = self.head_input(self.normalized(hidden));
+        self.with_head_bias(self.output_head().embedding.logits(hidden))
     }
 
     /// Computes the cross-entropy of each token's successor.
@@ -242,7 +245,8 @@ impl<B: CollectiveBackend> Decoder<B> {
     ///   bits
     ///
     /// # Communication
-    /// As [`logits`](Self::logits) and [`vocab_parallel_cross_entropy`].
+    /// As [`logits`](Self::logits) and
+    /// [`vocab_parallel_cross_entropy`](burn_megatron::tensor_parallel::vocab_parallel_cross_entropy).
     ///
     /// # Panics
     /// As [`logits`](Self::logits).
@@ -290,8 +294,8 @@ impl<B: CollectiveBackend> Decoder<B> {
         };
         let embedded = match &self.token_types {
             Some(embedding) => {
-                let zeros = || Tensor::zeros([batch * seq], &embedded.device());
-                embedding.forward_at(embedded.clone(), token_types.unwrap_or_else(zeros))
+                let types = token_types.unwrap_or_else(|| Tensor::zeros([batch * seq], &embedded.device()));
+                embedding.forward_at(embedded, types)
             }
             None => embedded,
         };
@@ -349,7 +353,9 @@ impl<B: CollectiveBackend> Decoder<B> {
 
     /// The cross-entropy of each token's target: normalized `[batch * seq, d_model]` to `[batch * seq]`.
     fn losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
-        self.head_in_chunks(hidden, targets, |logits, targets| self.cross_entropy(logits, targets))
+        self.head_in_chunks(hidden, targets, |head, logits, targets| {
+            head.cross_entropy(logits, targets)
+        })
     }
 
     /// The losses of all tokens, and after them those of pairs whose order is to be learnt.
@@ -367,10 +373,9 @@ impl<B: CollectiveBackend> Decoder<B> {
     /// The cross-entropy of each token's target, and its margin: normalized `[batch * seq, d_model]` to
     /// `[batch * seq * 2]`.
     pub(super) fn losses_and_margins(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
-        let shard = self.output_head().vocab_shard();
-        self.head_in_chunks(hidden, targets, |logits, targets| {
-            let losses = self.cross_entropy(logits.clone(), targets.clone());
-            let margins = vocab_parallel_margin(logits, targets, shard, &self.tensor_group);
+        self.head_in_chunks(hidden, targets, |head, logits, targets| {
+            let losses = head.cross_entropy(logits.clone(), targets.clone());
+            let margins = vocab_parallel_margin(logits, targets, head.embedding.vocab_shard(), head.group);
             let [tokens] = losses.dims();
             // [tokens, 2]
             let both = Tensor::stack::<2>(vec![losses, margins], 1);
@@ -378,40 +383,27 @@ impl<B: CollectiveBackend> Decoder<B> {
         })
     }
 
-    fn cross_entropy(&self, logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
-        let of_logits = match self.kernels {
-            Kernels::Fused => vocab_parallel_cross_entropy,
-            Kernels::Plain => plain_vocab_parallel_cross_entropy,
-        };
-        of_logits(logits, targets, self.output_head().vocab_shard(), &self.tensor_group)
-    }
-
-    /// What comes of the logits and targets of all tokens, token after token, with few enough logits in one buffer.
+    /// What comes of the logits and targets of all tokens, token after token.
     fn head_in_chunks(
         &self,
         hidden: Tensor<B, 2>,
         targets: Tensor<B, 2, Int>,
-        of_logits: impl Fn(Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
+        of_logits: impl Fn(&OutputHead<B>, Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
     ) -> Tensor<B, 1> {
-        let (hidden, head) = (self.head_input(hidden), self.output_head());
-        let tokens = targets.shape().num_elements();
-        let targets = targets.reshape([tokens]);
-        let row_bytes = head.vocab_shard().rows() * hidden.dtype().size();
-        let chunk = self
-            .logit_chunk_tokens
-            .unwrap_or_else(|| logit_chunk(tokens, row_bytes));
-        if chunk >= tokens {
-            of_logits(self.with_head_bias(head.logits(hidden)), targets)
-        } else {
-            head.losses_in_chunks(hidden, targets, chunk, |logits, targets| {
-                of_logits(self.with_head_bias(logits), targets)
-            })
-        }
+        let head = self.output_head();
+        head.in_chunks(self.head_input(hidden), targets, |logits, targets| {
+            of_logits(&head, self.with_head_bias(logits), targets)
+        })
     }
 
-    pub(super) fn output_head(&self) -> &VocabParallelEmbedding<B> {
-        let head = self.head.as_ref().or(self.token_embedding.as_ref());
-        head.expect("the last virtual stage has a head")
+    fn output_head(&self) -> OutputHead<'_, B> {
+        let embedding = self.head.as_ref().or(self.token_embedding.as_ref());
+        OutputHead {
+            embedding: embedding.expect("the last virtual stage has a head"),
+            kernels: self.kernels,
+            chunk_tokens: self.logit_chunk_tokens,
+            group: &self.tensor_group,
+        }
     }
 
     /// The positions that are embedded, if they are not the tokens' places in their samples.
@@ -430,7 +422,8 @@ impl<B: CollectiveBackend> Decoder<B> {
     }
 
     fn segments(&self) -> Vec<Segment> {
-        self.recompute.segments(self.blocks.len(), self.is_first, self.is_last)
+        self.segmentation
+            .segments(self.blocks.len(), self.is_first, self.is_last)
     }
 
     /// The hidden states after a segment; with the targets after the last one of the model, which the head comes after.
@@ -484,15 +477,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Decoder<B> {
     }
 
     fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
-        let mut input = input;
-        let count = self.num_segments();
-        for segment in 0..count {
-            match self.forward_segment(segment, input.take(), batch) {
-                StageOutput::Activation(output) => input = Some(output),
-                losses => return losses,
-            }
-        }
-        StageOutput::Activation(input.expect("a stage has a segment at least"))
+        forward_segments(self, input, batch)
     }
 
     fn num_segments(&self) -> usize {
@@ -501,6 +486,10 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Decoder<B> {
 
     fn is_recomputed(&self, segment: usize) -> bool {
         self.segments()[segment].is_recomputed
+    }
+
+    fn is_offloaded(&self, segment: usize) -> bool {
+        self.segmentation.is_offloaded(&self.segments()[segment])
     }
 
     fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {

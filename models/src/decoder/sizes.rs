@@ -2,11 +2,12 @@
 
 use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
 
+use crate::layers::MlpActivation;
 use crate::model_config::ForwardFlops;
 use crate::vocabulary::check_padded_vocab;
 
 /// The sizes of a decoder with layer norms, a key head for each head, and an MLP of one matrix to its hidden layer and
-/// one back; all layers have biases. GPT, GPT-NeoX and BLOOM are such.
+/// one back; all layers have biases. GPT, GPT-NeoX, BLOOM and, but for its embeddings and head, BERT are such.
 #[derive(Clone, Copy, Debug)]
 pub struct BiasedSizes {
     /// The number of blocks.
@@ -68,6 +69,30 @@ impl BiasedSizes {
         let mlp = d * hidden + hidden + hidden * d + d;
         let norms = 4 * d;
         attention + mlp + norms
+    }
+
+    /// The numbers that a layer holds for its backward pass, per element of its input on a rank: `outside`, of what
+    /// tensor-parallel ranks share out under sequence parallelism alone, and `(4 + 2f/h)/t` with f the MLP's hidden
+    /// size, `(4 + 4f/h)/t` with GELU by the error function, which is no kernel and holds its input four times.
+    ///
+    /// # Reference
+    /// Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2 and 4.
+    pub fn activations_per_element(&self, parallel: &ParallelConfig, outside: f64, activation: MlpActivation) -> f64 {
+        let tensor = parallel.tensor_parallel_size as f64;
+        let outside = if parallel.sequence_parallel {
+            outside / tensor
+        } else {
+            outside
+        };
+        let of_hidden = if activation == MlpActivation::GeluErf { 4.0 } else { 2.0 };
+        outside + (4.0 + of_hidden * self.d_hidden as f64 / self.d_model as f64) / tensor
+    }
+
+    /// Of these numbers, those that burn's operations hold: with GELU by the error function three of its input.
+    pub fn unfused_per_element(&self, parallel: &ParallelConfig, activation: MlpActivation) -> f64 {
+        let tensor = parallel.tensor_parallel_size as f64;
+        let of_hidden = if activation == MlpActivation::GeluErf { 3.0 } else { 0.0 };
+        of_hidden * self.d_hidden as f64 / self.d_model as f64 / tensor
     }
 
     /// The FLOPs of one sample's forward pass. Per token a layer has 8h² + 4hf in its four weights, with f the MLP's

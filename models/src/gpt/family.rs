@@ -8,7 +8,7 @@ use burn_megatron::topology::{ParallelConfig, TopologyError};
 use super::{Gpt, GptConfig, GptPreset};
 use crate::architecture::Architecture;
 use crate::family::{InferenceProgram, InnerStage, ModelFamily, ModelSettings};
-use crate::layers::{LayerRecompute, ModelError};
+use crate::layers::{LayerRecompute, MlpActivation, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
 
 impl ModelConfig for GptConfig {
@@ -72,7 +72,7 @@ impl ModelConfig for GptConfig {
         }
     }
 
-    /// `5 + 12/t`, under sequence parallelism `17/t`.
+    /// `5 + 12/t`, under sequence parallelism `17/t`, where the MLP's hidden size is the usual one.
     ///
     /// The paper counts bytes of 16-bit elements, two per number. Where it has 5as/2h for attention's core, the fused
     /// one holds nothing that grows with s²; burn's own operations
@@ -81,12 +81,8 @@ impl ModelConfig for GptConfig {
     /// # Reference
     /// Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2 and 4.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
-        let tensor = parallel.tensor_parallel_size as f64;
-        if parallel.sequence_parallel {
-            17.0 / tensor
-        } else {
-            5.0 + 12.0 / tensor
-        }
+        let sizes = self.biased_sizes();
+        sizes.activations_per_element(parallel, 5.0, MlpActivation::Gelu)
     }
 
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops {

@@ -6,11 +6,9 @@
 use serde_json::{Value, json};
 
 use super::GptConfig;
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
 
 const PREFIX: &str = "transformer.";
-const HEAD: &str = "lm_head.weight";
-const EMBEDDING: &str = "wte.weight";
 /// The end of a text by default; the last of GPT-2's vocabulary.
 const DEFAULT_END_OF_TEXT: usize = 50256;
 /// Settings of other heads than the language model's.
@@ -24,6 +22,8 @@ const OF_OTHER_HEADS: [&str; 5] = [
 
 impl HuggingFaceFormat for GptConfig {
     const MODEL_TYPES: &'static [&'static str] = &["gpt2"];
+    const EMBEDDING: &'static str = "wte.weight";
+    const HEAD: &'static str = "lm_head.weight";
 
     /// Embeddings are tied if the file says so or says nothing of it.
     fn read_fields(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
@@ -100,31 +100,27 @@ impl HuggingFaceFormat for GptConfig {
 
     fn parameters(&self) -> impl Iterator<Item = Parameter> {
         let (d, hidden) = (self.d_model, self.hidden_size());
-        let embeddings = [
-            parameter(EMBEDDING, &[self.vocab_size, d]),
-            parameter("wpe.weight", &[self.max_seq_length, d]),
-        ];
         let blocks = (0..self.n_layers).flat_map(move |layer| {
-            let of_block = |name: &str, shape: &[usize]| parameter(format!("h.{layer}.{name}"), shape);
+            let name = |part: &str| format!("h.{layer}.{part}");
             [
-                of_block("ln_1.weight", &[d]),
-                of_block("ln_1.bias", &[d]),
-                of_block("attn.c_attn.weight", &[d, 3, d]).fused(),
-                of_block("attn.c_attn.bias", &[3, d]).fused(),
-                of_block("attn.c_proj.weight", &[d, d]),
-                of_block("attn.c_proj.bias", &[d]),
-                of_block("ln_2.weight", &[d]),
-                of_block("ln_2.bias", &[d]),
-                of_block("mlp.c_fc.weight", &[d, 1, hidden]).fused(),
-                of_block("mlp.c_fc.bias", &[1, hidden]).fused(),
-                of_block("mlp.c_proj.weight", &[hidden, d]),
-                of_block("mlp.c_proj.bias", &[d]),
+                Parameter::layer_norm(&name("ln_1"), d),
+                Parameter::input_first(&name("attn.c_attn"), &[d, 3, d]),
+                Parameter::input_first(&name("attn.c_proj"), &[d, d]),
+                Parameter::layer_norm(&name("ln_2"), d),
+                Parameter::input_first(&name("mlp.c_fc"), &[d, 1, hidden]),
+                Parameter::input_first(&name("mlp.c_proj"), &[hidden, d]),
             ]
+            .into_iter()
+            .flatten()
         });
-        let norm = [parameter("ln_f.weight", &[d]), parameter("ln_f.bias", &[d])];
-        let has_head = !self.tied_embeddings;
-        let head = has_head.then(|| head_of(self));
-        embeddings.into_iter().chain(blocks).chain(norm).chain(head)
+        let embeddings = [
+            Parameter::same(Self::EMBEDDING, [self.vocab_size, d]),
+            Parameter::same("wpe.weight", [self.max_seq_length, d]),
+        ];
+        let of_model = embeddings.into_iter().chain(blocks);
+        let of_model = of_model.chain(Parameter::layer_norm("ln_f", d));
+        let head = (!self.tied_embeddings).then(|| self.head());
+        of_model.map(|parameter| parameter.with_file_prefix(PREFIX)).chain(head)
     }
 
     fn imported_name(tensor: &str) -> Option<&str> {
@@ -136,30 +132,9 @@ impl HuggingFaceFormat for GptConfig {
         }
     }
 
-    fn tied_head(&self) -> Option<TiedHead> {
-        self.tied_embeddings.then(|| TiedHead {
-            head: head_of(self),
-            embedding: EMBEDDING,
-        })
-    }
-
     fn untie(&mut self) {
         self.tied_embeddings = false;
     }
-}
-
-/// Returns the head of a model whose embeddings are not tied.
-fn head_of(config: &GptConfig) -> Parameter {
-    parameter(HEAD, &[config.vocab_size, config.d_model])
-}
-
-fn parameter(name: impl Into<String>, logical_shape: &[usize]) -> Parameter {
-    let name = name.into();
-    let file_name = match name.as_str() {
-        HEAD => name.clone(),
-        _ => format!("{PREFIX}{name}"),
-    };
-    Parameter::new(name, file_name, logical_shape)
 }
 
 #[cfg(test)]
@@ -308,7 +283,10 @@ mod tests {
             let imported = GptConfig::imported_name(&tensors[0].file_name);
             assert_eq!(imported, Some(name.as_str()));
         }
-        let file_name = |name: &str| parameter(name, &[]).tensors[0].file_name.clone();
+        let file_name = |name: &str| {
+            let parameter = config.parameters().find(|parameter| parameter.name == name);
+            parameter.expect(name).tensors[0].file_name.clone()
+        };
         assert_eq!(file_name("h.1.ln_1.bias"), "transformer.h.1.ln_1.bias");
         assert_eq!(file_name("lm_head.weight"), "lm_head.weight");
     }

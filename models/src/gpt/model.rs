@@ -18,8 +18,7 @@ pub type Gpt<B> = Decoder<B>;
 const NAMES: DecoderNames = DecoderNames {
     token_embedding: "wte",
     position_embedding: "wpe",
-    // There is none.
-    embedding_norm: "",
+    embedding_norm: None,
     blocks: "h",
     block: BlockNames {
         attention_norm: "ln_1",
@@ -35,7 +34,7 @@ const NAMES: DecoderNames = DecoderNames {
             output: "c_proj",
         },
     },
-    norm: "ln_f",
+    norm: Some("ln_f"),
     head: "lm_head",
 };
 
@@ -86,11 +85,9 @@ impl GptConfig {
             vocab_size: self.vocab_size,
             padded_vocab_size: self.padded_vocab(context.config().tensor_parallel_size),
             positions: Positions::Learned(self.max_seq_length),
-            embedding_norm: false,
             block: block
                 .with_norm_epsilon(self.norm_epsilon)
                 .with_hidden_dropout(self.hidden_dropout),
-            final_norm: true,
             masked: None,
             tied_embeddings: self.tied_embeddings,
             init,

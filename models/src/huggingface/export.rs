@@ -117,9 +117,7 @@ impl Adapters {
 
     /// The names of their arrays.
     fn arrays(&self) -> impl Iterator<Item = String> {
-        let of_site = |site: &AdapterSite| {
-            AdapterFactor::BOTH.map(|factor| format!("{MODEL_ARRAYS}{}", site.parameter_name(factor)))
-        };
+        let of_site = |site: &AdapterSite| AdapterFactor::BOTH.map(|factor| site.array_name(factor));
         self.sites.iter().flat_map(of_site)
     }
 }
@@ -161,7 +159,7 @@ fn check<C: HuggingFaceFormat>(
     is_valid.map_err(|error| HuggingFaceError::broken(checkpoint.path(), error.to_string()))?;
     let mut found = Vec::new();
     for parameter in config.parameters() {
-        let name = array_name(&parameter);
+        let name = parameter.array_name();
         match checkpoint.array(&name) {
             Some(array) if array.shape == parameter.logical_shape => found.push(parameter),
             Some(array) => {
@@ -181,7 +179,11 @@ fn check<C: HuggingFaceFormat>(
             }
         }
     }
-    let known: HashSet<String> = found.iter().map(array_name).chain(adapters.arrays()).collect();
+    let known: HashSet<String> = found
+        .iter()
+        .map(Parameter::array_name)
+        .chain(adapters.arrays())
+        .collect();
     let stored = checkpoint.arrays().iter().map(|array| &array.name);
     let mut unknown = stored.filter(|name| name.starts_with(MODEL_ARRAYS) && !known.contains(*name));
     match unknown.next() {
@@ -198,10 +200,6 @@ fn check<C: HuggingFaceFormat>(
     }
 }
 
-fn array_name(parameter: &Parameter) -> String {
-    format!("{MODEL_ARRAYS}{}", parameter.name)
-}
-
 /// Reads a parameter, and rounds it to the type.
 fn read_as(
     checkpoint: &Checkpoint,
@@ -211,7 +209,7 @@ fn read_as(
 ) -> Result<TensorData, HuggingFaceError> {
     let length = parameter.num_elements();
     let placement = Placement::whole(parameter.logical_shape.clone());
-    let stored = checkpoint.read(&array_name(parameter), &placement, 0..length)?;
+    let stored = checkpoint.read(&parameter.array_name(), &placement, 0..length)?;
     let stored = TensorData::from_bytes(stored.bytes, [length], stored.dtype);
     let factors = (adapters.rank, adapters.scale);
     let stored = add_adapters(stored, parameter, &adapters.sites, factors, checkpoint)?;

@@ -172,6 +172,22 @@ impl Fields {
         }
     }
 
+    /// Takes a size, `default` if it is not there.
+    ///
+    /// # Errors
+    /// It is no whole number, 0 or too large.
+    pub fn size_or(&mut self, field: &str, default: usize) -> Result<usize, HuggingFaceError> {
+        if self.has(field) { self.size(field) } else { Ok(default) }
+    }
+
+    /// Takes a size; `None` if it is the usual one.
+    ///
+    /// # Errors
+    /// As [`size`](Self::size).
+    pub fn size_unless(&mut self, field: &str, usual: usize) -> Result<Option<usize>, HuggingFaceError> {
+        Ok(Some(self.size(field)?).filter(|size| *size != usual))
+    }
+
     /// Takes a number, `default` if it is not there.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use burn_megatron::training::MODEL as MODEL_ARRAYS;
 use serde_json::Value;
 
 use super::linear_part::LinearPart;
@@ -12,6 +13,12 @@ use crate::model_config::ModelConfig;
 pub trait HuggingFaceFormat: ModelConfig + Sized {
     /// The values of `model_type` in `config.json`.
     const MODEL_TYPES: &'static [&'static str];
+    /// The name of the token embedding's weight.
+    const EMBEDDING: &'static str;
+    /// The name of the weight of a head that is not tied.
+    const HEAD: &'static str;
+    /// Ends that names of tensors have in older files, and what these are now.
+    const OLDER_ENDS: &'static [(&'static str, &'static str)] = &[];
 
     /// Takes the settings of a `config.json` of one of these types.
     ///
@@ -30,11 +37,25 @@ pub trait HuggingFaceFormat: ModelConfig + Sized {
     /// transformers stored.
     fn imported_name(tensor: &str) -> Option<&str>;
 
+    /// Returns the head of a model whose embeddings are not tied.
+    fn head(&self) -> Parameter {
+        Parameter::same(Self::HEAD, [self.vocab_size(), self.d_model()])
+    }
+
     /// Returns the head, if it is tied.
-    fn tied_head(&self) -> Option<TiedHead>;
+    fn tied_head(&self) -> Option<TiedHead> {
+        let is_tied = self.parameter_counts().is_tied;
+        is_tied.then(|| TiedHead {
+            head: self.head(),
+            embedding: Self::EMBEDDING,
+        })
+    }
 
     /// Gives the head weights of its own.
     fn untie(&mut self);
+
+    /// Takes what the settings do not say from the tensors that are there; `has` takes their keys.
+    fn see_tensors(&mut self, _has: &dyn Fn(&str) -> bool) {}
 }
 
 /// A head that is the token embedding. Files may have it twice.
@@ -56,6 +77,8 @@ pub struct Parameter {
     pub logical_shape: Vec<usize>,
     /// The tensors that it is in files.
     pub tensors: Vec<StoredTensor>,
+    /// Whether it is the weight of a linear layer.
+    pub is_linear_weight: bool,
 }
 
 /// A tensor of a file, which is a parameter or a part of one.
@@ -92,6 +115,7 @@ impl Parameter {
             name,
             logical_shape,
             tensors: vec![tensor],
+            is_linear_weight: false,
         }
     }
 
@@ -109,11 +133,33 @@ impl Parameter {
     /// Returns the weight and the bias of a linear layer that files have whole: the weight, `[d_input, ...]` here, as
     /// PyTorch stores it, `[d_output, d_input]`, the bias `[d_output]`.
     pub fn linear(name: &str, logical_shape: &[usize]) -> [Self; 2] {
-        let (weight, d_output) = (format!("{name}.weight"), logical_shape[1..].iter().product());
         let bias = Self::same(format!("{name}.bias"), &logical_shape[1..]);
         let bias = if logical_shape.len() > 2 { bias.fused() } else { bias };
-        let whole = [(weight.clone(), 0, 0..d_output)];
-        [Self::linear_weight(weight, logical_shape, &[d_output], whole), bias]
+        [Self::whole_weight(format!("{name}.weight"), logical_shape), bias]
+    }
+
+    /// Returns the weight of such a layer.
+    pub fn whole_weight(name: impl Into<String>, logical_shape: &[usize]) -> Self {
+        let (name, d_output) = (name.into(), logical_shape[1..].iter().product());
+        let whole = [(name.clone(), 0, 0..d_output)];
+        Self::linear_weight(name, logical_shape, &[d_output], whole)
+    }
+
+    /// Returns the weight and the bias of a linear layer that files have as they are here: the weight `[d_input, ...]`.
+    pub fn input_first(name: &str, logical_shape: &[usize]) -> [Self; 2] {
+        let part = |of: &str, shape: &[usize]| {
+            let parameter = Self::same(format!("{name}.{of}"), shape);
+            if logical_shape.len() > 2 {
+                parameter.fused()
+            } else {
+                parameter
+            }
+        };
+        let weight = Self {
+            is_linear_weight: true,
+            ..part("weight", logical_shape)
+        };
+        [weight, part("bias", &logical_shape[1..])]
     }
 
     /// Returns this parameter as one whose fused matrices are the columns of one matrix in files.
@@ -135,7 +181,21 @@ impl Parameter {
     ) -> Self {
         let logical_shape = logical_shape.into();
         let d_input = logical_shape[0];
-        Self::of_parts(name.into(), logical_shape, (Some(d_input), features), parts)
+        Self {
+            is_linear_weight: true,
+            ..Self::of_parts(name.into(), logical_shape, (Some(d_input), features), parts)
+        }
+    }
+
+    /// Returns a weight of matrices side by side, `[d_input, N, width]` here, which files have by names of their own.
+    pub fn weights_side_by_side<const N: usize>(
+        name: impl Into<String>,
+        files: [String; N],
+        [d_input, width]: [usize; 2],
+    ) -> Self {
+        let files = files.into_iter().enumerate();
+        let parts = files.map(|(number, file)| (file, 0, number..number + 1));
+        Self::linear_weight(name, [d_input, N, width], &[N, width], parts)
     }
 
     /// Returns the bias of such a layer, `[features]` in files.
@@ -167,7 +227,21 @@ impl Parameter {
             tensors: tensors.collect(),
             name,
             logical_shape,
+            is_linear_weight: false,
         }
+    }
+
+    /// Returns this parameter under another name here; in files it has the one that it had.
+    pub fn renamed(self, name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            ..self
+        }
+    }
+
+    /// The name of its array in a checkpoint.
+    pub fn array_name(&self) -> String {
+        format!("{MODEL_ARRAYS}{}", self.name)
     }
 
     /// Returns this parameter with a prefix before its tensors' names in files, which their keys do not have.

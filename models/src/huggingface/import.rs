@@ -1,11 +1,11 @@
 //! [`HuggingFaceModel`]: a model in Hugging Face's files, checked, and written as a checkpoint.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{Bytes, DType};
 use burn_megatron::checkpoint::{Checkpoint, CheckpointError, UnshardedCheckpoint, WholeArray};
-use burn_megatron::training::MODEL as MODEL_ARRAYS;
 use safetensors::tensor::Dtype;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
     /// Opens the model in a folder.
     ///
     /// The head is the token embedding if `config.json` does not say otherwise (`tie_word_embeddings`) and there is no
-    /// `lm_head.weight`, or one with the embedding's bits; it has weights of its own else.
+    /// head in the files, or one with the embedding's bits; it has weights of its own else.
     ///
     /// # Errors
     /// A file is missing, truncated or broken; `config.json` asks for what the family does not have; a
@@ -41,6 +41,7 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
         let mut config: C = read_config(&folder.join(CONFIG_NAME))?;
         let files = TensorFiles::open(&folder)?;
         let mut named = name_tensors::<C>(&files)?;
+        config.see_tensors(&|key| named.contains_key(key));
         if let Some(tied) = config.tied_head() {
             if has_other_head(&tied, &files, &named)? {
                 config.untie();
@@ -143,12 +144,11 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
                 found: found.path().to_owned(),
             });
         }
-        let array_name = |parameter: &Parameter| format!("{MODEL_ARRAYS}{}", parameter.name);
         let parameters: HashMap<String, (&Parameter, &[FileTensor])> = (self.parameters.iter())
-            .map(|(parameter, _, tensors)| (array_name(parameter), (parameter, tensors.as_slice())))
+            .map(|(parameter, _, tensors)| (parameter.array_name(), (parameter, tensors.as_slice())))
             .collect();
         let arrays = self.parameters.iter().map(|(parameter, dtype, _)| WholeArray {
-            name: array_name(parameter),
+            name: parameter.array_name(),
             dtype: *dtype,
             shape: parameter.logical_shape.clone(),
         });
@@ -200,7 +200,7 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
 fn find(
     stored: &StoredTensor,
     files: &TensorFiles,
-    named: &mut HashMap<&str, Named<'_>>,
+    named: &mut HashMap<Cow<'_, str>, Named<'_>>,
 ) -> Result<(FileTensor, DType), HuggingFaceError> {
     let Some((name, tensor)) = named.remove(stored.key.as_str()) else {
         return Err(HuggingFaceError::Missing {
@@ -217,13 +217,7 @@ fn find(
             expected: stored.shape.clone(),
         });
     }
-    let dtype = burn_dtype(tensor.dtype).ok_or_else(|| {
-        let what = format!(
-            "tensor {name:?} has type {:?}: expected F64, F32, F16 or BF16",
-            tensor.dtype
-        );
-        HuggingFaceError::broken(files.path_of(tensor), what)
-    })?;
+    let dtype = burn_dtype(files.path_of(tensor), name, tensor.dtype)?;
     Ok((tensor.clone(), dtype))
 }
 
@@ -231,13 +225,20 @@ fn find(
 type Named<'a> = (&'a str, &'a FileTensor);
 
 /// Returns the tensors by their keys; masks are left out.
-fn name_tensors<C: HuggingFaceFormat>(files: &TensorFiles) -> Result<HashMap<&str, Named<'_>>, HuggingFaceError> {
-    let mut named: HashMap<&str, Named> = HashMap::new();
+fn name_tensors<C: HuggingFaceFormat>(
+    files: &TensorFiles,
+) -> Result<HashMap<Cow<'_, str>, Named<'_>>, HuggingFaceError> {
+    let mut named: HashMap<Cow<str>, Named> = HashMap::new();
     for (name, tensor) in files.tensors() {
-        let Some(parameter) = C::imported_name(name) else {
+        let Some(key) = C::imported_name(name) else {
             continue;
         };
-        if let Some((other, _)) = named.insert(parameter, (name, tensor)) {
+        let newer = |(older, newer): &(&str, &str)| Some(format!("{}{newer}", key.strip_suffix(older)?));
+        let key = C::OLDER_ENDS
+            .iter()
+            .find_map(newer)
+            .map_or(Cow::Borrowed(key), Cow::Owned);
+        if let Some((other, _)) = named.insert(key, (name, tensor)) {
             let what = format!("tensors {other:?} and {name:?} are the same parameter: expected one of them");
             return Err(HuggingFaceError::broken(files.path(), what));
         }
@@ -249,7 +250,7 @@ fn name_tensors<C: HuggingFaceFormat>(files: &TensorFiles) -> Result<HashMap<&st
 fn has_other_head(
     tied: &TiedHead,
     files: &TensorFiles,
-    named: &HashMap<&str, Named>,
+    named: &HashMap<Cow<str>, Named>,
 ) -> Result<bool, HuggingFaceError> {
     let (Some((_, head)), Some((_, embedding))) =
         (named.get(tied.head.tensors[0].key.as_str()), named.get(tied.embedding))
@@ -275,12 +276,19 @@ fn has_other_head(
     Ok(false)
 }
 
-fn burn_dtype(dtype: Dtype) -> Option<DType> {
+/// Returns the type of a tensor of a file in burn's words.
+///
+/// # Errors
+/// It is none of floating point, or of 8 bits.
+pub(super) fn burn_dtype(path: &Path, name: &str, dtype: Dtype) -> Result<DType, HuggingFaceError> {
     match dtype {
-        Dtype::F64 => Some(DType::F64),
-        Dtype::F32 => Some(DType::F32),
-        Dtype::F16 => Some(DType::F16),
-        Dtype::BF16 => Some(DType::BF16),
-        _ => None,
+        Dtype::F64 => Ok(DType::F64),
+        Dtype::F32 => Ok(DType::F32),
+        Dtype::F16 => Ok(DType::F16),
+        Dtype::BF16 => Ok(DType::BF16),
+        _ => {
+            let what = format!("tensor {name:?} has type {dtype:?}: expected F64, F32, F16 or BF16");
+            Err(HuggingFaceError::broken(path, what))
+        }
     }
 }

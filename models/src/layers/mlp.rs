@@ -61,6 +61,11 @@ impl MlpActivation {
         }
     }
 
+    /// Whether the first layer is two matrices, of which one gates the other.
+    pub fn is_gated(self) -> bool {
+        self.num_inputs() == 2
+    }
+
     /// Applies an activation of one matrix to a layer outside the MLPs, `[tokens, features]`.
     ///
     /// # Panics

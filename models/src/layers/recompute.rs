@@ -70,6 +70,43 @@ impl LayerRecompute {
     }
 }
 
+/// Returns the same work in smaller segments: embedding, head and each block that is not run again are segments of
+/// their own.
+pub(super) fn layer_segments(segments: Vec<Segment>) -> Vec<Segment> {
+    segments.into_iter().flat_map(layers_of).collect()
+}
+
+fn layers_of(segment: Segment) -> Vec<Segment> {
+    let Range { start, end } = segment.blocks;
+    let part = |blocks: Range<usize>| Segment {
+        has_embedding: false,
+        blocks,
+        has_head: false,
+        is_recomputed: segment.is_recomputed,
+    };
+    let step = if segment.is_recomputed { (end - start).max(1) } else { 1 };
+    let blocks = (start..end).step_by(step);
+    let mut parts: Vec<Segment> = blocks.map(|first| part(first..first + step)).collect();
+    if segment.has_embedding {
+        let has_embedding = true;
+        parts.insert(
+            0,
+            Segment {
+                has_embedding,
+                ..part(start..start)
+            },
+        );
+    }
+    if segment.has_head {
+        let has_head = true;
+        parts.push(Segment {
+            has_head,
+            ..part(end..end)
+        });
+    }
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,7 @@ const NAMES: DecoderNames = DecoderNames {
     token_embedding: "embed_tokens",
     // There is neither.
     position_embedding: "",
-    embedding_norm: "",
+    embedding_norm: None,
     blocks: "layers",
     block: BlockNames {
         attention_norm: "input_layernorm",
@@ -34,7 +34,7 @@ const NAMES: DecoderNames = DecoderNames {
             output: "down_proj",
         },
     },
-    norm: "norm",
+    norm: Some("norm"),
     head: "lm_head",
 };
 
@@ -87,12 +87,10 @@ impl LlamaConfig {
                 scaling: self.rotary_scaling.clone(),
                 layout: RotaryLayout::Halves,
             }),
-            embedding_norm: false,
             block: BlockConfig::new(attention, mlp)
                 .with_norm(NormType::RmsNorm)
                 .with_norm_epsilon(self.norm_epsilon)
                 .with_hidden_dropout(self.hidden_dropout),
-            final_norm: true,
             masked: None,
             tied_embeddings: self.tied_embeddings,
             init,

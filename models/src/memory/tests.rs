@@ -3,6 +3,9 @@
 use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 
+use burn_megatron::data_parallel::BucketParameter;
+use cubecl_kernels::Kernels;
+
 use crate::gpt::{GptConfig, GptPreset};
 use crate::layers::LayerRecompute;
 
@@ -14,6 +17,7 @@ struct Run {
     parallel: ParallelConfig,
     layers: LayerLayout,
     schedule: Schedule,
+    offloaded_layers: usize,
 }
 
 impl Run {
@@ -38,6 +42,7 @@ impl Run {
             },
             layers: LayerLayout::even(sizes).expect("layers divide"),
             schedule: schedule.init().expect("a schedule"),
+            offloaded_layers: 0,
         }
     }
 
@@ -52,19 +57,33 @@ impl Run {
             layers: &self.layers,
             schedule: &self.schedule,
             micro_batch_size: 3,
+            padded_vocab_size: self.config.padded_vocab(self.parallel.tensor_parallel_size),
             element_bytes: 4,
-            parameter_bytes: 16.0,
+            offloaded_layers: self.offloaded_layers,
         }
     }
 
-    fn bytes(&self) -> Vec<f64> {
-        bytes_of_stages(&self.config, &self.setting())
+    fn activations(&self) -> Vec<f64> {
+        activation_bytes_of_stages(&self.config, &self.setting())
     }
 
+    /// Of each stage, without padding.
     fn parameters(&self) -> Vec<usize> {
-        let stages = 0..self.layers.num_stages();
-        stages
-            .map(|stage| stage_parameters(&self.config, &self.layers, stage))
+        let config = self.config.clone().with_padded_vocab_size(Some(self.config.vocab_size));
+        let setting = StageSetting {
+            parallel: &self.parallel,
+            layers: &self.layers,
+            kernels: Kernels::Fused,
+        };
+        let stages = stage_parameters(&config, &setting).expect("a layout of the model");
+        let count = |stage: &Vec<BucketParameter>| stage.iter().map(|parameter| parameter.len).sum();
+        stages.iter().map(count).collect()
+    }
+
+    /// With 16 bytes per parameter.
+    fn bytes(&self) -> Vec<f64> {
+        let all = self.parameters().into_iter().zip(self.activations());
+        all.map(|(parameters, activations)| 16.0 * parameters as f64 + activations)
             .collect()
     }
 
@@ -74,11 +93,16 @@ impl Run {
             layer_recompute: LayerRecompute::Nothing,
             ..self.config.clone()
         };
-        let layer = chunk_activations(&whole, &self.setting(), 1).kept;
-        let stages = 0..self.layers.num_stages();
-        stages
-            .map(|stage| stage_activations(&self.config, &self.setting(), stage) / layer)
-            .collect()
+        let setting = MemorySetting {
+            offloaded_layers: 0,
+            ..self.setting()
+        };
+        let layer = chunk_activations(&whole, &setting, 1).kept;
+        let held_by = |stage| {
+            let chunks = chunks_of_stage(&self.config, &self.setting(), stage);
+            held(&chunks, &self.schedule, stage) / layer
+        };
+        (0..self.layers.num_stages()).map(held_by).collect()
     }
 }
 
@@ -104,10 +128,11 @@ const ONE_F_ONE_B: ScheduleKind = ScheduleKind::OneForwardOneBackward;
 #[test]
 fn sequence_parallelism_divides_the_activations_and_tensor_parallelism_part_of_them() {
     let bytes = |tensor_parallel_size, sequence_parallel| {
+        // 51200 tokens: 1024 divides it, so that there is no padding at 8 ranks.
         let mut run = Run::one_rank(&preset("gpt3-1.7b"));
         run.parallel.tensor_parallel_size = tensor_parallel_size;
         run.parallel.sequence_parallel = sequence_parallel;
-        run.bytes()[0]
+        run.activations()[0]
     };
     assert!((bytes(1, false) / bytes(8, true) - 8.0).abs() < 1e-9);
     assert!(bytes(8, true) < bytes(8, false) && bytes(8, false) < bytes(1, false));
@@ -121,7 +146,7 @@ fn activations_grow_with_the_sequence_and_not_with_its_square() {
             ..preset("gpt2-124m")
         };
         let run = Run::one_rank(&config);
-        stage_activations(&config, &run.setting(), 0)
+        run.activations()[0]
     };
     assert_near(&[held(4096)], &[4.0 * held(1024)]);
 }
@@ -218,6 +243,43 @@ fn full_recomputation_holds_inputs_and_one_group() {
     assert!(held(LayerRecompute::Uniform(1))[0] < 12.0 / 5.0);
     let stages = Run::new(&recomputing(LayerRecompute::Uniform(1)), ONE_F_ONE_B, [4, 1, 8]).layers_held();
     assert_near(&stages, &[4.0, 3.0, 2.0, 1.0].map(|tasks| tasks * 3.0 * input + 1.0));
+}
+
+#[test]
+fn of_offloaded_layers_the_device_holds_two() {
+    let input = 1.0 / 17.0;
+    for (recompute, offloaded_layers, expected) in [
+        (LayerRecompute::Nothing, 1, 11.0 + 1.0),
+        (LayerRecompute::Nothing, 5, 7.0 + 2.0),
+        (LayerRecompute::Nothing, usize::MAX, 2.0),
+        // Inputs of groups of 4: the last one's stays.
+        (LayerRecompute::Uniform(4), 5, input + 4.0 + input),
+        (LayerRecompute::Block(3), 3, 9.0 + 1.0 + input),
+        (LayerRecompute::Block(3), 4, 8.0 + 1.0 + 1.0),
+    ] {
+        let run = Run {
+            offloaded_layers,
+            ..Run::one_rank(&recomputing(recompute))
+        };
+        assert_near(&run.layers_held(), &[expected]);
+    }
+}
+
+#[test]
+fn the_stage_with_the_head_holds_the_logits_of_a_micro_batch() {
+    let config = preset("gpt2-124m");
+    let logits = 4.0 * 3.0 * 1024.0 * 50304.0;
+    let with_head = |p| {
+        let run = Run::new(&config, ONE_F_ONE_B, [p, 1, 8]);
+        let layer = 4.0 * chunk_activations(&config, &run.setting(), 1).kept;
+        let held = run.layers_held().into_iter().zip(run.activations());
+        held.map(|(layers, bytes)| bytes - layer * layers).collect::<Vec<_>>()
+    };
+    for (p, expected) in [(1, vec![logits]), (2, vec![0.0, logits])] {
+        let got = with_head(p);
+        let is_near = |(got, expected): (&f64, &f64)| (got - expected).abs() < 1.0;
+        assert!(got.iter().zip(&expected).all(is_near), "{got:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use burn::config::Config;
 
 use crate::decoder::BiasedSizes;
-use crate::layers::LayerRecompute;
+use crate::layers::{LayerRecompute, MlpActivation};
 use crate::vocabulary::padded_vocab_size;
 
 /// Configuration of a GPT-NeoX.
@@ -69,6 +69,14 @@ impl NeoxConfig {
     pub fn rotated(&self) -> usize {
         let head_size = self.d_model / self.n_heads;
         (head_size as f64 * self.rotary_percent) as usize
+    }
+
+    pub(super) fn activation(&self) -> MlpActivation {
+        if self.tanh_gelu {
+            MlpActivation::Gelu
+        } else {
+            MlpActivation::GeluErf
+        }
     }
 
     pub(super) fn biased_sizes(&self) -> BiasedSizes {

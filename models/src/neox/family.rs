@@ -91,18 +91,15 @@ impl ModelConfig for NeoxConfig {
         }
     }
 
-    /// As of GPT, `5 + (4 + 2f/h)/t` with f the MLP's hidden size, and one less outside of the tensor group where both
-    /// sublayers read one stream; GELU by the error function, which is no kernel, holds its input four times.
+    /// As of GPT, and one less outside of the tensor group where both sublayers read one stream.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
-        let tensor = parallel.tensor_parallel_size as f64;
         let outside = if self.parallel_residual { 4.0 } else { 5.0 };
-        let outside = if parallel.sequence_parallel {
-            outside / tensor
-        } else {
-            outside
-        };
-        let of_hidden = if self.tanh_gelu { 2.0 } else { 4.0 };
-        outside + (4.0 + of_hidden * self.hidden_size() as f64 / self.d_model as f64) / tensor
+        let sizes = self.biased_sizes();
+        sizes.activations_per_element(parallel, outside, self.activation())
+    }
+
+    fn unfused_per_element(&self, parallel: &ParallelConfig) -> f64 {
+        self.biased_sizes().unfused_per_element(parallel, self.activation())
     }
 
     fn forward_flops(&self, seq_length: usize) -> ForwardFlops {

@@ -8,13 +8,11 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::NeoxConfig;
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
 
 const PREFIX: &str = "gpt_neox.";
-const HEAD: &str = "embed_out.weight";
 /// What transformers 5 calls the head in memory.
 const NEWER_HEAD: &str = "lm_head.weight";
-const EMBEDDING: &str = "embed_in.weight";
 /// The forms of GELU by tanh, which differ in the digits of their constants.
 const TANH_GELUS: [&str; 3] = ["gelu_fast", "gelu_new", "gelu_pytorch_tanh"];
 /// GELU by the error function.
@@ -22,6 +20,8 @@ const GELU: &str = "gelu";
 
 impl HuggingFaceFormat for NeoxConfig {
     const MODEL_TYPES: &'static [&'static str] = &["gpt_neox"];
+    const EMBEDDING: &'static str = "embed_in.weight";
+    const HEAD: &'static str = "embed_out.weight";
 
     fn read_fields(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
         fields.ignore(&["classifier_dropout"]);
@@ -43,14 +43,15 @@ impl HuggingFaceFormat for NeoxConfig {
         }
         let any_gelu: Vec<Value> = TANH_GELUS.into_iter().chain([GELU]).map(Value::from).collect();
         let activation = fields.one_of("hidden_act", GELU.into(), &any_gelu)?;
-        let config = NeoxConfig::new(
+        let d_model = fields.size("hidden_size")?;
+        Ok(NeoxConfig::new(
             fields.size("num_hidden_layers")?,
-            fields.size("hidden_size")?,
+            d_model,
             fields.size("num_attention_heads")?,
             fields.size("max_position_embeddings")?,
             fields.size("vocab_size")?,
         )
-        .with_d_hidden(Some(fields.size("intermediate_size")?))
+        .with_d_hidden(fields.size_unless("intermediate_size", 4 * d_model)?)
         .with_rotary_percent(either(
             fields,
             ["rotary_pct", "partial_rotary_factor"],
@@ -69,8 +70,7 @@ impl HuggingFaceFormat for NeoxConfig {
         .with_attention_dropout(fields.number("attention_dropout", 0.0, 0.0..1.0)?)
         .with_norm_epsilon(fields.number("layer_norm_eps", 1e-5, f64::MIN_POSITIVE..1.0)?)
         .with_init_deviation(fields.number("initializer_range", 0.02, 0.0..f64::MAX)?)
-        .with_tied_embeddings(fields.flag("tie_word_embeddings", false)?);
-        Ok(config.without_usual_hidden())
+        .with_tied_embeddings(fields.flag("tie_word_embeddings", false)?))
     }
 
     fn written_fields(&self, dtype: &str) -> Value {
@@ -114,10 +114,10 @@ impl HuggingFaceFormat for NeoxConfig {
             .into_iter()
             .flatten()
         });
-        let embedding = Parameter::same(EMBEDDING, [self.vocab_size, d]);
+        let embedding = Parameter::same(Self::EMBEDDING, [self.vocab_size, d]);
         let of_model = [embedding].into_iter().chain(layers);
         let of_model = of_model.chain(Parameter::layer_norm("final_layer_norm", d));
-        let head = (!self.tied_embeddings).then(|| head_of(self));
+        let head = (!self.tied_embeddings).then(|| self.head());
         of_model.map(|parameter| parameter.with_file_prefix(PREFIX)).chain(head)
     }
 
@@ -125,30 +125,15 @@ impl HuggingFaceFormat for NeoxConfig {
         let name = tensor.strip_prefix(PREFIX).unwrap_or(tensor);
         let of_layer = name.strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
         match (name, of_layer) {
-            (NEWER_HEAD, _) => Some(HEAD),
+            (NEWER_HEAD, _) => Some(Self::HEAD),
             // Masks and tables.
             (_, Some((_, "attention.bias" | "attention.masked_bias" | "attention.rotary_emb.inv_freq"))) => None,
             _ => Some(name),
         }
     }
 
-    fn tied_head(&self) -> Option<TiedHead> {
-        self.tied_embeddings.then(|| TiedHead {
-            head: head_of(self),
-            embedding: EMBEDDING,
-        })
-    }
-
     fn untie(&mut self) {
         self.tied_embeddings = false;
-    }
-}
-
-impl NeoxConfig {
-    /// The same model; its hidden size is not given if it is the usual one.
-    fn without_usual_hidden(self) -> Self {
-        let d_hidden = self.d_hidden.filter(|&d_hidden| d_hidden != 4 * self.d_model);
-        self.with_d_hidden(d_hidden)
     }
 }
 
@@ -166,11 +151,6 @@ fn either(
         return Err(fields.refuse(older, &other.into(), &format!("{value}, as {newer}")));
     }
     Ok(other)
-}
-
-/// Returns the head of a model whose embeddings are not tied.
-fn head_of(config: &NeoxConfig) -> Parameter {
-    Parameter::same(HEAD, [config.vocab_size, config.d_model])
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use cubecl_kernels::rotary::tables::RotaryScaling;
 use super::NeoxConfig;
 use crate::decoder::{Decoder, DecoderConfig, DecoderNames, Positions, weight_inits};
 use crate::layers::{
-    BlockConfig, BlockNames, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, MlpActivation, MlpConfig,
-    MlpNames, ModelError, Residual, RotaryConfig,
+    BlockConfig, BlockNames, CausalSelfAttentionConfig, CausalSelfAttentionNames, HeadOrder, MlpConfig, MlpNames,
+    ModelError, Residual, RotaryConfig,
 };
 use crate::model_config::ModelConfig;
 
@@ -19,7 +19,7 @@ const NAMES: DecoderNames = DecoderNames {
     token_embedding: "embed_in",
     // There is neither.
     position_embedding: "",
-    embedding_norm: "",
+    embedding_norm: None,
     blocks: "layers",
     block: BlockNames {
         attention_norm: "input_layernorm",
@@ -35,7 +35,7 @@ const NAMES: DecoderNames = DecoderNames {
             output: "dense_4h_to_h",
         },
     },
-    norm: "final_layer_norm",
+    norm: Some("final_layer_norm"),
     head: "embed_out",
 };
 
@@ -69,12 +69,8 @@ impl NeoxConfig {
         let attention = CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
             .with_order(HeadOrder::Groups)
             .with_dropout(self.attention_dropout);
-        let activation = if self.tanh_gelu {
-            MlpActivation::Gelu
-        } else {
-            MlpActivation::GeluErf
-        };
-        let mlp = MlpConfig::new(self.d_model, self.hidden_size(), init, output_init).with_activation(activation);
+        let mlp =
+            MlpConfig::new(self.d_model, self.hidden_size(), init, output_init).with_activation(self.activation());
         let residual = if self.parallel_residual {
             Residual::Parallel
         } else {
@@ -91,12 +87,10 @@ impl NeoxConfig {
                 scaling: RotaryScaling::None,
                 layout: RotaryLayout::Halves,
             }),
-            embedding_norm: false,
             block: BlockConfig::new(attention, mlp)
                 .with_residual(residual)
                 .with_norm_epsilon(self.norm_epsilon)
                 .with_hidden_dropout(self.hidden_dropout),
-            final_norm: true,
             masked: None,
             tied_embeddings: self.tied_embeddings,
             init,

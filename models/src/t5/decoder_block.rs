@@ -8,12 +8,11 @@ use burn_megatron::context::ParameterScope;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::topology::TopologyError;
 use cubecl_kernels::Kernels;
-use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
 
 use crate::layers::{
     CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, CrossAttention, CrossAttentionConfig,
-    CrossAttentionNames, MemoryTokens, Mlp, MlpConfig, MlpNames, Norm, NormType, TokenContext,
+    CrossAttentionNames, MemoryTokens, Mlp, MlpConfig, MlpNames, Norm, NormType, TokenContext, add_dropped, with_bias,
 };
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
@@ -163,7 +162,7 @@ impl<B: CollectiveBackend> DecoderBlock<B> {
         &self,
         input: Tensor<B, 2>,
         encoded: &Encoded<B>,
-        position_bias: Option<Tensor<B, 2>>,
+        position_bias: Tensor<B, 2>,
         tokens: &TokenContext,
     ) -> Tensor<B, 2> {
         match self.kernels {
@@ -176,14 +175,16 @@ impl<B: CollectiveBackend> DecoderBlock<B> {
         &self,
         input: Tensor<B, 2>,
         encoded: &Encoded<B>,
-        position_bias: Option<Tensor<B, 2>>,
+        position_bias: Tensor<B, 2>,
         tokens: &TokenContext,
     ) -> Tensor<B, 2> {
         let device = input.device();
         let dropouts = [&self.attention_dropout, &self.cross_dropout, &self.mlp_dropout];
         let [of_attention, of_cross, of_mlp] = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
         let [stream, normal] = self.attention_norm.forward_of_stream(input);
-        let (attended, bias) = self.attention.forward_with_position_bias(normal, position_bias, tokens);
+        let (attended, bias) = self
+            .attention
+            .forward_with_position_bias(normal, Some(position_bias), tokens);
         let [stream, normal] = self.cross_norm.forward_of_sum(Addends {
             input: attended,
             bias,
@@ -199,28 +200,26 @@ impl<B: CollectiveBackend> DecoderBlock<B> {
             dropout: of_cross,
         });
         let (transformed, bias) = self.mlp.forward_without_bias(normal, Some(&tokens.all));
-        let sum = bias_dropout_add(Addends {
+        add_dropped(Addends {
             input: transformed,
             bias,
             residual: stream,
             dropout: of_mlp,
-        });
-        sum.unwrap_or_else(|error| panic!("{error}"))
+        })
     }
 
     fn forward_plain(
         &self,
         input: Tensor<B, 2>,
         encoded: &Encoded<B>,
-        position_bias: Option<Tensor<B, 2>>,
+        position_bias: Tensor<B, 2>,
         tokens: &TokenContext,
     ) -> Tensor<B, 2> {
         let normal = self.attention_norm.forward(input.clone());
-        let (attended, bias) = self.attention.forward_with_position_bias(normal, position_bias, tokens);
-        let attended = match bias {
-            Some(bias) => attended + bias.unsqueeze(),
-            None => attended,
-        };
+        let attended = with_bias(
+            self.attention
+                .forward_with_position_bias(normal, Some(position_bias), tokens),
+        );
         let stream = input + self.attention_dropout.forward(attended, &tokens.local);
         let output = encoded.output.clone();
         let normal = self.cross_norm.forward(stream.clone());

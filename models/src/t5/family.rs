@@ -8,7 +8,7 @@ use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
 use super::{T5, T5Config, T5Preset};
 use crate::architecture::Architecture;
 use crate::family::{ModelFamily, ModelSettings};
-use crate::layers::{LayerRecompute, MlpActivation, ModelError};
+use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, Objective, ParameterCounts};
 use crate::vocabulary::check_padded_vocab;
 
@@ -56,6 +56,7 @@ impl ModelConfig for T5Config {
             ("n_heads", self.n_heads),
             ("d_head", self.d_head),
             ("d_hidden", self.d_hidden),
+            ("distance_buckets", self.distance_buckets),
             ("max_seq_length", self.max_seq_length),
             ("decoder_seq_length", self.decoder_seq_length),
             ("vocab_size", self.vocab_size),
@@ -66,8 +67,13 @@ impl ModelConfig for T5Config {
             }
         }
         // Each direction has half of them, of which half have one distance each.
-        check_divides("the buckets of distances", self.distance_buckets, "a quarter", 4)?;
-        if self.distance_buckets == 0 || self.max_distance <= self.distance_buckets / 2 {
+        check_divides(
+            "the number of buckets of distances",
+            self.distance_buckets,
+            "the number of their parts",
+            4,
+        )?;
+        if self.max_distance <= self.distance_buckets / 2 {
             return Err(TopologyError::TooSmall {
                 name: "the distance of the last bucket",
                 minimum: self.distance_buckets / 2 + 1,
@@ -129,7 +135,7 @@ impl ModelConfig for T5Config {
     }
 
     /// In numbers per element of the layer's input, by the tensors that are held, of a layer of the decoder: the inputs
-    /// of its norms and of the projections after them, 6; cut over the tensor group what both attentions hold, five
+    /// of its norms and of the projections after them, 6; cut over the tensor group what both attentions hold, four
     /// times the heads' width each, and the MLP's hidden layer, twice, or three times where it is gated.
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
         let tensor = parallel.tensor_parallel_size as f64;
@@ -137,6 +143,11 @@ impl ModelConfig for T5Config {
         let inside = (2 * 4 * self.n_heads * self.d_head + hidden) as f64 / self.d_model as f64;
         let outside = if parallel.sequence_parallel { 6.0 / tensor } else { 6.0 };
         outside + inside / tensor
+    }
+
+    fn unfused_per_element(&self, parallel: &ParallelConfig) -> f64 {
+        let hidden = self.activation.num_inputs() * self.d_hidden;
+        hidden as f64 / self.d_model as f64 / parallel.tensor_parallel_size as f64
     }
 
     /// Two per weight and token of the half that it is in, keys and values of the encoder's output among the encoder's;
@@ -242,9 +253,4 @@ impl ModelFamily for T5Config {
     ) -> Result<Vec<T5<B>>, ModelError> {
         T5Config::init_stage(self, layers, device, context)
     }
-}
-
-/// Whether the MLP has two matrices before its activation.
-pub(super) fn is_gated(activation: MlpActivation) -> bool {
-    activation.num_inputs() == 2
 }

@@ -5,12 +5,10 @@
 
 use serde_json::{Value, json};
 
-use super::{T5Config, family::is_gated, names};
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
+use super::{T5Config, names};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
 use crate::layers::MlpActivation;
 
-const EMBEDDING: &str = "shared.weight";
-const HEAD: &str = "lm_head.weight";
 /// The same embedding under other names, and a bias that no version of the model has used.
 const NO_PARAMETERS: [&str; 3] = [
     "encoder.embed_tokens.weight",
@@ -22,6 +20,8 @@ const DEFAULT_LENGTH: usize = 512;
 
 impl HuggingFaceFormat for T5Config {
     const MODEL_TYPES: &'static [&'static str] = &["t5", "mt5"];
+    const EMBEDDING: &'static str = "shared.weight";
+    const HEAD: &'static str = "lm_head.weight";
 
     fn read_fields(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
         fields.ignore(&[
@@ -38,21 +38,9 @@ impl HuggingFaceFormat for T5Config {
             _ => return Err(fields.refuse("feed_forward_proj", &name.into(), "relu or gated-gelu")),
         };
         let n_encoder_layers = fields.size("num_layers")?;
-        let n_decoder_layers = if fields.has("num_decoder_layers") {
-            fields.size("num_decoder_layers")?
-        } else {
-            n_encoder_layers
-        };
-        let length = if fields.has("n_positions") {
-            fields.size("n_positions")?
-        } else {
-            DEFAULT_LENGTH
-        };
-        let max_distance = if fields.has("relative_attention_max_distance") {
-            fields.size("relative_attention_max_distance")?
-        } else {
-            128
-        };
+        let n_decoder_layers = fields.size_or("num_decoder_layers", n_encoder_layers)?;
+        let length = fields.size_or("n_positions", DEFAULT_LENGTH)?;
+        let max_distance = fields.size_or("relative_attention_max_distance", 128)?;
         let is_tied = fields.flag("tie_word_embeddings", true)?;
         let scales_head = fields.flag("scale_decoder_outputs", is_tied)?;
         let config = T5Config::new(
@@ -83,7 +71,7 @@ impl HuggingFaceFormat for T5Config {
             "d_kv": self.d_head,
             "d_model": self.d_model,
             "dropout_rate": self.hidden_dropout,
-            "feed_forward_proj": if is_gated(self.activation) { "gated-gelu" } else { "relu" },
+            "feed_forward_proj": if self.activation.is_gated() { "gated-gelu" } else { "relu" },
             "is_encoder_decoder": true,
             "layer_norm_epsilon": self.norm_epsilon,
             "model_type": "t5",
@@ -102,7 +90,7 @@ impl HuggingFaceFormat for T5Config {
 
     fn parameters(&self) -> impl Iterator<Item = Parameter> {
         let d = self.d_model;
-        let embedding = same(EMBEDDING, &[self.vocab_size, d]);
+        let embedding = Parameter::same(Self::EMBEDDING, [self.vocab_size, d]);
         let encoder = (0..self.n_encoder_layers).flat_map(move |layer| {
             let block = names::encoder_block(layer);
             let attention = self.self_attention(&block);
@@ -116,9 +104,9 @@ impl HuggingFaceFormat for T5Config {
                 .chain(self.cross_attention(&block))
                 .chain(self.mlp(&block, 2))
         });
-        let bias = |name: &str| same(format!("{name}.weight"), &[self.distance_buckets, self.n_heads]);
-        let norm = |name: &str| same(format!("{name}.weight"), &[d]);
-        let head = (!self.tied_embeddings).then(|| head_of(self));
+        let bias = |name: &str| Parameter::same(format!("{name}.weight"), [self.distance_buckets, self.n_heads]);
+        let norm = |name: &str| Parameter::same(format!("{name}.weight"), [d]);
+        let head = (!self.tied_embeddings).then(|| self.head());
         [embedding, bias(names::ENCODER_BIAS)]
             .into_iter()
             .chain(encoder)
@@ -132,13 +120,6 @@ impl HuggingFaceFormat for T5Config {
         (!NO_PARAMETERS.contains(&tensor)).then_some(tensor)
     }
 
-    fn tied_head(&self) -> Option<TiedHead> {
-        self.tied_embeddings.then(|| TiedHead {
-            head: head_of(self),
-            embedding: EMBEDDING,
-        })
-    }
-
     fn untie(&mut self) {
         self.tied_embeddings = false;
     }
@@ -149,9 +130,9 @@ impl T5Config {
         let (d, width) = (self.d_model, self.n_heads * self.d_head);
         let name = format!("{block}.layer.0.SelfAttention");
         [
-            same(format!("{block}.layer.0.layer_norm.weight"), &[d]),
+            Parameter::same(format!("{block}.layer.0.layer_norm.weight"), [d]),
             parts(&name, "qkv", ["q", "k", "v"], [d, width]),
-            linear(format!("{name}.o.weight"), vec![width, d], [d]),
+            Parameter::whole_weight(format!("{name}.o.weight"), &[width, d]),
         ]
     }
 
@@ -159,54 +140,33 @@ impl T5Config {
         let (d, width) = (self.d_model, self.n_heads * self.d_head);
         let name = format!("{block}.layer.1.EncDecAttention");
         [
-            same(format!("{block}.layer.1.layer_norm.weight"), &[d]),
-            linear(format!("{name}.q.weight"), vec![d, 1, width], [width]),
+            Parameter::same(format!("{block}.layer.1.layer_norm.weight"), [d]),
+            Parameter::whole_weight(format!("{name}.q.weight"), &[d, 1, width]),
             parts(&name, "kv", ["k", "v"], [d, width]),
-            linear(format!("{name}.o.weight"), vec![width, d], [d]),
+            Parameter::whole_weight(format!("{name}.o.weight"), &[width, d]),
         ]
     }
 
     fn mlp(&self, block: &str, number: usize) -> [Parameter; 3] {
         let (d, hidden) = (self.d_model, self.d_hidden);
         let name = format!("{block}.layer.{number}.DenseReluDense");
-        let input = if is_gated(self.activation) {
+        let input = if self.activation.is_gated() {
             parts(&name, "wi", ["wi_0", "wi_1"], [d, hidden])
         } else {
-            linear(format!("{name}.wi.weight"), vec![d, 1, hidden], [hidden])
+            Parameter::whole_weight(format!("{name}.wi.weight"), &[d, 1, hidden])
         };
         [
-            same(format!("{block}.layer.{number}.layer_norm.weight"), &[d]),
+            Parameter::same(format!("{block}.layer.{number}.layer_norm.weight"), [d]),
             input,
-            linear(format!("{name}.wo.weight"), vec![hidden, d], [d]),
+            Parameter::whole_weight(format!("{name}.wo.weight"), &[hidden, d]),
         ]
     }
 }
 
-/// Returns the head of a model whose embeddings are not tied.
-fn head_of(config: &T5Config) -> Parameter {
-    same(HEAD, &[config.vocab_size, config.d_model])
-}
-
-/// A parameter that files have as it is.
-fn same(name: impl Into<String>, shape: &[usize]) -> Parameter {
-    let name = name.into();
-    Parameter::new(name.clone(), name, shape)
-}
-
-/// A weight that is transposed in files.
-fn linear(name: String, shape: Vec<usize>, features: [usize; 1]) -> Parameter {
-    Parameter::linear_weight(name.clone(), shape, &features, [(name, 0, 0..features[0])])
-}
-
 /// Weights that are side by side here and have names of their own in files.
-fn parts<const N: usize>(module: &str, name: &str, files: [&str; N], [d_input, width]: [usize; 2]) -> Parameter {
-    let files = files.into_iter().enumerate();
-    Parameter::linear_weight(
-        format!("{module}.{name}.weight"),
-        [d_input, N, width],
-        &[N, width],
-        files.map(|(number, file)| (format!("{module}.{file}.weight"), 0, number..number + 1)),
-    )
+fn parts<const N: usize>(module: &str, name: &str, files: [&str; N], sizes: [usize; 2]) -> Parameter {
+    let weight = |of: &str| format!("{module}.{of}.weight");
+    Parameter::weights_side_by_side(weight(name), files.map(weight), sizes)
 }
 
 #[cfg(test)]

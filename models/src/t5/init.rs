@@ -1,5 +1,7 @@
 //! Making a T5, or the chunks of a pipeline stage of one.
 
+use std::ops::Range;
+
 use burn::tensor::backend::Backend;
 use burn_megatron::context::{ParallelContext, ParameterScope};
 use burn_megatron::parameters::ParameterInit;
@@ -7,12 +9,12 @@ use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::tensor_parallel::VocabParallelEmbeddingConfig;
 
-use super::model::{Edges, T5};
+use super::model::T5;
 use super::{DecoderBlock, DecoderBlockConfig, T5Config, names};
 use crate::decoder::weight_inits;
 use crate::layers::{
     Block, BlockConfig, CausalSelfAttentionConfig, CrossAttentionConfig, MlpConfig, ModelError, ModelPart, NormType,
-    validate_head_size,
+    Segmentation, validate_head_size,
 };
 use crate::model_config::ModelConfig;
 
@@ -56,7 +58,8 @@ impl T5Config {
         scope: &ParameterScope,
     ) -> Result<T5<B>, ModelError> {
         let context = scope.context();
-        let [init, _] = weight_inits(self.init_deviation, self.num_blocks());
+        let inits = weight_inits(self.init_deviation, self.num_blocks());
+        let [init, _] = inits;
         let embedding = VocabParallelEmbeddingConfig::new(self.vocab_size, self.d_model)
             .with_padded_size(Some(self.padded_vocab(context.config().tensor_parallel_size)))
             .with_init(Some(init));
@@ -75,32 +78,29 @@ impl T5Config {
             let buckets = self.buckets(is_encoder);
             buckets.init(self.n_heads, init, device, &scope.scope(name))
         };
-        let halves = self.halves(part);
+        let halves = self.halves(&part.layers);
         let starts = |half: usize| halves[half].start == 0 && !halves[half].is_empty();
         let ends = |half: usize, count: usize| halves[half].end == count && !halves[half].is_empty();
         Ok(T5 {
             encoder_bias: starts(0).then(|| bias(true, names::ENCODER_BIAS)).transpose()?,
             encoder: halves[0]
                 .clone()
-                .map(|layer| self.encoder_block(layer, init, device, scope))
+                .map(|layer| self.encoder_block(layer, inits, device, scope))
                 .collect::<Result<_, _>>()?,
             encoder_norm: ends(0, self.n_encoder_layers).then(|| norm(names::ENCODER_NORM)),
             decoder_bias: starts(1).then(|| bias(false, names::DECODER_BIAS)).transpose()?,
             decoder: halves[1]
                 .clone()
-                .map(|layer| self.decoder_block(layer, init, device, scope))
+                .map(|layer| self.decoder_block(layer, inits, device, scope))
                 .collect::<Result<_, _>>()?,
             decoder_norm: part.is_last.then(|| norm(names::DECODER_NORM)),
             shared,
             head,
             dropouts: [0, 1, 2, 3].map(|number| self.dropout(number)),
-            edges: Edges {
-                layers: part.layers.clone(),
-                is_first: part.is_first,
-                is_last: part.is_last,
-            },
+            part: part.clone(),
             config: self.clone(),
             kernels: context.kernels(),
+            segmentation: Segmentation::new(self.layer_recompute, context),
             sequence_parallel: context.is_sequence_parallel(),
             tensor_group: context.tensor_group().clone(),
         })
@@ -114,16 +114,15 @@ impl T5Config {
         })
     }
 
-    /// The blocks of a part in the encoder, and in the decoder, each numbered from 0.
-    fn halves(&self, part: &ModelPart) -> [std::ops::Range<usize>; 2] {
+    /// Of some blocks those of the encoder, and those of the decoder, each numbered from 0.
+    pub(super) fn halves(&self, blocks: &Range<usize>) -> [Range<usize>; 2] {
         let encoder = self.n_encoder_layers;
-        let of_encoder = part.layers.start.min(encoder)..part.layers.end.min(encoder);
-        let of_decoder = part.layers.start.max(encoder) - encoder..part.layers.end.max(encoder) - encoder;
+        let of_encoder = blocks.start.min(encoder)..blocks.end.min(encoder);
+        let of_decoder = blocks.start.max(encoder) - encoder..blocks.end.max(encoder) - encoder;
         [of_encoder, of_decoder]
     }
 
-    fn attention_config(&self, init: ParameterInit) -> CausalSelfAttentionConfig {
-        let [_, output_init] = weight_inits(self.init_deviation, self.num_blocks());
+    fn attention_config(&self, [init, output_init]: [ParameterInit; 2]) -> CausalSelfAttentionConfig {
         CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
             .with_d_head(Some(self.d_head))
             .with_scale(Some(1.0))
@@ -132,8 +131,7 @@ impl T5Config {
             .with_dropout(self.attention_dropout)
     }
 
-    fn mlp_config(&self, init: ParameterInit) -> MlpConfig {
-        let [_, output_init] = weight_inits(self.init_deviation, self.num_blocks());
+    fn mlp_config(&self, [init, output_init]: [ParameterInit; 2]) -> MlpConfig {
         MlpConfig::new(self.d_model, self.d_hidden, init, output_init)
             .with_activation(self.activation)
             .with_bias(false)
@@ -142,14 +140,17 @@ impl T5Config {
     fn encoder_block<B: Backend>(
         &self,
         layer: usize,
-        init: ParameterInit,
+        inits: [ParameterInit; 2],
         device: &B::Device,
         scope: &ParameterScope,
     ) -> Result<Block<B>, ModelError> {
-        let block = BlockConfig::new(self.attention_config(init).with_is_causal(false), self.mlp_config(init))
-            .with_norm(NormType::RmsNorm)
-            .with_norm_epsilon(self.norm_epsilon)
-            .with_hidden_dropout(self.hidden_dropout);
+        let block = BlockConfig::new(
+            self.attention_config(inits).with_is_causal(false),
+            self.mlp_config(inits),
+        )
+        .with_norm(NormType::RmsNorm)
+        .with_norm_epsilon(self.norm_epsilon)
+        .with_hidden_dropout(self.hidden_dropout);
         let scope = scope.scope(names::encoder_block(layer));
         Ok(block.init(layer, &names::ENCODER_BLOCK, device, &scope)?)
     }
@@ -157,19 +158,19 @@ impl T5Config {
     fn decoder_block<B: Backend>(
         &self,
         layer: usize,
-        init: ParameterInit,
+        inits: [ParameterInit; 2],
         device: &B::Device,
         scope: &ParameterScope,
     ) -> Result<DecoderBlock<B>, ModelError> {
-        let [_, output_init] = weight_inits(self.init_deviation, self.num_blocks());
+        let [init, output_init] = inits;
         let cross = CrossAttentionConfig::new(self.d_model, self.n_heads, self.d_head, init, output_init)
             .with_scale(Some(1.0))
             .with_bias(false)
             .with_dropout(self.attention_dropout);
         let block = DecoderBlockConfig::new(
-            self.attention_config(init),
+            self.attention_config(inits),
             cross,
-            self.mlp_config(init),
+            self.mlp_config(inits),
             NormType::RmsNorm,
             self.norm_epsilon,
             self.hidden_dropout,

@@ -6,21 +6,19 @@ use burn::module::Module;
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
 use burn_megatron::mappings::scatter_to_tensor_region;
-use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput};
+use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput, forward_segments};
 use burn_megatron::precision::widen;
 use burn_megatron::random::Dropout;
-use burn_megatron::tensor_parallel::{
-    VocabParallelEmbedding, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
-};
-use burn_megatron::training::{LanguageModel, TokenBatch};
+use burn_megatron::tensor_parallel::VocabParallelEmbedding;
+use burn_megatron::training::{EncoderBatch, LanguageModel, TokenBatch};
 use cubecl_kernels::Kernels;
-use cubecl_kernels::flash_attention::{Documents, KeyLengths};
 
 use super::decoder_block::Encoded;
 use super::stream::{Stream, StreamSizes};
 use super::{DecoderBlock, T5Config};
 use crate::layers::{
-    Block, DistanceBuckets, MemoryTokens, Norm, RelativeBias, Segment, TokenContext, drop_rows, logit_chunk,
+    Block, DistanceBuckets, MemoryTokens, ModelPart, Norm, OutputHead, RelativeBias, Segment, Segmentation,
+    TokenContext, drop_rows,
 };
 
 /// The dropout sites outside the blocks.
@@ -57,22 +55,15 @@ pub struct T5<B: Backend> {
     pub head: Option<VocabParallelEmbedding<B>>,
     pub(super) dropouts: [Dropout; 4],
     #[module(skip)]
-    pub(super) edges: Edges,
+    pub(super) part: ModelPart,
     #[module(skip)]
     pub(super) config: T5Config,
     #[module(skip)]
     pub(super) kernels: Kernels,
+    #[module(skip)]
+    pub(super) segmentation: Segmentation,
     pub(super) sequence_parallel: bool,
     pub(super) tensor_group: ProcessGroup,
-}
-
-/// Where a part of a model begins and ends.
-#[derive(Clone, Debug)]
-pub(super) struct Edges {
-    /// Its blocks, by global number: the encoder's first.
-    pub layers: Range<usize>,
-    pub is_first: bool,
-    pub is_last: bool,
 }
 
 /// What the blocks must know of both texts of a micro-batch.
@@ -82,28 +73,23 @@ struct Texts {
     memory: MemoryTokens,
 }
 
+fn encoder_batch(batch: &TokenBatch) -> &EncoderBatch {
+    batch.encoder.as_ref().expect("a T5 reads a text for its encoder")
+}
+
 impl<B: CollectiveBackend> T5<B> {
     fn sequence_group(&self) -> Option<&ProcessGroup> {
         self.sequence_parallel.then_some(&self.tensor_group)
     }
 
     fn texts(&self, batch: &TokenBatch) -> Texts {
-        let encoder = batch.encoder.as_ref().expect("a T5 reads a text for its encoder");
-        let group = self.sequence_group();
-        let seq = encoder.tokens.seq_length;
-        // Padding is a document of its own, which the text does not see.
-        let documents: Vec<Vec<usize>> = encoder
-            .tokens
-            .lengths
-            .iter()
-            .map(|&length| vec![length, seq - length])
-            .collect();
-        let documents = Documents::from_lengths(seq, &documents).unwrap_or_else(|error| panic!("{error}"));
+        let (encoder, group) = (encoder_batch(batch), self.sequence_group());
+        let (seq, documents) = (encoder.tokens.seq_length, encoder.documents.clone());
         Texts {
             encoder: TokenContext::new(&encoder.step, seq, group).with_documents(Some(documents)),
             decoder: TokenContext::new(&batch.step, batch.seq_length, group),
             memory: MemoryTokens {
-                lengths: KeyLengths::new(encoder.tokens.lengths.clone()),
+                lengths: encoder.key_lengths.clone(),
                 step: encoder.step.clone(),
             },
         }
@@ -111,7 +97,7 @@ impl<B: CollectiveBackend> T5<B> {
 
     /// What a stream before a block has, by the block's global number.
     fn sizes(&self, layer: usize, batch: &TokenBatch) -> StreamSizes {
-        let encoder = batch.encoder.as_ref().expect("a T5 reads a text for its encoder");
+        let encoder = encoder_batch(batch);
         let ranks = self.sequence_group().map_or(1, ProcessGroup::size);
         let heads = self.config.n_heads / self.tensor_group.size();
         // A half's bias is there from its first block on.
@@ -125,17 +111,17 @@ impl<B: CollectiveBackend> T5<B> {
     }
 
     fn segments(&self) -> Vec<Segment> {
-        let Edges {
+        let ModelPart {
             layers,
             is_first,
             is_last,
-        } = &self.edges;
-        self.config.layer_recompute.segments(layers.len(), *is_first, *is_last)
+        } = &self.part;
+        self.segmentation.segments(layers.len(), *is_first, *is_last)
     }
 
     /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism.
     fn embed(&self, tokens: &[i32], site: usize, context: &TokenContext, device: &B::Device) -> Tensor<B, 2> {
-        let Some(embedding) = self.shared.as_ref().filter(|_| self.edges.is_first) else {
+        let Some(embedding) = self.shared.as_ref().filter(|_| self.part.is_first) else {
             panic!("tokens are embedded by the first virtual stage, and this is another");
         };
         let data = TensorData::new(tokens.to_vec(), [tokens.len()]);
@@ -152,41 +138,42 @@ impl<B: CollectiveBackend> T5<B> {
     }
 
     /// The table that attention adds to its scores; in f32 where the weights have 16 bits.
-    fn table(&self, buckets: DistanceBuckets, weights: &Option<Tensor<B, 2>>, seq: usize) -> Option<Tensor<B, 2>> {
+    fn table(&self, buckets: DistanceBuckets, weights: &Option<Tensor<B, 2>>, seq: usize) -> Tensor<B, 2> {
         let weights = weights.as_ref().expect("a half begins with its bias");
-        Some(buckets.table(widen(weights.clone()), seq, seq))
+        buckets.table(widen(weights.clone()), seq, seq)
     }
 
     /// Runs blocks, by their numbers in the chunk.
     fn run_blocks(&self, mut stream: Stream<B>, blocks: Range<usize>, texts: &Texts) -> Stream<B> {
-        let (first, num_encoder) = (self.edges.layers.start, self.config.n_encoder_layers);
-        let of_encoder = self.encoder.len();
-        let encoder_blocks = blocks.start.min(of_encoder)..blocks.end.min(of_encoder);
-        if !encoder_blocks.is_empty() {
-            if first + encoder_blocks.start == 0 {
+        let first = self.part.layers.start;
+        let [of_encoder, of_decoder] = self.config.halves(&(first + blocks.start..first + blocks.end));
+        let [first_of_encoder, first_of_decoder] = self.config.halves(&self.part.layers).map(|half| half.start);
+        if !of_encoder.is_empty() {
+            if of_encoder.start == 0 {
                 stream.bias = self.encoder_bias.as_ref().map(|bias| bias.weight.val());
             }
             let table = self.table(self.config.buckets(true), &stream.bias, texts.encoder.seq_length);
-            for block in &self.encoder[encoder_blocks.clone()] {
-                stream.encoder = block.forward_with_position_bias(stream.encoder, table.clone(), &texts.encoder);
+            for layer in of_encoder.clone() {
+                let (block, table) = (&self.encoder[layer - first_of_encoder], Some(table.clone()));
+                stream.encoder = block.forward_with_position_bias(stream.encoder, table, &texts.encoder);
             }
-            if first + encoder_blocks.end == num_encoder {
+            if of_encoder.end == self.config.n_encoder_layers {
                 let norm = self.encoder_norm.as_ref().expect("the encoder ends here");
                 stream.encoder = self.dropped(norm.forward(stream.encoder), ENCODER_OUTPUT, &texts.encoder);
                 stream.bias = None;
             }
         }
-        let decoder_blocks = blocks.start.max(of_encoder) - of_encoder..blocks.end.max(of_encoder) - of_encoder;
-        if !decoder_blocks.is_empty() {
+        if !of_decoder.is_empty() {
             let encoded = Encoded {
                 output: stream.encoder.clone(),
                 tokens: texts.memory.clone(),
             };
-            if first + of_encoder + decoder_blocks.start == num_encoder {
+            if of_decoder.start == 0 {
                 stream.bias = self.decoder_bias.as_ref().map(|bias| bias.weight.val());
             }
             let table = self.table(self.config.buckets(false), &stream.bias, texts.decoder.seq_length);
-            for block in &self.decoder[decoder_blocks] {
+            for layer in of_decoder {
+                let block = &self.decoder[layer - first_of_decoder];
                 stream.decoder = block.forward(stream.decoder, &encoded, table.clone(), &texts.decoder);
             }
         }
@@ -196,24 +183,8 @@ impl<B: CollectiveBackend> T5<B> {
     /// The cross-entropy of each token's target: the decoder's hidden states to `[batch * seq]`.
     fn losses(&self, hidden: Tensor<B, 2>, batch: &TokenBatch, context: &TokenContext) -> Tensor<B, 1> {
         let (hidden, head) = (self.head_input(hidden, context), self.output_head());
-        let targets: Tensor<B, 2, Int> = batch.targets(&hidden.device());
-        let tokens = batch.num_tokens();
-        let targets = targets.reshape([tokens]);
-        let loss = |logits, targets| {
-            let of_logits = match self.kernels {
-                Kernels::Fused => vocab_parallel_cross_entropy,
-                Kernels::Plain => plain_vocab_parallel_cross_entropy,
-            };
-            of_logits(logits, targets, head.vocab_shard(), &self.tensor_group)
-        };
-        let row_bytes = head.vocab_shard().rows() * hidden.dtype().size();
-        let chunk = self.config.logit_chunk_tokens;
-        let chunk = chunk.unwrap_or_else(|| logit_chunk(tokens, row_bytes));
-        if chunk >= tokens {
-            loss(head.logits(hidden), targets)
-        } else {
-            head.losses_in_chunks(hidden, targets, chunk, loss)
-        }
+        let targets = batch.targets(&hidden.device());
+        head.in_chunks(hidden, targets, |logits, targets| head.cross_entropy(logits, targets))
     }
 
     /// What the head reads: normed, and divided by `√d_model` where the model does.
@@ -227,9 +198,14 @@ impl<B: CollectiveBackend> T5<B> {
         }
     }
 
-    fn output_head(&self) -> &VocabParallelEmbedding<B> {
-        let head = self.head.as_ref().or(self.shared.as_ref());
-        head.expect("the last virtual stage has a head")
+    fn output_head(&self) -> OutputHead<'_, B> {
+        let embedding = self.head.as_ref().or(self.shared.as_ref());
+        OutputHead {
+            embedding: embedding.expect("the last virtual stage has a head"),
+            kernels: self.kernels,
+            chunk_tokens: self.config.logit_chunk_tokens,
+            group: &self.tensor_group,
+        }
     }
 
     /// Scores the vocabulary at each of the decoder's tokens.
@@ -245,18 +221,22 @@ impl<B: CollectiveBackend> T5<B> {
     pub fn logits(&self, batch: &TokenBatch) -> Tensor<B, 2> {
         let texts = self.texts(batch);
         let stream = self.embedded(batch, &texts);
-        let stream = self.run_blocks(stream, 0..self.edges.layers.len(), &texts);
-        self.output_head()
-            .logits(self.head_input(stream.decoder, &texts.decoder))
+        let stream = self.run_blocks(stream, 0..self.part.layers.len(), &texts);
+        let hidden = self.head_input(stream.decoder, &texts.decoder);
+        self.output_head().embedding.logits(hidden)
     }
 
     /// Both texts, embedded.
     fn embedded(&self, batch: &TokenBatch, texts: &Texts) -> Stream<B> {
         let embedding = self.shared.as_ref().expect("the first virtual stage embeds");
         let device = embedding.weight.lazy_device();
-        let encoder = batch.encoder.as_ref().expect("a T5 reads a text for its encoder");
         Stream {
-            encoder: self.embed(&encoder.tokens.tokens, ENCODER_EMBEDDING, &texts.encoder, &device),
+            encoder: self.embed(
+                &encoder_batch(batch).tokens.tokens,
+                ENCODER_EMBEDDING,
+                &texts.encoder,
+                &device,
+            ),
             decoder: self.embed(batch.host_tokens(), DECODER_EMBEDDING, &texts.decoder, &device),
             bias: None,
         }
@@ -267,19 +247,11 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for T5<B> {
     type MicroBatch = TokenBatch;
 
     fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
-        [self.sizes(self.edges.layers.start, batch).rows(), self.config.d_model]
+        [self.sizes(self.part.layers.start, batch).rows(), self.config.d_model]
     }
 
     fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
-        let mut input = input;
-        let count = self.num_segments();
-        for segment in 0..count {
-            match self.forward_segment(segment, input.take(), batch) {
-                StageOutput::Activation(output) => input = Some(output),
-                losses => return losses,
-            }
-        }
-        StageOutput::Activation(input.expect("a stage has a segment at least"))
+        forward_segments(self, input, batch)
     }
 
     fn num_segments(&self) -> usize {
@@ -290,10 +262,14 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for T5<B> {
         self.segments()[segment].is_recomputed
     }
 
+    fn is_offloaded(&self, segment: usize) -> bool {
+        self.segmentation.is_offloaded(&self.segments()[segment])
+    }
+
     fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
         let segment = &self.segments()[segment];
         let texts = self.texts(batch);
-        let first = self.edges.layers.start + segment.blocks.start;
+        let first = self.part.layers.start + segment.blocks.start;
         let stream = match input {
             Some(rows) => self.sizes(first, batch).split(rows),
             None => self.embedded(batch, &texts),

@@ -79,11 +79,11 @@ fn listed(layers: &[AdapterSite]) -> String {
 fn attention_targets(layers: &[AdapterSite]) -> Vec<String> {
     let mut targets: Vec<String> = Vec::new();
     for layer in layers.iter().filter(|layer| layer.is_of_attention()) {
-        let name = layer.last_name();
-        let is_clear = layers
-            .iter()
-            .all(|other| other.last_name() != name || other.is_of_attention());
-        let target = if is_clear { name } else { layer.last_two_names() };
+        let is_clear = |name: &&str| {
+            let mut called = layers.iter().filter(|other| other.is_called(name));
+            called.all(AdapterSite::is_of_attention)
+        };
+        let target = layer.last_names().find(is_clear).unwrap_or(&layer.module);
         if !targets.iter().any(|known| known == target) {
             targets.push(target.to_owned());
         }

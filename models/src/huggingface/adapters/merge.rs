@@ -3,7 +3,6 @@
 use burn::tensor::TensorData;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::parameters::Placement;
-use burn_megatron::training::MODEL as MODEL_ARRAYS;
 use rayon::prelude::*;
 
 use super::sites::{AdapterFactor, AdapterSite};
@@ -34,12 +33,15 @@ pub fn add_adapters(
     for site in of_weight {
         let [a, b] = [AdapterFactor::A, AdapterFactor::B].map(|factor| read(checkpoint, site, factor, rank));
         let (a, b) = (a?, b?);
-        let (width, features) = (sums.len() / site.d_input, site.num_features());
+        let (width, features, columns) = (sums.len() / site.d_input, site.num_features(), site.columns());
+        // [features, rank]
+        let b: Vec<f64> = (0..features)
+            .flat_map(|feature| b[feature..].iter().step_by(features).copied())
+            .collect();
         let rows = sums.par_chunks_exact_mut(width).zip(a.par_chunks_exact(rank));
         rows.for_each(|(row, a)| {
-            for (feature, &column) in site.columns.iter().enumerate() {
-                let product = a.iter().zip(b[feature..].iter().step_by(features));
-                row[column] += scale * product.map(|(a, b)| a * b).sum::<f64>();
+            for (&column, b) in columns.iter().zip(b.chunks_exact(rank)) {
+                row[column] += scale * a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
             }
         });
     }
@@ -55,8 +57,7 @@ fn read(
 ) -> Result<Vec<f64>, HuggingFaceError> {
     let placement = Placement::whole(site.logical_shape(factor, rank));
     let length = placement.local_len();
-    let name = format!("{MODEL_ARRAYS}{}", site.parameter_name(factor));
-    let stored = checkpoint.read(&name, &placement, 0..length)?;
+    let stored = checkpoint.read(&site.array_name(factor), &placement, 0..length)?;
     Ok(TensorData::from_bytes(stored.bytes, [length], stored.dtype)
         .iter()
         .collect())

@@ -7,14 +7,15 @@ use burn::tensor::{Bytes, DType};
 use burn_megatron::checkpoint::{Checkpoint, WholeArray};
 use burn_megatron::parameters::Placement;
 use burn_megatron::tensor_parallel::LowRankConfig;
-use burn_megatron::training::MODEL as MODEL_ARRAYS;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Map, Value, json};
 
 use super::config::AdapterConfig;
 use super::sites::{AdapterFactor, AdapterSite};
+use crate::huggingface::import::burn_dtype;
 use crate::huggingface::place::{Place, write_bytes, write_json};
 use crate::huggingface::{HuggingFaceError, HuggingFaceFormat};
+use crate::model_config::Objective;
 
 const CONFIG_NAME: &str = "adapter_config.json";
 const MODEL_NAME: &str = "adapter_model.safetensors";
@@ -96,7 +97,7 @@ impl AdapterFiles {
                     expected: shape.to_vec(),
                 });
             }
-            burn_type(&self.path, name, view.dtype())?;
+            burn_dtype(&self.path, name, view.dtype())?;
         }
         match expected.into_iter().min() {
             None => Ok(()),
@@ -123,9 +124,9 @@ impl AdapterFiles {
         for (site, factor) in factors(&self.sites) {
             let name = site.file_name(factor);
             let view = self.view(&tensors, &name)?;
-            let dtype = burn_type(&self.path, &name, view.dtype())?;
+            let dtype = burn_dtype(&self.path, &name, view.dtype())?;
             let array = WholeArray {
-                name: format!("{MODEL_ARRAYS}{}", site.parameter_name(factor)),
+                name: site.array_name(factor),
                 dtype,
                 shape: site.logical_shape(factor, self.config.low_rank.rank),
             };
@@ -157,7 +158,7 @@ pub fn export_adapters<C: HuggingFaceFormat>(
     let mut tensors = Vec::new();
     for (site, factor) in factors(&sites) {
         let placement = Placement::whole(site.logical_shape(factor, rank));
-        let name = format!("{MODEL_ARRAYS}{}", site.parameter_name(factor));
+        let name = site.array_name(factor);
         let stored = checkpoint.read(&name, &placement, 0..placement.local_len())?;
         let [rows, columns] = site.file_shape(factor, rank);
         let bytes = transposed(&stored.bytes, [columns, rows], stored.dtype.size());
@@ -183,7 +184,7 @@ pub fn export_adapters<C: HuggingFaceFormat>(
     let draft = place.draft()?;
     write_json(
         &draft.path().join(CONFIG_NAME),
-        &written_fields(config, base, is_input_first),
+        &written_fields(config, base, is_input_first, model.objective()),
     )?;
     write_bytes(&draft.path().join(MODEL_NAME), &bytes)?;
     place.commit(draft)
@@ -255,7 +256,13 @@ fn parse(path: &Path, fields: &Map<String, Value>) -> Result<AdapterConfig, Hugg
     })
 }
 
-fn written_fields(config: &AdapterConfig, base: &str, is_input_first: bool) -> Value {
+fn written_fields(config: &AdapterConfig, base: &str, is_input_first: bool, objective: Objective) -> Value {
+    // peft has no task of masked tokens.
+    let task = match objective {
+        Objective::NextToken => Some("CAUSAL_LM"),
+        Objective::Spans { .. } => Some("SEQ_2_SEQ_LM"),
+        Objective::MaskedTokens { .. } => None,
+    };
     let alpha = config.low_rank.alpha;
     // As peft writes it.
     let alpha = if alpha.fract() == 0.0 && alpha < 1e9 {
@@ -275,7 +282,7 @@ fn written_fields(config: &AdapterConfig, base: &str, is_input_first: bool) -> V
         "peft_type": "LORA",
         "r": config.low_rank.rank,
         "target_modules": config.targets,
-        "task_type": "CAUSAL_LM",
+        "task_type": task,
         "use_dora": false,
         "use_rslora": false,
     })
@@ -291,19 +298,6 @@ fn transposed(bytes: &[u8], [rows, columns]: [usize; 2], size: usize) -> Vec<u8>
         }
     }
     found
-}
-
-fn burn_type(path: &Path, name: &str, dtype: Dtype) -> Result<DType, HuggingFaceError> {
-    match dtype {
-        Dtype::F64 => Ok(DType::F64),
-        Dtype::F32 => Ok(DType::F32),
-        Dtype::F16 => Ok(DType::F16),
-        Dtype::BF16 => Ok(DType::BF16),
-        _ => {
-            let what = format!("tensor {name:?} has type {dtype:?}: expected F64, F32, F16 or BF16");
-            Err(HuggingFaceError::broken(path, what))
-        }
-    }
 }
 
 fn file_type(dtype: DType) -> Option<Dtype> {

@@ -1,7 +1,9 @@
 //! [`AdapterSite`]: a linear layer that may have an adapter, and where the adapter's numbers are. Pure.
 
 use burn_megatron::tensor_parallel::AdaptedFeatures;
+use burn_megatron::training::MODEL as MODEL_ARRAYS;
 
+use crate::huggingface::linear_part::LinearPart;
 use crate::huggingface::{HuggingFaceFormat, Parameter, StoredTensor};
 
 /// The end of the names of weights.
@@ -24,8 +26,8 @@ pub struct AdapterSite {
     pub of_layer: Option<AdaptedFeatures>,
     /// Whether files have the weight as `[d_input, features]`.
     pub is_input_first: bool,
-    /// The numbers of its features among the columns of the parameter, in the order of files.
-    pub(super) columns: Vec<usize>,
+    /// Which features of the parameter they are; `None` if they are all, in its order.
+    part: Option<LinearPart>,
 }
 
 /// One of an adapter's two factors.
@@ -62,23 +64,19 @@ impl AdapterSite {
         if !is_of_block || outer.is_empty() {
             return None;
         }
-        let num_columns: usize = outer.iter().product();
-        let (features, of_layer, columns) = match &tensor.part {
+        let (features, of_layer) = match &tensor.part {
             Some(part) => {
-                let columns: Vec<usize> = part.columns().collect();
-                let (groups, features) = part.in_groups();
-                let is_all = columns.len() == num_columns;
+                let (groups, of_group) = part.in_groups();
+                let num_features = groups * of_group.len();
+                let is_all = num_features == outer.iter().product::<usize>();
                 let of_layer = AdaptedFeatures {
                     name: name.clone(),
                     groups,
-                    features,
+                    features: of_group,
                 };
-                (vec![columns.len()], (!is_all).then_some(of_layer), columns)
+                (vec![num_features], (!is_all).then_some(of_layer))
             }
-            None => {
-                let features = outer.iter().copied().filter(|&size| size > 1).collect();
-                (features, None, (0..num_columns).collect())
-            }
+            None => (outer.iter().copied().filter(|&size| size > 1).collect(), None),
         };
         Some(Self {
             layer,
@@ -88,7 +86,7 @@ impl AdapterSite {
             features,
             of_layer,
             is_input_first: tensor.part.is_none(),
-            columns,
+            part: tensor.part.clone(),
         })
     }
 
@@ -103,21 +101,36 @@ impl AdapterSite {
         self.module.rsplit('.').next().unwrap_or(&self.module)
     }
 
-    /// The last two parts of its name.
-    pub(super) fn last_two_names(&self) -> &str {
-        let mut dots = self.module.rmatch_indices('.').map(|(index, _)| index + 1);
-        dots.nth(1).map_or(&self.module, |start| &self.module[start..])
+    /// The last part of its name, the last two, and so on, the whole of it in the end.
+    pub(super) fn last_names(&self) -> impl Iterator<Item = &str> {
+        let starts = self.module.rmatch_indices('.').map(|(index, _)| index + 1);
+        starts.chain([0]).map(|start| &self.module[start..])
     }
 
     /// Whether it is a projection of an attention.
     pub(super) fn is_of_attention(&self) -> bool {
-        let mut parts = self.module.rsplit('.');
-        parts.nth(1).is_some_and(|of| of.ends_with("attn"))
+        let outer = self.module.rsplit('.').skip(1).map(str::to_lowercase);
+        outer
+            .into_iter()
+            .any(|of| of.contains("attn") || of.contains("attention"))
+    }
+
+    /// The numbers of its features among the columns of the parameter, in the order of files.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        match &self.part {
+            Some(part) => part.columns().collect(),
+            None => (0..self.num_features()).collect(),
+        }
     }
 
     /// The name of a factor here.
     pub fn parameter_name(&self, factor: AdapterFactor) -> String {
         format!("{}{}", self.name, factor.suffix())
+    }
+
+    /// The name of a factor's array in a checkpoint.
+    pub fn array_name(&self, factor: AdapterFactor) -> String {
+        format!("{MODEL_ARRAYS}{}", self.parameter_name(factor))
     }
 
     /// The name of a factor in peft's files.
@@ -149,7 +162,7 @@ impl AdapterSite {
 
 /// Returns the linear layers of a model's blocks as Hugging Face's files have them, in their order.
 pub fn linear_layers<C: HuggingFaceFormat>(model: &C) -> Vec<AdapterSite> {
-    let parameters = model.parameters().filter(|parameter| parameter.logical_shape.len() > 1);
+    let parameters = model.parameters().filter(|parameter| parameter.is_linear_weight);
     parameters
         .flat_map(|parameter| {
             let tensors = parameter.tensors.iter();

@@ -1,3 +1,5 @@
+//! Tests of `adapters`: peft's names and bits, and which files and targets are refused.
+
 use std::path::PathBuf;
 
 use burn_megatron::checkpoint::Checkpoint;
@@ -6,10 +8,14 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::bert::BertConfig;
+use crate::bloom::BloomConfig;
 use crate::gpt::GptConfig;
 use crate::huggingface::HuggingFaceFormat;
 use crate::huggingface::HuggingFaceModel;
 use crate::llama::LlamaConfig;
+use crate::neox::NeoxConfig;
+use crate::t5::T5Config;
 
 fn fixtures(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -38,6 +44,24 @@ fn targets_are_names_of_linear_layers_or_the_attentions_projections() {
         Ok("q_proj k_proj v_proj o_proj".to_owned())
     );
     assert_eq!(config(&gpt(), &[]).map(names), Ok("c_attn attn.c_proj".to_owned()));
+    let fused = Ok("query_key_value dense".to_owned());
+    assert_eq!(config(&NeoxConfig::new(2, 20, 4, 16, 61), &[]).map(names), fused);
+    assert_eq!(config(&BloomConfig::new(2, 20, 4, 16, 61), &[]).map(names), fused);
+    assert_eq!(
+        config(&BertConfig::new(2, 20, 4, 16, 61), &[]).map(names),
+        Ok("query key value attention.output.dense".to_owned())
+    );
+    // Of both attentions; the relative bias is no linear layer.
+    let t5 = T5Config::new(2, 3, 20, 4, 6, 34, 15, 15, 61);
+    assert_eq!(config(&t5, &[]).map(names), Ok("q k v o".to_owned()));
+    assert_eq!(
+        config(&t5, &["relative_attention_bias"]),
+        Err(
+            "\"relative_attention_bias\" is no linear layer of a block of this model: expected some of q, k, v, o, \
+             wi, wo"
+                .to_owned()
+        )
+    );
     let sites = |targets: &[&str]| config(&gpt(), targets).unwrap().sites(&gpt()).unwrap();
     let modules = |targets: &[&str]| sites(targets).into_iter().map(|site| site.module).collect::<Vec<_>>();
     assert_eq!(modules(&["c_proj"]).len(), 4);

@@ -1,6 +1,9 @@
 //! Files as others write them.
 
+use safetensors::SafeTensors;
+
 use super::*;
+use crate::bert::BertConfig;
 
 fn import(folder: &Path) -> (Checkpoint, GptConfig, TempDir) {
     let output = TempDir::new().unwrap();
@@ -78,6 +81,57 @@ fn a_head_that_the_configuration_unties_is_kept_though_equal() {
     let (checkpoint, found, _output) = import(folder_of(&config(false), &tensors).path());
     assert_eq!(found, config(false));
     assert!(checkpoint.array("model.lm_head.weight").is_some());
+}
+
+/// As `bert-base-uncased` is published.
+#[test]
+fn a_bert_of_older_names_is_imported_with_what_tells_pairs_apart() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures/bert/bert/f32");
+    let bytes = fs::read(fixture.join(MODEL_NAME)).unwrap();
+    let older_name = |name: String| {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma")
+            .replace("LayerNorm.bias", "LayerNorm.beta")
+    };
+    let tensor = |(name, view): (String, TensorView)| {
+        let (dtype, shape, bytes) = (view.dtype(), view.shape().to_vec(), view.data().to_vec());
+        (older_name(name), Made { dtype, shape, bytes })
+    };
+    let tensors: Tensors = SafeTensors::deserialize(&bytes)
+        .unwrap()
+        .tensors()
+        .into_iter()
+        .map(tensor)
+        .collect();
+    assert!(tensors.contains_key("bert.encoder.layer.1.attention.output.LayerNorm.gamma"));
+    let mut fields: Value = serde_json::from_slice(&fs::read(fixture.join(CONFIG_NAME)).unwrap()).unwrap();
+    fields["architectures"] = json!(["BertForMaskedLM"]);
+    let older = TempDir::new().unwrap();
+    fs::write(older.path().join(CONFIG_NAME), fields.to_string()).unwrap();
+    write_tensors(&older.path().join(MODEL_NAME), &tensors);
+
+    let import = |folder: &Path| {
+        let output = TempDir::new().unwrap();
+        let model = HuggingFaceModel::<BertConfig>::open(folder).unwrap();
+        let written = model.write_checkpoint(output.path(), json!(null)).unwrap();
+        (Checkpoint::open(written).unwrap(), model.config().clone(), output)
+    };
+    let (expected, config, _expected_output) = import(&fixture);
+    let (found, found_config, _output) = import(older.path());
+    assert!(config.tells_pairs && found_config == config);
+    for array in expected.arrays() {
+        let read = |from: &Checkpoint| {
+            let whole = Placement::whole(array.shape.clone());
+            from.read(&array.name, &whole, 0..array.num_elements()).unwrap().bytes
+        };
+        assert_eq!(read(&found)[..], read(&expected)[..], "{}", array.name);
+    }
+
+    // Without it, the file tells no pairs apart.
+    let of_pairs = |name: &str| name.contains("pooler") || name.contains("seq_relationship");
+    let without: Tensors = tensors.into_iter().filter(|(name, _)| !of_pairs(name)).collect();
+    write_tensors(&older.path().join(MODEL_NAME), &without);
+    let (_, found_config, _output) = import(older.path());
+    assert!(!found_config.tells_pairs);
 }
 
 #[test]

@@ -148,9 +148,7 @@ impl<B: Backend> Block<B> {
             ..self
         }
     }
-}
 
-impl<B: Backend> Block<B> {
     /// Returns the same block whose scores fall with the distance between query and key.
     ///
     /// # Panics
@@ -338,7 +336,7 @@ impl<B: CollectiveBackend> Block<B> {
 }
 
 /// What a layer gives and the bias that is yet to be added.
-fn with_bias<B: CollectiveBackend>((output, bias): (Tensor<B, 2>, Option<Tensor<B, 1>>)) -> Tensor<B, 2> {
+pub(crate) fn with_bias<B: CollectiveBackend>((output, bias): (Tensor<B, 2>, Option<Tensor<B, 1>>)) -> Tensor<B, 2> {
     match bias {
         Some(bias) => output + bias.unsqueeze(),
         None => output,
@@ -346,6 +344,6 @@ fn with_bias<B: CollectiveBackend>((output, bias): (Tensor<B, 2>, Option<Tensor<
 }
 
 /// Adds an output to the residual stream, with its bias and its mask.
-fn add_dropped<B: CollectiveBackend>(addends: Addends<B>) -> Tensor<B, 2> {
+pub(crate) fn add_dropped<B: CollectiveBackend>(addends: Addends<B>) -> Tensor<B, 2> {
     bias_dropout_add(addends).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -11,11 +11,9 @@ use cubecl_kernels::rotary::tables::{RotaryScaling, check};
 use serde_json::{Value, json};
 
 use super::LlamaConfig;
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
 
 const PREFIX: &str = "model.";
-const HEAD: &str = "lm_head.weight";
-const EMBEDDING: &str = "embed_tokens.weight";
 /// The keys that a query of Mistral sees where its settings do not say it.
 const DEFAULT_WINDOW_OF_MISTRAL: usize = 4096;
 /// The elements of a head of Qwen3 where its settings do not say it.
@@ -23,6 +21,8 @@ const DEFAULT_HEAD_OF_QWEN3: usize = 128;
 
 impl HuggingFaceFormat for LlamaConfig {
     const MODEL_TYPES: &'static [&'static str] = &["llama", "mistral", "qwen2", "qwen3"];
+    const EMBEDDING: &'static str = "embed_tokens.weight";
+    const HEAD: &'static str = "lm_head.weight";
 
     fn read_fields(model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
         let (is_qwen2, is_qwen3) = (model_type == "qwen2", model_type == "qwen3");
@@ -152,11 +152,9 @@ impl HuggingFaceFormat for LlamaConfig {
                 ]
             };
             let features = [groups, queries + 2, head];
-            let half = |of: &str, number| (name(&format!("mlp.{of}_proj.weight")), 0, number..number + 1);
-            let linear = |part: &str, shape: [usize; 2]| {
-                let name = name(&format!("{part}.weight"));
-                Parameter::linear_weight(name.clone(), shape, &shape[1..], [(name, 0, 0..shape[1])])
-            };
+            let half = |of: &str| name(&format!("mlp.{of}_proj.weight"));
+            let linear =
+                |part: &str, shape: [usize; 2]| Parameter::whole_weight(name(&format!("{part}.weight")), &shape);
             let bias = has_bias.then(|| {
                 let shape = [1, qkv_width];
                 Parameter::linear_bias(name("self_attn.qkv_proj.bias"), shape, &features, qkv("bias"))
@@ -176,21 +174,16 @@ impl HuggingFaceFormat for LlamaConfig {
             let rest = [
                 linear("self_attn.o_proj", [width, d]),
                 norm("post_attention_layernorm"),
-                Parameter::linear_weight(
-                    name("mlp.gate_up_proj.weight"),
-                    [d, 2, hidden],
-                    &[2, hidden],
-                    [half("gate", 0), half("up", 1)],
-                ),
+                Parameter::weights_side_by_side(name("mlp.gate_up_proj.weight"), ["gate", "up"].map(half), [d, hidden]),
                 linear("mlp.down_proj", [hidden, d]),
             ];
             first.into_iter().chain(bias).chain(qk_norms).chain(rest)
         });
-        let embedding = Parameter::same(EMBEDDING, [self.vocab_size, d]);
+        let embedding = Parameter::same(Self::EMBEDDING, [self.vocab_size, d]);
         let norm = Parameter::same("norm.weight", [d]);
         let of_model = [embedding].into_iter().chain(layers).chain([norm]);
         let has_head = !self.tied_embeddings;
-        let head = has_head.then(|| head_of(self));
+        let head = has_head.then(|| self.head());
         of_model.map(|parameter| parameter.with_file_prefix(PREFIX)).chain(head)
     }
 
@@ -198,13 +191,6 @@ impl HuggingFaceFormat for LlamaConfig {
         let name = tensor.strip_prefix(PREFIX).unwrap_or(tensor);
         let is_table = name.ends_with("rotary_emb.inv_freq");
         (!is_table).then_some(name)
-    }
-
-    fn tied_head(&self) -> Option<TiedHead> {
-        self.tied_embeddings.then(|| TiedHead {
-            head: head_of(self),
-            embedding: EMBEDDING,
-        })
     }
 
     fn untie(&mut self) {
@@ -268,9 +254,4 @@ fn read_scaling(
         None => Ok(read),
         Some((key, _)) => Err(fields.refuse(field, &whole, &format!("no {key}, which is not known here"))),
     }
-}
-
-/// Returns the head of a model whose embeddings are not tied.
-fn head_of(config: &LlamaConfig) -> Parameter {
-    Parameter::same(HEAD, [config.vocab_size, config.d_model])
 }
