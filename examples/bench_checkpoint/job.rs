@@ -6,7 +6,7 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::checkpoint::ArrayPart;
 use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::data::MicroBatch;
-use burn_megatron::data_parallel::DataParallelConfig;
+use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy};
 use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig};
@@ -47,7 +47,7 @@ impl Job {
         .with_adam_beta2(0.95)
         .with_seed(1);
         let options = TrainerConfig {
-            data_parallel: DataParallelConfig::new().with_shard_gradients(true),
+            data_parallel: DataParallelConfig::new().with_sharding(ShardingStrategy::Optim),
             ..TrainerConfig::new()
         };
         let chunk = model.init(&FlexDevice, &context)?;
@@ -63,8 +63,8 @@ impl Job {
         self.model.num_parameters()
     }
 
-    pub fn snapshot(&self) -> Vec<ArrayPart> {
-        self.trainer.snapshot()
+    pub fn snapshot(&self) -> anyhow::Result<Vec<ArrayPart>> {
+        Ok(self.trainer.snapshot()?)
     }
 
     /// Trains one step on tokens of no meaning.

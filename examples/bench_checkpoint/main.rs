@@ -141,7 +141,7 @@ struct Bench {
 impl Bench {
     /// Saves in turn with plain writes of the same size, through the page cache and past it, by one rank and by all.
     fn against_disk(&mut self, rounds: usize) -> anyhow::Result<()> {
-        let bytes: usize = self.job.snapshot().iter().map(|part| part.data.len()).sum();
+        let bytes: usize = self.job.snapshot()?.iter().map(|part| part.data.len()).sum();
         let mut total = [bytes as i64];
         self.ranks
             .all_reduce(&mut total, burn_megatron::collectives::ReduceOp::Sum)?;
@@ -190,7 +190,7 @@ impl Bench {
     fn time_save(&mut self) -> anyhow::Result<(f64, f64)> {
         self.settle()?;
         let begun = Instant::now();
-        let parts = self.job.snapshot();
+        let parts = self.job.snapshot()?;
         let snapshot = begun.elapsed().as_secs_f64();
         self.save(parts)?;
         let seconds = begun.elapsed().as_secs_f64();
@@ -206,7 +206,7 @@ impl Bench {
             let alone = self.steps(interval)?;
             self.settle()?;
             let begun = Instant::now();
-            let parts = self.job.snapshot();
+            let parts = self.job.snapshot()?;
             self.saves += 1;
             self.writer.save_start(self.saves, parts, Value::Null)?;
             let blocked = begun.elapsed().as_secs_f64();

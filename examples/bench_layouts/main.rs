@@ -11,25 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
-use burn_megatron::launch::{Launcher, World};
-use burn_megatron::training::StepMetrics;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::{ParallelArguments, TrainingArguments};
-use examples::device::TrainingBackend;
 use examples::figures::{bytes, median};
-use examples::json_lines::JsonLines;
-use examples::launching::{connect, exit_code, refuse_launcher, run_own_rank};
+use examples::launching::{exit_code, refuse_launcher};
 use examples::layout::Layout;
-use examples::session::Session;
-use examples::training_program::TrainingProgram;
-use models::ModelFamily;
+use examples::measured_run::{self, WARM_UP_STEPS, run_rank};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
-
-/// Steps at the start of each run that are not counted.
-const WARM_UP_STEPS: usize = 3;
 
 /// Measure training speed in several layouts against one rank.
 #[derive(Parser)]
@@ -78,6 +69,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
         "--num-layers-per-virtual-pipeline-stage is not for layouts: give the chunks of a stage as vN in --layouts"
     );
     flags.stages.check_layouts(&arguments.layouts)?;
+    arguments.training.deepspeed.check_not_given("bench_layouts")?;
     refuse_launcher("bench_layouts")?;
     ensure!(
         arguments.rounds > 0 && arguments.steps > 0,
@@ -132,66 +124,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Runs one layout as a job of ranks, and returns the medians of its steps.
 fn launch(layout: &Layout, steps: usize, folder: &Path) -> anyhow::Result<Measurement> {
-    let log = folder.join("metrics.jsonl");
-    let mut rank_arguments: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
-    rank_arguments.extend([
-        format!("--worker-layout={layout}").into(),
-        "--worker-log".into(),
-        log.clone().into(),
-    ]);
-    let summary = Launcher::new(layout.world_size()).arguments(rank_arguments).run()?;
-    ensure!(summary.is_success(), "the run of {} failed", layout.title());
-    let metrics: Vec<StepMetrics> = JsonLines::read(&log)?;
-    ensure!(
-        metrics.len() == WARM_UP_STEPS + steps,
-        "{} made {} steps, not {}",
-        layout.title(),
-        metrics.len(),
-        WARM_UP_STEPS + steps
-    );
-    let counted = &metrics[WARM_UP_STEPS..];
+    let variant = format!("--worker-layout={layout}");
+    let counted = measured_run::launch(layout.world_size(), &variant, steps, folder)?;
     Ok(Measurement {
         tokens_per_second: median(counted.iter().map(|m| m.tokens_per_second).collect()),
         peak_memory_bytes: counted.iter().map(|m| m.peak_memory_bytes).max().unwrap_or(0),
         communication_bytes: counted[0].communication_bytes,
     })
-}
-
-/// Trains as a rank of a layout.
-fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
-    let options = training.parallel.communication.join_options()?;
-    run_own_rank("--worker-log", &options, |world| {
-        let arguments = training;
-        training.run(world, Training { arguments, log, world })
-    })
-}
-
-/// The training of one rank.
-struct Training<'a> {
-    arguments: &'a TrainingArguments,
-    log: &'a Path,
-    world: &'a World,
-}
-
-impl TrainingProgram for Training<'_> {
-    type Output = ();
-
-    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<()> {
-        let Self { arguments, log, world } = self;
-        let context = connect(arguments, world)?;
-        let mut session = Session::<B, C>::new(arguments, &context, &device)?;
-        let mut log = match world.rank() {
-            0 => Some(JsonLines::create(log)?),
-            _ => None,
-        };
-        for _ in 0..session.num_steps() {
-            let metrics = session.step()?;
-            if let Some(log) = &mut log {
-                log.write(&metrics)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The flags of a run in one layout.

@@ -11,7 +11,7 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::CollectiveError;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
-use burn_megatron::data_parallel::{DataParallelConfig, StepPart};
+use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy, StepPart};
 use burn_megatron::initialize;
 use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
 use burn_megatron::parameters::list_parameters;
@@ -328,7 +328,11 @@ impl Explicit {
         )
         .with_clip_grad(0.0)
         .with_seed(SEED);
-        let sharding = DataParallelConfig::new().with_shard_gradients(place.layout == Layout::Fsdp2);
+        let sharding = DataParallelConfig::new().with_sharding(if place.layout == Layout::Fsdp2 {
+            ShardingStrategy::Optim
+        } else {
+            ShardingStrategy::NoShard
+        });
         let trainer = TrainerConfig::new().with_data_parallel(sharding);
         Ok(Self {
             trainer: Trainer::new(vec![model], &training, trainer, &context, device)?,

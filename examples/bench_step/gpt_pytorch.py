@@ -145,4 +145,5 @@ def main():
     print(json.dumps({"step_seconds": counted[len(counted) // 2], "loss": loss.item()}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
-    AdapterArguments, CheckpointArguments, CommunicationArguments, DataArguments, DeviceArguments, Dtype,
-    LoggingArguments, ModelArguments, MonitoringArguments, OptimizationArguments, ParallelArguments,
-    PrecisionArguments, RecomputeArguments, StageArguments, TrainingArguments,
+    AdapterArguments, CheckpointArguments, CommunicationArguments, DataArguments, DeepSpeedArguments, DeviceArguments,
+    Dtype, LoggingArguments, ModelArguments, MonitoringArguments, OffloadArguments, OptimizationArguments,
+    ParallelArguments, PrecisionArguments, RecomputeArguments, StageArguments, TrainingArguments,
 };
 
 use examples::layout::Layout;
@@ -154,6 +154,7 @@ impl Arguments {
             model: self.model.clone(),
             data: self.data.clone(),
             optimization: self.optimization.clone(),
+            offload: OffloadArguments::default(),
             precision: self.precision.clone(),
             device: self.device.clone(),
             checkpoints: CheckpointArguments::default(),
@@ -165,6 +166,7 @@ impl Arguments {
                 ..LoggingArguments::default()
             },
             monitoring: MonitoringArguments::default(),
+            deepspeed: DeepSpeedArguments::default(),
         }
     }
 }

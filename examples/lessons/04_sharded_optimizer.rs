@@ -89,7 +89,7 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
     B::seed(&device, 1);
     let model = Classifier::<B>::new(&device);
     // (1) Each rank gets the sums of its share of the gradients only.
-    let config = DataParallelConfig::new().with_shard_gradients(true);
+    let config = DataParallelConfig::new().with_sharding(ShardingStrategy::Optim);
     let mut model = DistributedDataParallel::<B, _>::new(model, &context, config)?;
     // (2) The same AdamW as in lesson 1, over this rank's share.
     let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().init())?;
@@ -121,7 +121,7 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(folder) = &arguments.save {
         let mut writer = CheckpointWriter::new(context.world_group().clone(), folder, CheckpointConfig::new())?;
         let state = json!({ "lesson": 4 });
-        writer.save(last as u64, snapshot(&model, &optimizer, &context), state)?;
+        writer.save(last as u64, snapshot(&model, &optimizer, &context)?, state)?;
         if world.rank() == 0 {
             println!("saved step {last} to {}", folder.display());
         }

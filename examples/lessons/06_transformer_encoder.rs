@@ -192,7 +192,11 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
 
     B::seed(&device, SEED);
     let stage = Stage::of(Classifier::<B>::new(&device), &context)?;
-    let config = DataParallelConfig::new().with_shard_gradients(arguments.use_distributed_optimizer);
+    let config = DataParallelConfig::new().with_sharding(if arguments.use_distributed_optimizer {
+        ShardingStrategy::Optim
+    } else {
+        ShardingStrategy::NoShard
+    });
     let mut model = DistributedDataParallel::<B, _>::new(vec![stage], &context, config)?;
     // Clips each parameter by the norm of all its shards, as burn does on one rank.
     let clipping = GradientClippingConfig::Norm(MAX_NORM);

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
-use burn_megatron_data::programs::parse_shown;
 use clap::Parser;
-use examples::arguments::TrainingArguments;
+use examples::arguments::{ModeArguments, TrainingArguments};
+use examples::deepspeed::parse_shown;
 use examples::launching::exit_code;
 use examples::pretraining::pretrain;
 
@@ -28,20 +28,16 @@ static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std:
 struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,
-    /// Compare version, flags and text of all ranks, measure every group, print one table, and end
-    #[arg(long)]
-    preflight: bool,
+    #[command(flatten)]
+    mode: ModeArguments,
 }
 
 fn main() -> ExitCode {
     let started = Instant::now();
     keep_freed_memory();
     let (arguments, given): (Arguments, _) = parse_shown();
-    let Arguments {
-        mut training,
-        preflight,
-    } = arguments;
+    let Arguments { mut training, mode } = arguments;
     let of_family = training.model.set_family("bert");
-    let done = of_family.and_then(|()| pretrain(&training, &given, preflight, started));
+    let done = of_family.and_then(|()| pretrain(&training, &given, mode, started));
     exit_code(done, 2)
 }

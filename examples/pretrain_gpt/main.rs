@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
-use burn_megatron_data::programs::parse_shown;
 use clap::Parser;
-use examples::arguments::TrainingArguments;
+use examples::arguments::{ModeArguments, TrainingArguments};
+use examples::deepspeed::parse_shown;
 use examples::launching::exit_code;
 use examples::pretraining::pretrain;
 
@@ -30,14 +30,13 @@ static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std:
 struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,
-    /// Compare version, flags and text of all ranks, measure every group, print one table, and end
-    #[arg(long)]
-    preflight: bool,
+    #[command(flatten)]
+    mode: ModeArguments,
 }
 
 fn main() -> ExitCode {
     let started = Instant::now();
     keep_freed_memory();
-    let (Arguments { training, preflight }, given) = parse_shown();
-    exit_code(pretrain(&training, &given, preflight, started), 2)
+    let (Arguments { training, mode }, given) = parse_shown();
+    exit_code(pretrain(&training, &given, mode, started), 2)
 }

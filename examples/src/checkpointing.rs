@@ -8,6 +8,7 @@ use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointError, C
 use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
+use burn_megatron::optimizer::OptimizerKind;
 use burn_megatron::training::{TrainerState, TrainingConfig};
 use models::ModelFamily;
 use models::huggingface::AdapterConfig;
@@ -114,6 +115,12 @@ impl<C: ModelFamily> ModelState<C> {
     }
 }
 
+/// Whether a checkpoint of any family has low-rank adapters.
+pub fn has_adapters(checkpoint: &Checkpoint) -> bool {
+    let adapters = checkpoint.state().get("adapters");
+    adapters.is_some_and(|adapters| !adapters.is_null())
+}
+
 fn parse_state<S: DeserializeOwned>(checkpoint: &Checkpoint) -> anyhow::Result<S> {
     serde_json::from_value(checkpoint.state().clone())
         .with_context(|| format!("{} is no checkpoint of this program", checkpoint.path().display()))
@@ -214,9 +221,11 @@ fn samples(text_hash: &str, training: &TrainingConfig) -> [Setting; 4] {
     ]
 }
 
-/// The schedules of learning rate and weight decay, by flags or words, in units that do not depend on the batch.
-fn schedules(training: &TrainingConfig) -> [Setting; 10] {
+/// The schedules of learning rate and weight decay, and whose they are, by flags or words, in units that do not depend
+/// on the batch.
+fn schedules(training: &TrainingConfig) -> [Setting; 12] {
     let (rate, decay) = (&training.learning_rate, &training.weight_decay);
+    let kind = training.optimizer_choice().kind;
     [
         ("--lr", rate.max.to_string()),
         ("--min-lr", rate.min.to_string()),
@@ -231,6 +240,11 @@ fn schedules(training: &TrainingConfig) -> [Setting; 10] {
         ("the weight decay at the beginning", decay.start.to_string()),
         ("the weight decay at the end", decay.end.to_string()),
         ("the weight decay's rise, in samples,", decay.samples.to_string()),
+        ("--no-decoupled-weight-decay", (kind == OptimizerKind::Adam).to_string()),
+        (
+            "the parameter groups (--param-group, --freeze):",
+            training.groups().to_string(),
+        ),
     ]
 }
 
@@ -404,9 +418,9 @@ impl Checkpointing {
         let state = serde_json::to_value(session.state()).context("the state of the run")?;
         let is_begun = self.is_asynchronous && !is_last && earlier.is_ok();
         if is_begun {
-            self.writer.save_start(step, session.snapshot(), state)?
+            self.writer.save_start(step, session.snapshot()?, state)?
         } else {
-            self.writer.save(step, session.snapshot(), state)?
+            self.writer.save(step, session.snapshot()?, state)?
         }
         if let Err(error) = earlier {
             tracing::warn!(%error, "the checkpoint of step {step} is saved, the one before it is not");

@@ -77,7 +77,8 @@ fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Ro
 /// When the ranks do not agree, or two of them compute on one GPU.
 pub fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ParallelContext> {
     let seed = u64::from(arguments.optimization.seed);
-    let context = arguments.device.connect(world, &arguments.parallel.config(), seed)?;
+    let config = arguments.parallel.context_config().with_seed(seed);
+    let context = arguments.device.connect(world, config)?;
     let context = context
         .with_kernels(arguments.model.kernels())
         .with_deterministic(arguments.model.deterministic_mode);

@@ -11,14 +11,15 @@ use burn_megatron::launch::World;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::training::load_parameters;
 use burn_megatron_data::programs::TokenizerArguments;
-use models::ModelFamily;
 use models::family::adapt_stage;
 use models::huggingface::{HuggingFaceModel, read_model_type};
 use models::registry::{FAMILIES, FamilyProgram, run_with_family};
+use models::{ModelFamily, Objective};
 
 use crate::arguments::{ParallelArguments, USUAL_FOLDER};
 use crate::checkpointing::{ModelState, share_text};
 use crate::device::TrainingBackend;
+use crate::generating::does_not_continue;
 use crate::run_tokenizer::RunTokenizer;
 
 /// The file that Hugging Face's folders have.
@@ -43,7 +44,8 @@ impl Loaded {
     /// A barrier of all ranks.
     ///
     /// # Errors
-    /// When the model does not fit the layout, or the tokenizer the model; when something cannot be read.
+    /// When the model continues no text, or does not fit the layout, or the tokenizer the model; when something cannot
+    /// be read.
     pub(crate) fn model<B: TrainingBackend, C: ModelFamily>(
         self,
         parallel: &ParallelArguments,
@@ -54,8 +56,9 @@ impl Loaded {
         let checkpoint = &self.checkpoint;
         let state = ModelState::<C>::of(checkpoint)?;
         let config = state.model.with_usual_padding();
+        ensure!(config.objective() == Objective::NextToken, does_not_continue(C::NAME));
         config.validate(context.config())?;
-        let tokenizer = RunTokenizer::of_model(tokenizer, checkpoint, &self.source, &config)?;
+        let tokenizer = RunTokenizer::of_model(tokenizer, checkpoint, &self.source, config.vocab_size())?;
         let sizes = parallel.layer_sizes(config.n_layers())?;
         let layers = parallel.stages.layers(sizes)?;
         let mut chunks = config.init_stage::<B>(&layers, device, context)?;

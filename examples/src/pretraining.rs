@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
+use burn_megatron::launch::{Environment, Role, StopFlag, World, report_and_exit};
 use burn_megatron::training::preflight;
 use models::ModelFamily;
 
-use crate::arguments::TrainingArguments;
+use crate::arguments::{ModeArguments, TrainingArguments};
 use crate::checkpointing::{Checkpointing, Saving};
 use crate::device::TrainingBackend;
 use crate::json_lines::JsonLines;
@@ -24,7 +24,8 @@ use crate::training_program::TrainingProgram;
 /// Trains the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
 /// launcher has.
 ///
-/// With `preflight`, compares and measures the ranks instead. `given` are the flags that the run prints first.
+/// With `--preflight`, compares and measures the ranks instead; with `--dry-run`, prints what they would need, and no
+/// rank is started. `given` are the flags that the run prints first.
 ///
 /// # Errors
 /// When the flags do not fit each other, or the ranks cannot be started. What goes wrong in a rank is reported to the
@@ -32,9 +33,17 @@ use crate::training_program::TrainingProgram;
 pub fn pretrain(
     arguments: &TrainingArguments,
     given: &str,
-    preflight: bool,
+    mode: ModeArguments,
     started: Instant,
 ) -> anyhow::Result<ExitCode> {
+    if mode.dry_run {
+        let plan = arguments.memory_plan()?;
+        // Of the processes that a launcher has started, one prints.
+        if Environment::detect()?.is_none_or(|environment| environment.rank == 0) {
+            print!("{plan}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     arguments.validate()?;
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
@@ -42,7 +51,7 @@ pub fn pretrain(
             let rank = Rank {
                 arguments,
                 given,
-                preflight,
+                preflight: mode.preflight,
                 world: &world,
                 started,
             };
@@ -142,6 +151,7 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
             .note
             .iter()
             .chain(&summary.adapters)
+            .chain(&summary.offload)
             .for_each(|note| progress.line(note));
         let grid = context.grid();
         progress.line(&format!(

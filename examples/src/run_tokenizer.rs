@@ -9,7 +9,7 @@ use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::parameters::Placement;
 use burn_megatron_data::programs::TokenizerArguments;
 use burn_megatron_data::tokenizer::{Tokenizer, TokenizerConfig, TokenizerFiles, TokenizerKind};
-use models::{ModelConfig, Objective};
+use models::Objective;
 use serde::{Deserialize, Serialize};
 
 /// Begins the names of the arrays of bytes that hold a tokenizer's files.
@@ -94,7 +94,8 @@ impl RunTokenizer {
         }
     }
 
-    /// Returns the tokenizer that flags name, or the one of a checkpoint, or of the folder of its parameters.
+    /// Returns the tokenizer that flags name, or the one of a checkpoint, or of the folder of its parameters, for a
+    /// model that predicts the next token.
     ///
     /// # Errors
     /// As [`choose`](Self::choose); when there is none for a vocabulary of this size.
@@ -102,16 +103,15 @@ impl RunTokenizer {
         flags: &TokenizerArguments,
         checkpoint: &Checkpoint,
         source: &Path,
-        model: &dyn ModelConfig,
+        vocab_size: usize,
     ) -> anyhow::Result<Self> {
-        let (vocab_size, objective) = (model.vocab_size(), model.objective());
         let of_folder = match flags.config()? {
             None if stored_files(checkpoint)?.is_none() => Self::of_folder(source)?,
             _ => None,
         };
         let found = match of_folder {
             Some(tokenizer) => tokenizer,
-            None => Self::choose(flags, Some(checkpoint), objective)?,
+            None => Self::choose(flags, Some(checkpoint), Objective::NextToken)?,
         };
         let is_by_default = found.is_bytes() && flags.config()?.is_none();
         ensure!(

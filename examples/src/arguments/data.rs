@@ -147,6 +147,21 @@ impl DataArguments {
         Ok(Some(DocumentMarking { end_of_document, rules }))
     }
 
+    /// Checks that no flag says what starts again where documents end. `why` says what such flags are for.
+    ///
+    /// # Errors
+    /// Names the first that is given.
+    pub fn check_no_marking(&self, why: &str) -> anyhow::Result<()> {
+        for (flag, is_given) in [
+            ("--reset-position-ids", self.reset_position_ids),
+            ("--reset-attention-mask", self.reset_attention_mask),
+            ("--eod-mask-loss", self.eod_mask_loss),
+        ] {
+            ensure!(!is_given, "{flag} is for {why}: leave it out");
+        }
+        Ok(())
+    }
+
     /// Returns what to tell of a source that no flag names; nothing where one does, or where it is the usual one.
     pub fn note(&self, source: &TextSource) -> Option<String> {
         let is_named = !(self.data_path.is_empty() && self.train_data_path.is_empty());

@@ -4,7 +4,6 @@
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::launch::World;
-use burn_megatron::topology::ParallelConfig;
 use clap::Args;
 
 use super::Dtype;
@@ -69,18 +68,17 @@ impl DeviceArguments {
     /// # Errors
     /// When the ranks do not agree, there is no GPU for this rank, another computes on it, or multiplies in another
     /// way.
-    pub fn connect(&self, world: &World, layout: &ParallelConfig, seed: u64) -> anyhow::Result<ParallelContext> {
+    pub fn connect(&self, world: &World, config: ParallelContextConfig) -> anyhow::Result<ParallelContext> {
         #[cfg(feature = "cuda")]
         if self.kind == DeviceKind::Cuda {
-            return self.connect_gpus(world, layout, seed);
+            return self.connect_gpus(world, config);
         }
-        Ok(ParallelContextConfig::new(*layout).with_seed(seed).init(world)?)
+        Ok(config.init(world)?)
     }
 
     #[cfg(feature = "cuda")]
-    fn connect_gpus(&self, world: &World, layout: &ParallelConfig, seed: u64) -> anyhow::Result<ParallelContext> {
+    fn connect_gpus(&self, world: &World, config: ParallelContextConfig) -> anyhow::Result<ParallelContext> {
         use burn_megatron::cuda::{self, Sharing};
-        let config = ParallelContextConfig::new(*layout).with_seed(seed);
         let context = if self.share_gpu {
             config.init(world)?
         } else {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use burn_megatron::context::{ParallelContext, TensorOverlap};
+use burn_megatron::context::{ParallelContext, ParallelContextConfig, TensorOverlap};
+use burn_megatron::data_parallel::ShardingStrategy;
 use burn_megatron::launch::{JoinConfig, Nodes};
 use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::topology::ParallelConfig;
@@ -90,9 +91,22 @@ pub struct CommunicationArguments {
     /// Elements per gradient bucket [default: the larger of 40000000 and 1000000 per data-parallel rank]
     #[arg(long, value_name = "N")]
     pub ddp_bucket_size: Option<usize>,
-    /// Share the optimizer's state out over the data-parallel ranks, each of which updates its shard of the parameters
+    /// Share the optimizer's state out over the data-parallel ranks, each of which updates its shard of the parameters:
+    /// as --zero-stage 1
     #[arg(long)]
     pub use_distributed_optimizer: bool,
+    /// What the data-parallel ranks share out: 1 the optimizer's state, 2 the gradients too, 3 the parameters too
+    /// [default: 0]
+    #[arg(long, value_name = "0..3", value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub zero_stage: Option<u8>,
+    /// As --zero-stage, by Megatron-FSDP's names: no_shard, optim, optim_grads, optim_grads_params
+    #[arg(long, value_name = "STRATEGY", value_parser = sharding_strategy, conflicts_with = "zero_stage")]
+    pub data_parallel_sharding_strategy: Option<ShardingStrategy>,
+    /// Divide the data-parallel ranks into this many groups of neighbours, such as those of a node: each shares out
+    /// what
+    /// --zero-stage says, and they are replicas of each other (HSDP)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub num_distributed_optimizer_instances: usize,
     /// Reduce full gradient buckets during the backward pass
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true",
@@ -151,6 +165,12 @@ impl ParallelArguments {
             pipeline_parallel_size: self.pipeline_model_parallel_size,
             sequence_parallel: self.sequence_parallel,
         }
+    }
+
+    /// What the groups of the ranks are made of, with seed 0.
+    pub fn context_config(&self) -> ParallelContextConfig {
+        let instances = self.communication.num_distributed_optimizer_instances;
+        ParallelContextConfig::new(self.config()).with_num_distributed_optimizer_instances(instances)
     }
 
     /// The number of ranks.
@@ -237,7 +257,36 @@ impl NodeArguments {
     }
 }
 
+/// The strategy of a name.
+fn sharding_strategy(name: &str) -> Result<ShardingStrategy, String> {
+    let found = ShardingStrategy::ALL
+        .into_iter()
+        .find(|strategy| strategy.name() == name);
+    found.ok_or_else(|| {
+        format!(
+            "valid values are {}",
+            ShardingStrategy::ALL.map(ShardingStrategy::name).join(", ")
+        )
+    })
+}
+
 impl CommunicationArguments {
+    /// What the data-parallel ranks share out.
+    ///
+    /// # Errors
+    /// When flags contradict each other.
+    pub fn sharding(&self) -> anyhow::Result<ShardingStrategy> {
+        let of_stage = self.zero_stage.map(|stage| ShardingStrategy::ALL[usize::from(stage)]);
+        let chosen = of_stage.or(self.data_parallel_sharding_strategy);
+        match (self.use_distributed_optimizer, chosen) {
+            (true, Some(ShardingStrategy::NoShard)) => anyhow::bail!(
+                "--use-distributed-optimizer is --zero-stage 1, and stage 0 was asked for too: leave one of them out"
+            ),
+            (true, None) => Ok(ShardingStrategy::Optim),
+            (_, chosen) => Ok(chosen.unwrap_or_default()),
+        }
+    }
+
     /// The context whose tensor-parallel layers communicate as the flags ask for.
     pub fn overlapping(&self, context: ParallelContext) -> ParallelContext {
         let chunks = match (self.tp_comm_overlap, self.tp_comm_overlap_chunks) {

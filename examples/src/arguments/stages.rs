@@ -154,9 +154,22 @@ impl StageArguments {
 }
 
 impl RecomputeArguments {
+    /// Every layer by itself.
+    pub fn full() -> Self {
+        Self {
+            recompute_granularity: Some(RecomputeGranularity::Full),
+            ..Self::default()
+        }
+    }
+
     /// Whether attention weights are to be recomputed, and nothing else.
     pub fn is_selective(&self) -> bool {
         self.recompute_granularity == Some(RecomputeGranularity::Selective)
+    }
+
+    /// Whether whole layers are to be recomputed.
+    pub fn is_full(&self) -> bool {
+        self.recompute_granularity == Some(RecomputeGranularity::Full)
     }
 
     /// Which layers are recomputed.
@@ -172,19 +185,15 @@ impl RecomputeArguments {
     /// Checks that the flags belong together.
     ///
     /// # Errors
-    /// When a flag is of no use without another, or no layers are asked for.
+    /// When a flag is of no use without another.
     pub fn validate(&self) -> anyhow::Result<()> {
-        let is_full = self.recompute_granularity == Some(RecomputeGranularity::Full);
+        let is_full = self.is_full();
         for (flag, is_given) in [
             ("--recompute-method", self.recompute_method.is_some()),
             ("--recompute-num-layers", self.recompute_num_layers.is_some()),
         ] {
             ensure!(is_full || !is_given, "{flag} needs --recompute-granularity full");
         }
-        ensure!(
-            self.recompute_num_layers != Some(0),
-            "--recompute-num-layers must be at least 1, got 0"
-        );
         Ok(())
     }
 
@@ -193,17 +202,29 @@ impl RecomputeArguments {
     /// # Errors
     /// When it has fewer, with the valid range.
     pub fn validate_layers(&self, layers: &LayerLayout) -> anyhow::Result<()> {
-        let virtual_stages = 0..layers.num_virtual_stages();
-        let largest = virtual_stages.map(|stage| layers.range(stage).len()).max().unwrap_or(0);
-        if let Some(number) = self.recompute_num_layers.filter(|&number| number > largest) {
-            let chunk = match layers.num_virtual_stages() {
-                1 => "of the model",
-                _ => "of the largest chunk",
-            };
-            anyhow::bail!("--recompute-num-layers must be between 1 and {largest}, the layers {chunk}, got {number}");
+        match self.recompute_num_layers {
+            Some(number) => check_layers("--recompute-num-layers", number, layers),
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// Checks that a flag's number of layers is one that the largest chunk has.
+///
+/// # Errors
+/// When it is not, with the valid range.
+pub(super) fn check_layers(flag: &str, number: usize, layers: &LayerLayout) -> anyhow::Result<()> {
+    let virtual_stages = 0..layers.num_virtual_stages();
+    let largest = virtual_stages.map(|stage| layers.range(stage).len()).max().unwrap_or(0);
+    let chunk = match layers.num_virtual_stages() {
+        1 => "of the model",
+        _ => "of the largest chunk",
+    };
+    ensure!(
+        (1..=largest).contains(&number),
+        "{flag} must be between 1 and {largest}, the layers {chunk}, got {number}"
+    );
+    Ok(())
 }
 
 #[cfg(test)]

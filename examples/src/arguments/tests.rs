@@ -1,6 +1,6 @@
 //! Tests of `arguments`: what command lines come to, and which are refused with which words.
 
-use burn_megatron::topology::ParallelConfig;
+use burn_megatron::optimizer::{AdafactorConfig, MuonConfig, MuonScale, OptimizerKind as Kind};
 use burn_megatron::training::{
     AnnealingStyle, BatchSizeRampUp, LearningRateConfig, LearningRateDecay, WeightDecayConfig, WeightDecayIncrease,
 };
@@ -36,25 +36,6 @@ fn refusal(flags: &str) -> String {
         Ok(()) => panic!("{flags} is taken"),
         Err(message) => message,
     }
-}
-
-#[test]
-fn the_stages_of_the_ranks_here_must_fit_together() {
-    let parallel = ParallelConfig {
-        tensor_parallel_size: 2,
-        pipeline_parallel_size: 2,
-        ..ParallelConfig::default()
-    };
-    let grid = parallel.grid(8).unwrap();
-    let mib = |count: f64| count * 1024.0 * 1024.0;
-    let check = |local, machine| check_memory(&[mib(5.0), mib(3.0)], &grid, local, mib(machine));
-    // Four ranks of each stage: less than eight of the largest.
-    assert!(check(0..8, 32.0).is_ok());
-    let error = check(0..8, 31.9).unwrap_err().to_string();
-    assert!(error.starts_with("8 ranks would need about 32.0 MiB for"), "{error}");
-    assert!(error.contains("up to 5.0 MiB each"), "{error}");
-    // The second machine has the second stage.
-    assert!(check(4..8, 12.0).is_ok() && check(0..4, 12.0).is_err());
 }
 
 #[test]
@@ -501,7 +482,68 @@ fn optimizers_have_megatrons_names() {
     assert_eq!(config("--optimizer sgd --sgd-momentum 0").sgd_momentum, Some(0.0));
     assert!(refusal("--sgd-momentum 0.9").contains("is for --optimizer sgd"));
     assert!(refusal("--optimizer sgd --sgd-momentum 1").contains("--sgd-momentum must be in [0, 1), got 1"));
-    assert!(parse("--optimizer lion").is_err());
+    assert!(parse("--optimizer adagrad").is_err());
+
+    let optimizer = |flags: &str| config(flags).optimizer_choice();
+    assert_eq!(optimizer("").kind, Kind::AdamW);
+    assert_eq!(optimizer("--optimizer sgd").kind, Kind::Sgd);
+    assert_eq!(optimizer("--no-decoupled-weight-decay").kind, Kind::Adam);
+    let lion = optimizer("--optimizer lion --lion-beta2 0.98");
+    assert_eq!((lion.kind, lion.lion_betas), (Kind::Lion, [0.9, 0.98]));
+    for (flags, tensors) in [
+        ("", 2),
+        ("--no-decoupled-weight-decay", 2),
+        ("--optimizer lion", 1),
+        ("--optimizer adafactor", 0),
+    ] {
+        assert_eq!(config(flags).num_state_tensors(), tensors, "{flags}");
+    }
+    let muon = |flags: &str| optimizer(&format!("--optimizer muon {flags}")).muon;
+    assert_eq!(muon(""), MuonConfig::new());
+    assert!(muon("--muon-use-nesterov").use_nesterov && !muon("--muon-use-nesterov false").use_nesterov);
+    let megatrons = muon("--muon-scale-mode shape_scaling --muon-extra-scale-factor 1 --muon-num-ns-steps 6");
+    assert_eq!(
+        (megatrons.scale_mode, megatrons.extra_scale_factor),
+        (MuonScale::ShapeScaling, 1.0)
+    );
+    assert_eq!(megatrons.num_ns_steps, 6);
+    assert!(refusal("--muon-momentum 0.9").contains("--muon-momentum is for --optimizer muon"));
+    assert!(refusal("--optimizer muon --muon-momentum 1").contains("--muon-momentum must be in [0, 1), got 1"));
+    assert!(refusal("--optimizer muon --optimizer-cpu-offload").contains("cannot be offloaded"));
+    let adafactor = |flags: &str| optimizer(&format!("--optimizer adafactor {flags}")).adafactor;
+    assert_eq!(adafactor(""), AdafactorConfig::new());
+    let given = adafactor("--adafactor-beta2-decay -0.5 --adafactor-eps1 1e-6 --adafactor-eps2 0.01");
+    assert_eq!((given.beta2_decay, given.eps1, given.eps2), (-0.5, Some(1e-6), 0.01));
+    let refused = refusal("--optimizer adafactor --adafactor-clip-threshold 0.5");
+    assert!(refused.contains("--adafactor-clip-threshold must be at least 1, got 0.5"));
+    let refused = refusal("--optimizer adafactor --adafactor-beta2-decay 0.8");
+    assert!(refused.contains("--adafactor-beta2-decay must be finite and not positive, got 0.8"));
+    assert!(refusal("--adafactor-eps1 1e-6").contains("--adafactor-eps1 is for --optimizer adafactor"));
+    assert!(refusal("--optimizer adafactor --optimizer-cpu-offload").contains("Adafactor's state cannot be offloaded"));
+    assert!(config("--optimizer adafactor").has_factored_state() && !config("").has_factored_state());
+    assert!(refusal("--lion-beta1 0.9").contains("--lion-beta1 is for --optimizer lion"));
+    assert!(refusal("--optimizer lion --lion-beta1 1").contains("--lion-beta1 must be in [0, 1), got 1"));
+    assert!(refusal("--optimizer sgd --no-decoupled-weight-decay").contains("is for --optimizer adam"));
+}
+
+#[test]
+fn groups_of_parameters_are_read_and_checked() {
+    let flags =
+        "--param-group wte.weight:lr_mult=0.1,optimizer=adam --param-group **.bias:weight_decay=0.1 --freeze h.0.**";
+    let groups = config(flags).groups().to_string();
+    let others = "wte.weight:lr_mult=0.1,optimizer=adam; **.bias:weight_decay=0.1";
+    assert_eq!(groups, format!("h.0.**:frozen; {others}"));
+    let groups = config(&format!("{flags} --no-decoupled-weight-decay"))
+        .groups()
+        .to_string();
+    assert!(groups.contains("optimizer=adam_l2"), "{groups}");
+    assert_eq!(config("").param_groups, None);
+    assert!(refusal("--freeze h.[").contains("the pattern \"h.[\" of a group of parameters"));
+    assert!(refusal("--param-group wte.weight:lr_mult=-1").contains("must be finite and not negative, got -1"));
+    let error = parse("--param-group wte.weight:rate=1")
+        .expect_err("there is no rate")
+        .to_string();
+    assert!(error.contains("is none of lr_mult=X"), "{error}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ use crate::terminal::draw_target;
 use data::TaskData;
 use encoding::Encoder;
 use report::Report;
-use scorer::{MakeScorer, Outcome};
+use scorer::{Outcome, Scoring};
 use task::{Asked, ask};
 
 /// Evaluates the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
@@ -88,7 +88,7 @@ impl Program for Rank<'_> {
     fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
         let Self { arguments, data, world } = self;
         let stop = StopFlag::install()?;
-        let context = arguments.device.connect(world, &arguments.parallel.config(), 0)?;
+        let context = arguments.device.connect(world, arguments.parallel.context_config())?;
         let context = context.with_kernels(arguments.task.kernels());
         let same_data = Statement {
             what: "data",
@@ -160,18 +160,19 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
         let (begun, num_chunks) = (Instant::now(), chunks.len());
         let bar = (context.rank() == 0).then(|| bar(sequences.len())).flatten();
         let tokens = task.micro_batch_size.saturating_mul(seq_length);
-        let make = MakeScorer {
+        let scoring = Scoring {
             tokens,
             positions: model.max_seq_length(),
             context: &context,
+            sequences: &sequences,
+            stop: &stop,
+            progress: |done| {
+                if let Some(bar) = &bar {
+                    bar.set_position(done as u64);
+                }
+            },
         };
-        let scorer = C::infer::<B, _>(chunks, make);
-        let mut scorer = scorer.with_context(|| does_not_continue(C::NAME))?;
-        let outcome = scorer.run(&sequences, &stop, &mut |done| {
-            if let Some(bar) = &bar {
-                bar.set_position(done as u64);
-            }
-        });
+        let outcome = C::infer::<B, _>(chunks, scoring).with_context(|| does_not_continue(C::NAME))?;
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }

@@ -21,43 +21,22 @@ use crate::session::StopReason;
 /// Batches in flight for each stage of a pipeline: it is empty at the beginning and the end of each round.
 const BATCHES_PER_STAGE: usize = 4;
 
-/// A [`Scorer`] of any family of models.
-pub(super) trait AnyScorer {
-    /// See [`Scorer::run`].
-    ///
-    /// # Errors
-    /// As there.
-    fn run(
-        &mut self,
-        sequences: &[Sequence],
-        stop: &StopFlag,
-        progress: &mut dyn FnMut(usize),
-    ) -> anyhow::Result<Outcome>;
-}
-
-/// Makes the scorer of a model's chunks: see [`Scorer::new`].
-pub(super) struct MakeScorer<'a> {
+/// Scores sequences with a model of any family: see [`Scorer::new`] and [`Scorer::run`].
+pub(super) struct Scoring<'a, F: FnMut(usize)> {
     pub(super) tokens: usize,
     pub(super) positions: usize,
     pub(super) context: &'a ParallelContext,
+    pub(super) sequences: &'a [Sequence],
+    pub(super) stop: &'a StopFlag,
+    pub(super) progress: F,
 }
 
-impl<B: CollectiveBackend> InferenceProgram<B> for MakeScorer<'_> {
-    type Output = Box<dyn AnyScorer>;
+impl<B: CollectiveBackend, F: FnMut(usize)> InferenceProgram<B> for Scoring<'_, F> {
+    type Output = anyhow::Result<Outcome>;
 
-    fn run<S: InferenceStage<B> + 'static>(self, chunks: Vec<S>) -> Box<dyn AnyScorer> {
-        Box::new(Scorer::new(chunks, self.tokens, self.positions, self.context))
-    }
-}
-
-impl<B: CollectiveBackend, S: ScoringStage<B>> AnyScorer for Scorer<B, S> {
-    fn run(
-        &mut self,
-        sequences: &[Sequence],
-        stop: &StopFlag,
-        progress: &mut dyn FnMut(usize),
-    ) -> anyhow::Result<Outcome> {
-        self.run(sequences, stop, progress)
+    fn run<S: InferenceStage<B> + 'static>(self, chunks: Vec<S>) -> Self::Output {
+        let mut scorer = Scorer::new(chunks, self.tokens, self.positions, self.context);
+        scorer.run(self.sequences, self.stop, self.progress)
     }
 }
 

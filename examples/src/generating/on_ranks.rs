@@ -64,7 +64,7 @@ impl Program for Rank<'_> {
     fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
         let arguments = self.arguments;
         let stop = StopFlag::install()?;
-        let context = (arguments.device).connect(self.world, &arguments.parallel.config(), 0)?;
+        let context = (arguments.device).connect(self.world, arguments.parallel.context_config())?;
         let context = context.with_kernels(arguments.kernels());
         preflight::check::<B::InnerBackend>(&context, &[self.statement], &device)?;
         let loaded = load(arguments.batch.load.as_deref(), self.world, &context)?;

@@ -2,19 +2,19 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use burn_megatron::data::{BatchSource, ChatBatches, SplitWeights, split_documents};
+use burn_megatron::data::ChatBatches;
 use burn_megatron_data::chat_dataset::{
     ChatDataset, ChatDatasetConfig, ChatTemplate, ConversationTotals, Conversations, LongConversations,
 };
+use burn_megatron_data::tokenizer::TokenizerFiles;
 use models::Objective;
 use sha2::{Digest as _, Sha256};
 
-use super::run_text::{RunText, SampleSizes, Validation, mixed_hash};
+use super::run_text::{RunText, SampleSizes, mixed_hash};
 use crate::arguments::{DataArguments, TextSource};
 use crate::run_tokenizer::RunTokenizer;
 
@@ -41,11 +41,7 @@ pub(super) fn of_files(
             bail!("--sft reads files of conversations, and --data-path names data sets of tokens")
         }
     };
-    ensure!(
-        arguments.marking(&**run_tokenizer.tokenizer())?.is_none(),
-        "--reset-position-ids, --reset-attention-mask and --eod-mask-loss are for texts: conversations are apart with \
-         --sft, leave them out"
-    );
+    arguments.check_no_marking("texts, and conversations are apart with --sft")?;
     let template = ChatTemplate::of_tokenizer(run_tokenizer.files())?.unwrap_or_else(ChatTemplate::chatml);
     let tokenizer = run_tokenizer.tokenizer().clone();
     let mut all = Conversations::new(
@@ -53,7 +49,11 @@ pub(super) fn of_files(
         sizes.seq_length,
         LongConversations::default(),
     );
-    let mut parts = vec![run_tokenizer.sha256().into_bytes()];
+    let template_file = run_tokenizer.files().find(TokenizerFiles::CHAT_TEMPLATE);
+    let mut parts = vec![
+        run_tokenizer.sha256().into_bytes(),
+        template_file.unwrap_or_default().to_vec(),
+    ];
     for path in &paths {
         all.read(path, &template, &*tokenizer)?;
         parts.push(digest(path)?);
@@ -76,27 +76,27 @@ pub(super) fn of_files(
             sizes.seq_length
         )
     });
-    let split = split_documents(all.len(), &SplitWeights::default())?;
-    let all = Arc::new(all);
-    let batches = move |range: Range<usize>, count: u64, seed: u32| -> anyhow::Result<Arc<dyn BatchSource>> {
-        let config = ChatDatasetConfig {
-            num_samples: Some(count),
-            seed,
-        };
-        let dataset = ChatDataset::new(&config, all.clone(), range, &*tokenizer)?;
-        Ok(Arc::new(ChatBatches::new(Arc::new(dataset))))
-    };
+    let (count, all) = (all.len(), Arc::new(all));
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    let text = RunText::of_documents(
+        (count, mixed_hash(&parts)),
+        sizes,
+        "the conversations of validation",
+        |range| range.len() * sizes.seq_length,
+        move |range, num_samples, sizes| {
+            let config = ChatDatasetConfig {
+                num_samples: Some(num_samples),
+                seed: sizes.seed,
+            };
+            let dataset = ChatDataset::new(&config, all.clone(), range, &*tokenizer)?;
+            Ok(Arc::new(ChatBatches::new(Arc::new(dataset))))
+        },
+    )?;
+    let (_, num_validation) = text.num_documents;
     Ok(RunText {
-        train: batches(split.train.clone(), sizes.num_train, sizes.seed)?,
-        hash: mixed_hash(&parts),
-        num_train_tokens: split.train.len() * sizes.seq_length,
-        num_documents: (taken as usize, split.validation.len()),
+        num_documents: (taken as usize, num_validation),
         note,
-        validation: Validation::Documents(Box::new(move |sizes| {
-            let made = batches(split.validation.clone(), sizes.num_validation, sizes.seed);
-            made.context("the conversations of validation")
-        })),
+        ..text
     })
 }
 

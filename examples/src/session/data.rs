@@ -1,22 +1,19 @@
 //! The text or tokens of a run, and the loader of its samples. `masked` makes the samples of BERT and T5,
 //! `conversations` those of `--sft`.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
-    BatchSource, BuildConfig, Corpus, CorpusConfig, DataSource, GptDataset, GptDatasetConfig, Loader, LoaderConfig,
-    RunData, Sampler, SamplerConfig, Samples, Split, SplitWeights, TokenBatches, TokenDocuments, split_documents,
+    BatchSource, Corpus, CorpusConfig, DataSource, GptDataset, GptDatasetConfig, Loader, LoaderConfig, RunData,
+    Sampler, SamplerConfig, TokenBatches, TokenDocuments,
 };
 use burn_megatron::training::TrainingConfig;
-use burn_megatron_data::indexed_dataset::IndexedDataset;
 use models::Objective;
 
-use super::run_text::{
-    RunText, SampleSizes, Validation, check_first_tokens, fingerprint, mixed_hash, num_tokens, share,
-};
+use super::data_sets::{DataSets, build_config};
+use super::run_text::{RunText, SampleSizes, mixed_hash, num_tokens};
 use super::{conversations, masked};
 use crate::arguments::{DataArguments, TextSource};
 use crate::run_tokenizer::RunTokenizer;
@@ -76,25 +73,18 @@ fn of_files(
     }
     let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
     let documents = Arc::new(corpus.tokenize(&**run_tokenizer.tokenizer()));
-    let split = split_documents(documents.len(), &SplitWeights::default())?;
-    let train = GptDataset::new(
-        &GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
-        documents.clone(),
-        split.train.clone(),
-    )?;
-    Ok(RunText {
-        train: Arc::new(TokenBatches::new(Arc::new(train)).with_marking(marking)),
-        hash,
-        num_train_tokens: num_tokens(&*documents, split.train),
-        num_documents: (documents.len(), split.validation.len()),
-        note: None,
-        validation: Validation::Documents(Box::new(move |sizes| {
-            let config = GptDatasetConfig::new(sizes.seq_length, sizes.num_validation).with_seed(sizes.seed);
-            let dataset = GptDataset::new(&config, documents.clone(), split.validation.clone());
-            let dataset = Arc::new(dataset.context("the validation text")?);
+    let all = documents.clone();
+    RunText::of_documents(
+        (documents.len(), hash),
+        sizes,
+        "the validation text",
+        |range| num_tokens(&*documents, range),
+        move |range, num_samples, sizes| {
+            let config = GptDatasetConfig::new(sizes.seq_length, num_samples).with_seed(sizes.seed);
+            let dataset = Arc::new(GptDataset::new(&config, all.clone(), range)?);
             Ok(Arc::new(TokenBatches::new(dataset).with_marking(marking)))
-        })),
-    })
+        },
+    )
 }
 
 fn of_data_sets(
@@ -103,47 +93,18 @@ fn of_data_sets(
     sizes: SampleSizes,
     run_tokenizer: &RunTokenizer,
 ) -> anyhow::Result<RunText> {
-    let config = BuildConfig {
-        source: source.clone(),
-        num_samples: [Some(sizes.num_train), Some(sizes.num_validation), Some(0)],
-        dataset: GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
-        drop_last_partial_validation: true,
-        validation_by_prefix: arguments.multiple_validation_sets,
-        cache_path: arguments.data_cache_path.clone(),
-    };
-    let tokenizer = &**run_tokenizer.tokenizer();
-    let mut parts = vec![format!("{source:?}").into_bytes(), run_tokenizer.sha256().into_bytes()];
-    let (mut train_tokens, mut train_documents, mut validation_documents) = (0, 0, 0);
+    let dataset = GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed);
+    let config = build_config(&source, dataset, arguments, sizes);
+    let mut sets = DataSets::new(&source, format!("{source:?}"), run_tokenizer);
     let data = RunData::build(&config, |prefix| -> anyhow::Result<Arc<dyn TokenDocuments>> {
-        let dataset = IndexedDataset::open(prefix)?;
-        check_first_tokens(&dataset, tokenizer)?;
-        parts.push(fingerprint(Path::new(prefix))?);
-        let documents: Arc<dyn TokenDocuments> = Arc::new(dataset);
-        let range = |split| share(&source, prefix, split, documents.num_documents());
-        let train = range(Split::Train).unwrap_or(0..0);
-        train_documents += train.len();
-        train_tokens += num_tokens(&*documents, train);
-        validation_documents += range(Split::Validation).map_or(0, |range| range.len());
-        Ok(documents)
+        let documents = sets.open(prefix)?;
+        sets.count(prefix, documents.num_documents(), |range| num_tokens(&documents, range));
+        Ok(Arc::new(documents))
     })?;
-    let marking = arguments.marking(tokenizer)?;
-    let batches = |samples: Arc<dyn Samples>| -> Arc<dyn BatchSource> {
-        Arc::new(TokenBatches::new(samples).with_marking(marking))
-    };
-    let [train, validation, _] = data.splits;
-    let train = train.context("the data sets have nothing to train on: see --split")?;
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    Ok(RunText {
-        train: batches(train),
-        validation: validation.map_or(Validation::None, |all| {
-            let by_prefix = data.validation_by_prefix.into_iter();
-            Validation::DataSets(batches(all), by_prefix.map(|(name, of)| (name, batches(of))).collect())
-        }),
-        hash: mixed_hash(&parts),
-        num_train_tokens: train_tokens,
-        num_documents: (train_documents + validation_documents, validation_documents),
-        note: None,
-    })
+    let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
+    sets.text(
+        data.map(|samples| -> Arc<dyn BatchSource> { Arc::new(TokenBatches::new(samples).with_marking(marking)) }),
+    )
 }
 
 pub(super) fn start_loader(

@@ -1,30 +1,28 @@
 //! Samples of BERT and of T5, from files of text or from a data set of sentences.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
-use burn_megatron::data::{
-    BatchSource, BertBatches, BuildConfig, Corpus, DataSource, RunData, Split, SplitWeights, T5Batches, split_documents,
-};
+use burn_megatron::data::{BatchSource, BertBatches, Corpus, DataSource, RunData, T5Batches};
 use burn_megatron_data::bert_dataset::{BertDataset, BertDatasetConfig, BertSample};
 use burn_megatron_data::in_memory::InMemorySentences;
-use burn_megatron_data::indexed_dataset::{IndexedDataset, SentenceDocuments};
+use burn_megatron_data::indexed_dataset::SentenceDocuments;
 use burn_megatron_data::preprocess::{SentenceEnds, split_sentences};
 use burn_megatron_data::samples::SampleSet;
 use burn_megatron_data::t5_dataset::{T5Dataset, T5DatasetConfig, T5Sample};
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::Objective;
 
-use super::run_text::{
-    RunText, SampleSizes, Validation, check_first_tokens, fingerprint, mixed_hash, num_tokens, share,
-};
+use super::data_sets::{DataSets, build_config};
+use super::run_text::{RunText, SampleSizes, num_tokens};
 use crate::arguments::DataArguments;
 use crate::run_tokenizer::RunTokenizer;
 
 /// Endings of files whose lines are no sentences.
 const PROSE: [&str; 2] = [".md", ".txt"];
+
+/// What flags of documents' ends are for.
+const NO_MARKING: &str = "models that predict the next token";
 
 /// Sentences that samples are made of.
 #[derive(Clone)]
@@ -46,7 +44,7 @@ pub(super) fn of_corpus(
     sizes: SampleSizes,
     run_tokenizer: &RunTokenizer,
 ) -> anyhow::Result<RunText> {
-    check_flags(arguments)?;
+    arguments.check_no_marking(NO_MARKING)?;
     let tokenizer = run_tokenizer.tokenizer().clone();
     let sentences = corpus.documents().iter().map(|document| {
         // Pieces of a file have a number after its name.
@@ -65,21 +63,14 @@ pub(super) fn of_corpus(
         tokenizer,
         objective,
     };
-    let count = sentences.documents.num_whole_documents();
-    let split = split_documents(count, &SplitWeights::default())?;
-    let train = sentences.batches(sizes, sizes.num_train, split.train.clone())?;
-    Ok(RunText {
-        train,
-        hash,
-        num_train_tokens: num_tokens_of(&*sentences.documents, split.train),
-        num_documents: (count, split.validation.len()),
-        note: None,
-        validation: Validation::Documents(Box::new(move |sizes| {
-            let range = split.validation.clone();
-            let batches = sentences.batches(sizes, sizes.num_validation, range);
-            batches.context("the validation text")
-        })),
-    })
+    let documents = sentences.documents.clone();
+    RunText::of_documents(
+        (documents.num_whole_documents(), hash),
+        sizes,
+        "the validation text",
+        |range| num_tokens_of(&*documents, range),
+        move |range, num_samples, sizes| sentences.batches(sizes, num_samples, range),
+    )
 }
 
 /// Makes the samples of a run from data sets of sentences, as `preprocess_data --split-sentences` writes them.
@@ -93,85 +84,29 @@ pub(super) fn of_data_sets(
     sizes: SampleSizes,
     run_tokenizer: &RunTokenizer,
 ) -> anyhow::Result<RunText> {
-    check_flags(arguments)?;
+    arguments.check_no_marking(NO_MARKING)?;
     let tokenizer = run_tokenizer.tokenizer();
-    let kind = format!("{source:?} {objective:?}").into_bytes();
-    let mut parts = vec![kind, run_tokenizer.sha256().into_bytes()];
-    let (mut train_tokens, mut train_documents, mut validation_documents) = (0, 0, 0);
+    let mut sets = DataSets::new(&source, format!("{source:?} {objective:?}"), run_tokenizer);
     let open = |prefix: &str| -> anyhow::Result<Arc<dyn SentenceDocuments>> {
-        let dataset = IndexedDataset::open(prefix)?;
-        check_first_tokens(&dataset, &**tokenizer)?;
-        parts.push(fingerprint(Path::new(prefix))?);
-        let documents: Arc<dyn SentenceDocuments> = Arc::new(dataset);
-        let range = |split| share(&source, prefix, split, documents.num_whole_documents()).unwrap_or(0..0);
-        train_documents += range(Split::Train).len();
-        train_tokens += num_tokens_of(&*documents, range(Split::Train));
-        validation_documents += range(Split::Validation).len();
-        Ok(documents)
+        let documents = sets.open(prefix)?;
+        let count = documents.num_whole_documents();
+        sets.count(prefix, count, |range| num_tokens_of(&documents, range));
+        Ok(Arc::new(documents))
     };
-    let [train, validation, by_prefix] = match objective {
+    let data = match objective {
         Objective::NextToken => unreachable!("samples of whole texts need no sentences"),
         Objective::MaskedTokens { tells_pairs } => {
             let config = build_config(&source, bert_config(tells_pairs, sizes), arguments, sizes);
             let data = RunData::<dyn SampleSet<Sample = BertSample>>::build_bert(&config, tokenizer, open)?;
-            batches_of(data, |dataset| Arc::new(BertBatches::new(dataset, tells_pairs)))
+            data.map(|dataset| -> Arc<dyn BatchSource> { Arc::new(BertBatches::new(dataset, tells_pairs)) })
         }
         Objective::Spans { decoder_seq_length } => {
             let config = build_config(&source, t5_config(decoder_seq_length, sizes), arguments, sizes);
             let data = RunData::<dyn SampleSet<Sample = T5Sample>>::build_t5(&config, tokenizer, open)?;
-            batches_of(data, |dataset| Arc::new(T5Batches::new(dataset, decoder_seq_length)))
+            data.map(|dataset| -> Arc<dyn BatchSource> { Arc::new(T5Batches::new(dataset, decoder_seq_length)) })
         }
     };
-    let train = train
-        .into_iter()
-        .next()
-        .context("the data sets have nothing to train on: see --split")?;
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    Ok(RunText {
-        train: train.1,
-        validation: match validation.into_iter().next() {
-            None => Validation::None,
-            Some((_, all)) => Validation::DataSets(all, by_prefix),
-        },
-        hash: mixed_hash(&parts),
-        num_train_tokens: train_tokens,
-        num_documents: (train_documents + validation_documents, validation_documents),
-        note: None,
-    })
-}
-
-/// Micro-batches, by the name of their data set where they are of one.
-type NamedBatches = Vec<(String, Arc<dyn BatchSource>)>;
-
-/// Those of training, of validation, and of the validation of each data set; each of the first two is one or none.
-fn batches_of<Dataset: ?Sized>(
-    data: RunData<Dataset>,
-    batches: impl Fn(Arc<Dataset>) -> Arc<dyn BatchSource>,
-) -> [NamedBatches; 3] {
-    let [train, validation, _] = data.splits;
-    let all = |dataset: Option<Arc<Dataset>>| dataset.map(|dataset| (String::new(), batches(dataset)));
-    let by_prefix = data.validation_by_prefix.into_iter();
-    [
-        all(train).into_iter().collect(),
-        all(validation).into_iter().collect(),
-        by_prefix.map(|(name, dataset)| (name, batches(dataset))).collect(),
-    ]
-}
-
-fn build_config<Dataset>(
-    source: &DataSource,
-    dataset: Dataset,
-    arguments: &DataArguments,
-    sizes: SampleSizes,
-) -> BuildConfig<Dataset> {
-    BuildConfig {
-        source: source.clone(),
-        num_samples: [Some(sizes.num_train), Some(sizes.num_validation), Some(0)],
-        dataset,
-        drop_last_partial_validation: true,
-        validation_by_prefix: arguments.multiple_validation_sets,
-        cache_path: arguments.data_cache_path.clone(),
-    }
+    sets.text(data)
 }
 
 fn bert_config(tells_pairs: bool, sizes: SampleSizes) -> BertDatasetConfig {
@@ -217,19 +152,4 @@ impl Sentences {
             }
         }
     }
-}
-
-/// Refuses flags that are for samples of whole texts.
-fn check_flags(arguments: &DataArguments) -> anyhow::Result<()> {
-    for (flag, is_given) in [
-        ("--reset-position-ids", arguments.reset_position_ids),
-        ("--reset-attention-mask", arguments.reset_attention_mask),
-        ("--eod-mask-loss", arguments.eod_mask_loss),
-    ] {
-        ensure!(
-            !is_given,
-            "{flag} is for models that predict the next token: leave it out"
-        );
-    }
-    Ok(())
 }

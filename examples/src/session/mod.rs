@@ -2,6 +2,7 @@
 
 mod conversations;
 mod data;
+mod data_sets;
 mod masked;
 mod run_text;
 mod sample;
@@ -60,6 +61,8 @@ pub struct Session<B: TrainingBackend, C: ModelFamily> {
     device: B::Device,
     /// The most bytes that the device's pools have reserved.
     peak_device_bytes: u64,
+    /// What was to be offloaded to where it is, in words.
+    offload_notes: Vec<String>,
 }
 
 /// The sizes of a run, reported before it starts.
@@ -75,6 +78,8 @@ pub struct SessionSummary {
     pub note: Option<String>,
     /// The adapters that are trained in place of the parameters, in words.
     pub adapters: Option<String>,
+    /// Where the optimizer is, where that is not what the flags seem to say.
+    pub offload: Vec<String>,
 }
 
 /// The mean losses of a validation, in nats per token.
@@ -112,6 +117,15 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         prepare: impl FnOnce(Vec<C::Stage<B>>) -> Vec<C::Stage<B>>,
     ) -> anyhow::Result<Self> {
         arguments.model.validate()?;
+        let sharding = arguments.parallel.communication.sharding()?;
+        let context = &context
+            .clone()
+            .with_layer_segments(sharding.shards_parameters())
+            .with_offloaded_layers(if B::HAS_DEVICE_MEMORY {
+                arguments.offload.layers()
+            } else {
+                0
+            });
         let family = arguments.model.family()?.name;
         ensure!(
             family == C::NAME,
@@ -138,7 +152,10 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
         let sizes = arguments.parallel.layer_sizes(model.n_layers())?;
         let stages = &arguments.parallel.stages;
-        let chunks = prepare(model.init_stage(&stages.layers(sizes)?, device, context)?);
+        // Of which each rank draws its shards alone; adapters are put into whole layers.
+        let is_lazy = sharding.shards_parameters() && adapters.is_none();
+        let drawing = context.clone().with_lazy_parameters(is_lazy);
+        let chunks = prepare(model.init_stage(&stages.layers(sizes)?, device, &drawing)?);
         let chunks = match (&adapters, &checkpoint) {
             (Some(adapters), Some(checkpoint)) => {
                 adapters.adapt::<B, C>(&model, chunks, checkpoint, context, device)?
@@ -148,17 +165,44 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let has_parameters = adapters.as_ref().is_some_and(RunAdapters::are_new);
         let communication = &arguments.parallel.communication;
         let kind = stages.schedule(sizes.num_chunks)?;
+        let offload = arguments.offload.config()?;
+        let offload_parameters = arguments.offload.parameters()?;
+        let idle_offloads = [
+            (
+                "--optimizer-cpu-offload",
+                "optimizer is",
+                offload.changes_nothing_on::<B::InnerBackend>(),
+            ),
+            (
+                "--offload-param cpu",
+                "parameters are",
+                offload_parameters.changes_nothing_on::<B::InnerBackend>(),
+            ),
+            (
+                "--cpu-offloading",
+                "activations are",
+                arguments.offload.cpu_offloading && !B::HAS_DEVICE_MEMORY,
+            ),
+        ];
+        let idle_offloads = idle_offloads.into_iter().filter(|(.., is_idle)| *is_idle);
+        let notes = idle_offloads.map(|(flag, what, _)| {
+            format!("the CPU computes: the {what} in host memory already, and {flag} changes nothing")
+        });
+        let offload_notes = notes.collect();
         let config = TrainerConfig {
             data_parallel: DataParallelConfig::new()
                 .with_bucket_size(communication.ddp_bucket_size)
-                .with_shard_gradients(communication.use_distributed_optimizer)
+                .with_sharding(sharding)
+                .with_overlap_param_gather(communication.overlap_param_gather)
                 .with_overlap_grad_reduce(communication.overlap_grad_reduce)
-                // With adapters the parameters stay as they are: no step need look at them.
-                .with_broadcast_buffers(adapters.is_none()),
+                .with_offload_parameters(offload_parameters)
+                // Parameters that are not trained, as with adapters and --freeze, stay as they are: no step need look.
+                .with_broadcast_buffers(false),
             overlap_param_gather: communication.overlap_param_gather,
             schedule: Some(kind),
             loss_scale: arguments.precision.loss_scale(),
             count_gradients: arguments.logging.log_num_zeros_in_grad,
+            offload,
         };
         let observer = Arc::new(StepObserver::new(&arguments.monitoring, context.rank()));
         let timeline = Timeline::default().with_observer(observer.clone());
@@ -194,6 +238,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             time: RankTime::default(),
             device: device.clone(),
             peak_device_bytes: 0,
+            offload_notes,
         })
     }
 
@@ -205,6 +250,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             num_documents: self.text.num_documents,
             note: self.text.note.clone(),
             adapters: self.adapters.as_ref().map(|adapters| in_words(adapters, &self.model)),
+            offload: self.offload_notes.clone(),
         }
     }
 
@@ -287,12 +333,15 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     }
 
     /// This rank's part of a checkpoint's arrays.
-    pub fn snapshot(&self) -> Vec<ArrayPart> {
-        let mut parts = self.trainer.snapshot();
+    ///
+    /// # Errors
+    /// As [`Trainer::snapshot`].
+    pub fn snapshot(&self) -> anyhow::Result<Vec<ArrayPart>> {
+        let mut parts = self.trainer.snapshot()?;
         if self.context.rank() == 0 {
             parts.extend(self.tokenizer.parts());
         }
-        parts
+        Ok(parts)
     }
 
     /// Runs one step and returns its metrics, the same on every rank.

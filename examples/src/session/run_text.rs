@@ -1,19 +1,12 @@
-//! [`RunText`]: the samples of a run and what is known of them, and what tells its data sets from others.
+//! [`RunText`]: the samples of a run and what is known of them.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data::{BatchSource, DataSource, Split, TokenDocuments, Tokenizer};
-use burn_megatron_data::indexed_dataset::{IndexedDataset, bin_path, idx_path};
+use burn_megatron::data::{BatchSource, SplitWeights, TokenDocuments, split_documents};
 use sha2::{Digest as _, Sha256};
-
-/// Of each end of an index this many bytes are compared.
-const COMPARED_BYTES: u64 = 1 << 20;
 
 /// What a run reads.
 pub(super) struct RunText {
@@ -52,6 +45,32 @@ pub(super) struct SampleSizes {
 }
 
 impl RunText {
+    /// Returns the text of `count` documents in memory, of which some are set aside for validation: `batches` makes
+    /// this number of samples of some of them, and `num_tokens` counts their tokens. `validation` names those that are
+    /// set aside, in errors.
+    ///
+    /// # Errors
+    /// When there is too little text.
+    pub(super) fn of_documents(
+        (count, hash): (usize, u64),
+        sizes: SampleSizes,
+        validation: &'static str,
+        num_tokens: impl FnOnce(Range<usize>) -> usize,
+        batches: impl Fn(Range<usize>, u64, SampleSizes) -> anyhow::Result<Arc<dyn BatchSource>> + 'static,
+    ) -> anyhow::Result<Self> {
+        let split = split_documents(count, &SplitWeights::default())?;
+        Ok(Self {
+            train: batches(split.train.clone(), sizes.num_train, sizes)?,
+            hash,
+            num_train_tokens: num_tokens(split.train),
+            num_documents: (count, split.validation.len()),
+            note: None,
+            validation: Validation::Documents(Box::new(move |sizes| {
+                batches(split.validation.clone(), sizes.num_validation, sizes).context(validation)
+            })),
+        })
+    }
+
     /// Whether something is set aside for validation.
     pub(super) fn has_validation(&self) -> bool {
         !matches!(self.validation, Validation::None)
@@ -100,58 +119,8 @@ impl RunText {
     }
 }
 
-/// The documents of a data set that are for a part of the run.
-pub(super) fn share(source: &DataSource, prefix: &str, split: Split, num_documents: usize) -> Option<Range<usize>> {
-    match source {
-        DataSource::Divided { split: ratios, .. } => ratios.range(split, num_documents),
-        DataSource::Separate(paths) => {
-            let path = paths[split as usize].as_ref();
-            let is_of_part = path.is_some_and(|path| path.prefixes.iter().any(|of| of == prefix));
-            is_of_part.then_some(0..num_documents)
-        }
-    }
-}
-
 pub(super) fn num_tokens(documents: &dyn TokenDocuments, range: Range<usize>) -> usize {
     range.map(|index| documents.document_length(index)).sum()
-}
-
-/// Checks a million tokens of a data set against a vocabulary: whole ones are large. A later token beyond it is an
-/// error of the step that reads it.
-pub(super) fn check_first_tokens(dataset: &IndexedDataset, tokenizer: &dyn Tokenizer) -> anyhow::Result<()> {
-    let vocabulary_size = tokenizer.vocabulary_size();
-    let (mut tokens, mut left) = (Vec::new(), 1 << 20);
-    for document in 0..dataset.num_documents() {
-        let length = dataset.document_length(document).min(left);
-        tokens.clear();
-        dataset.read(document, 0..length, &mut tokens);
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary_size) {
-            bail!(
-                "{}: token {token} of document {document} is outside the vocabulary of {vocabulary_size} tokens: give \
-                 the tokenizer that the data set was made with (--tokenizer-type, --vocab-file, --merge-file, \
-                 --tokenizer-model)",
-                dataset.prefix().display()
-            );
-        }
-        left -= length;
-        if left == 0 {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Returns the sizes of a data set's files, and both ends of its index: what differs between any two corpora.
-pub(super) fn fingerprint(prefix: &Path) -> anyhow::Result<Vec<u8>> {
-    let open = |path: PathBuf| File::open(&path).with_context(|| path.display().to_string());
-    let (bin, mut index) = (open(bin_path(prefix))?, open(idx_path(prefix))?);
-    let (bin_bytes, index_bytes) = (bin.metadata()?.len(), index.metadata()?.len());
-    let mut found = [bin_bytes.to_le_bytes(), index_bytes.to_le_bytes()].concat();
-    for start in [0, index_bytes.saturating_sub(COMPARED_BYTES)] {
-        index.seek(SeekFrom::Start(start))?;
-        (&mut index).take(COMPARED_BYTES).read_to_end(&mut found)?;
-    }
-    Ok(found)
 }
 
 pub(super) fn mixed_hash(parts: &[&[u8]]) -> u64 {

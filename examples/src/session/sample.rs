@@ -54,7 +54,8 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             context: &self.context,
             device: &self.device,
         };
-        let generator = C::infer::<B, _>(self.trainer.model().valid(), make);
+        // Of a clone: parameters that are gathered for this go with it.
+        let generator = C::infer::<B, _>(self.trainer.model().clone().valid(), make);
         let mut generator = generator.with_context(|| does_not_continue(C::NAME))??;
         // Replicas all write it: none waits for another.
         if !generator.is_first() {

@@ -56,7 +56,7 @@ fn train(world: &World) -> anyhow::Result<()> {
     let device = FlexDevice;
     B::seed(&device, 7);
     let context = ParallelConfig::new().init(world)?;
-    let config = DataParallelConfig::new().with_shard_gradients(true);
+    let config = DataParallelConfig::new().with_sharding(ShardingStrategy::Optim);
     let mut model = DistributedDataParallel::new(Classifier::<B>::new(&device), &context, config)?;
     let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().init())?;
     for step in 0..STEPS {

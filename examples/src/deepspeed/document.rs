@@ -1,0 +1,254 @@
+//! [`Document`]: a configuration whose keys are known and whose values have their types.
+
+use super::ConfigError;
+use super::json::{Node, join};
+use super::keys::{Case, Form, Key, Role, TOP};
+
+/// The value that stands for what the flags say.
+const AUTO: &str = "auto";
+
+/// A configuration's keys, by their paths, in the order of the file.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    /// Keys that become flags, and the values of those that are not `"auto"`.
+    mapped: Vec<Entry>,
+    /// Keys without effect.
+    pub idle: Vec<String>,
+    /// Keys with the value `"auto"`.
+    pub automatic: Vec<String>,
+}
+
+/// A key that becomes flags.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub path: String,
+    pub value: Node,
+    /// The flag that it becomes without more.
+    pub flag: Option<&'static str>,
+}
+
+/// What a configuration says of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Setting<T> {
+    /// Nothing.
+    Absent,
+    /// That the flags say it.
+    Auto,
+    /// This value.
+    Is(T),
+}
+
+impl<T> Setting<T> {
+    pub(super) fn value(self) -> Option<T> {
+        match self {
+            Setting::Is(value) => Some(value),
+            Setting::Absent | Setting::Auto => None,
+        }
+    }
+}
+
+impl Document {
+    /// Parses a configuration.
+    ///
+    /// # Errors
+    /// When it is no JSON object, a key is not known or occurs twice, a value has another type than its key or is out
+    /// of range, or a key would change the result and cannot be honoured.
+    pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let node = Node::parse(text)?;
+        let mut document = Self::default();
+        let Node::Object(entries) = &node else {
+            return Err(ConfigError::NotAnObject { got: node.to_string() });
+        };
+        document.read_section(entries, TOP, "", false)?;
+        Ok(document)
+    }
+
+    /// The keys that become flags.
+    pub(super) fn mapped(&self) -> &[Entry] {
+        &self.mapped
+    }
+
+    /// Whether there is a key at a path, or below it.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let is_there =
+            |found: &str| found == path || found.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+        let mapped = self.mapped.iter().map(|entry| &entry.path);
+        mapped
+            .chain(&self.idle)
+            .chain(&self.automatic)
+            .any(|found| is_there(found))
+    }
+
+    pub(super) fn bool(&self, path: &str) -> Setting<bool> {
+        self.setting(path, |node| match node {
+            Node::Bool(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    pub(super) fn count(&self, path: &str) -> Setting<u64> {
+        self.setting(path, Node::as_count)
+    }
+
+    pub(super) fn number(&self, path: &str) -> Setting<f64> {
+        self.setting(path, Node::as_number)
+    }
+
+    pub(super) fn text(&self, path: &str) -> Setting<&str> {
+        self.setting(path, |node| match node {
+            Node::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The texts of a key's values: one, or those of a list.
+    pub(super) fn words(&self, path: &str) -> Setting<Vec<String>> {
+        self.setting(path, |node| match node {
+            Node::List(nodes) => Some(nodes.iter().map(Node::to_string).collect()),
+            node => Some(vec![node.to_string()]),
+        })
+    }
+
+    fn setting<'a, T>(&'a self, path: &str, read: impl FnOnce(&'a Node) -> Option<T>) -> Setting<T> {
+        if self.automatic.iter().any(|found| found == path) {
+            return Setting::Auto;
+        }
+        let entry = self.mapped.iter().find(|entry| entry.path == path);
+        match entry.and_then(|entry| read(&entry.value)) {
+            Some(value) => Setting::Is(value),
+            None => Setting::Absent,
+        }
+    }
+
+    /// Reads an object. Of a section without effect, `is_idle`, only its own path is listed.
+    fn read_section(
+        &mut self,
+        entries: &[(String, Node)],
+        keys: &[Key],
+        section: &str,
+        is_idle: bool,
+    ) -> Result<(), ConfigError> {
+        for (name, node) in entries {
+            let path = join(section, name);
+            let key = keys.iter().find(|key| key.name == name);
+            let Some(key) = key else {
+                let nearest = keys
+                    .iter()
+                    .min_by_key(|key| strsim::damerau_levenshtein(key.name, name));
+                return Err(ConfigError::UnknownKey {
+                    nearest: nearest.map(|key| join(section, key.name)).unwrap_or_default(),
+                    path,
+                });
+            };
+            if *node != Node::Null {
+                self.read(key, node, path, is_idle)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, key: &Key, node: &Node, path: String, is_idle: bool) -> Result<(), ConfigError> {
+        if let Form::Section(keys) | Form::SectionOrBool(keys) = key.form
+            && let Node::Object(entries) = node
+        {
+            let own_is_idle = matches!(key.role, Role::NoEffect);
+            if own_is_idle && !is_idle {
+                self.idle.push(path.clone());
+            }
+            return self.read_section(entries, keys, &path, is_idle || own_is_idle);
+        }
+        let is_single = !matches!(key.form, Form::Section(_) | Form::SectionOrBool(_) | Form::Any);
+        if is_single && *node == Node::Text(AUTO.to_owned()) {
+            self.automatic.push(path);
+            return Ok(());
+        }
+        check_form(key.form, node, &path)?;
+        let flag = match key.role {
+            Role::Flag(flag) => Some(flag),
+            Role::Mapped => None,
+            Role::Refused(case, why) if is_refused(case, node) => {
+                return Err(ConfigError::Unsupported {
+                    path,
+                    value: node.to_string(),
+                    why: why.to_owned(),
+                });
+            }
+            Role::Refused(..) | Role::NoEffect => {
+                if !is_idle {
+                    self.idle.push(path);
+                }
+                return Ok(());
+            }
+        };
+        self.mapped.push(Entry {
+            path,
+            value: node.clone(),
+            flag,
+        });
+        Ok(())
+    }
+}
+
+fn is_refused(case: Case, node: &Node) -> bool {
+    match case {
+        Case::Given => true,
+        Case::True => *node == Node::Bool(true),
+        Case::Not(value) => match node {
+            Node::Text(text) => text != value,
+            node => node.to_string() != value,
+        },
+        Case::NotNumber(value) => node.as_number() != Some(value),
+        Case::Above(name, limit) => match node {
+            Node::Object(entries) => entries
+                .iter()
+                .any(|(key, node)| key == name && node.as_number().is_some_and(|number| number > limit)),
+            _ => false,
+        },
+        Case::Enabled => node.is_enabled(false),
+        Case::EnabledWithin => node.is_enabled(true),
+    }
+}
+
+fn check_form(form: Form, node: &Node, path: &str) -> Result<(), ConfigError> {
+    let is_share = |node: &Node| node.as_number().is_some_and(|number| (0.0..1.0).contains(&number));
+    let (is_valid, expected) = match form {
+        Form::Bool => (matches!(node, Node::Bool(_)), "true or false".to_owned()),
+        Form::Count(least) => (
+            node.as_count().is_some_and(|count| count >= least),
+            format!("a whole number, at least {least}"),
+        ),
+        Form::Number(from, to) => (
+            node.as_number().is_some_and(|number| (from..=to).contains(&number)),
+            match to {
+                f64::MAX => format!("a number, at least {from}"),
+                _ => format!("a number from {from} to {to}"),
+            },
+        ),
+        Form::Betas => (
+            matches!(node, Node::List(nodes) if nodes.len() == 2 && nodes.iter().all(is_share)),
+            "a list of two numbers, each at least 0 and below 1".to_owned(),
+        ),
+        Form::Text => (
+            matches!(node, Node::Text(text) if !text.is_empty()),
+            "a text that is not empty".to_owned(),
+        ),
+        Form::Choice(names) => (
+            matches!(node, Node::Text(text) if names.contains(&text.as_str())),
+            format!("one of {}", names.join(", ")),
+        ),
+        Form::Section(_) => (false, "an object of keys".to_owned()),
+        Form::SectionOrBool(_) => (
+            matches!(node, Node::Bool(_)),
+            "an object of keys, or true or false".to_owned(),
+        ),
+        Form::Any => (true, String::new()),
+    };
+    if is_valid {
+        return Ok(());
+    }
+    Err(ConfigError::Value {
+        path: path.to_owned(),
+        expected,
+        got: node.to_string(),
+    })
+}

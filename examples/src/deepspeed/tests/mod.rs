@@ -1,0 +1,266 @@
+//! Tests of `deepspeed`: what configurations become, and which are refused with which words.
+
+mod properties;
+mod refused;
+mod sections;
+
+use clap::Parser;
+
+use super::*;
+use crate::arguments::TrainingArguments;
+
+const ZERO2: &str = include_str!("../fixtures/ds_zero2_config.json");
+const ZERO3: &str = include_str!("../fixtures/ds_zero3_offload.json");
+const AUTO: &str = include_str!("../fixtures/ds_zero2_auto.json");
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    arguments: TrainingArguments,
+}
+
+fn words(flags: &str) -> Vec<String> {
+    flags.split_whitespace().map(str::to_owned).collect()
+}
+
+fn report(text: &str, flags: &str) -> Report {
+    translate(text, &words(flags), None).unwrap_or_else(|error| panic!("{text} with {flags}: {error}"))
+}
+
+/// The flags that a configuration becomes, as a person writes them.
+fn flags(text: &str, given: &str) -> Vec<String> {
+    report(text, given).flags.iter().map(Emitted::shown).collect()
+}
+
+/// The message about a configuration that is refused.
+fn refusal(text: &str, flags: &str) -> String {
+    match translate(text, &words(flags), None) {
+        Ok(report) => panic!("{text} with {flags} is taken:\n{report}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn parse(flags: impl IntoIterator<Item = String>) -> TrainingArguments {
+    let words = std::iter::once("program".to_owned()).chain(flags);
+    Program::try_parse_from(words)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .arguments
+}
+
+/// The keys without effect.
+fn without_effect(report: &Report) -> Vec<&str> {
+    report.without_effect.iter().map(|(path, _)| path.as_str()).collect()
+}
+
+#[test]
+fn a_real_file_of_stage_2_becomes_these_flags() {
+    let report = report(ZERO2, "--world-size 2");
+    let shown: Vec<(String, &str)> = report
+        .flags
+        .iter()
+        .map(|flag| (flag.shown(), flag.from.as_str()))
+        .collect();
+    let shown: Vec<(&str, &str)> = shown.iter().map(|(flag, from)| (flag.as_str(), *from)).collect();
+    assert_eq!(
+        shown,
+        [
+            ("--global-batch-size 16", "train_batch_size"),
+            ("--micro-batch-size 8", "train_batch_size, gradient_accumulation_steps"),
+            ("--zero-stage 2", "zero_optimization.stage"),
+            ("--fp16", "fp16.enabled"),
+            (
+                "--initial-loss-scale 65536",
+                "fp16.initial_scale_power, DeepSpeed's default"
+            ),
+            ("--loss-scale-window 1000", "fp16.loss_scale_window"),
+            ("--hysteresis 2", "fp16.hysteresis"),
+            ("--min-loss-scale 1", "fp16.min_loss_scale"),
+            ("--optimizer adam", "optimizer.type"),
+            ("--lr 0.00015", "optimizer.params.lr"),
+            ("--adam-beta1 0.9", "optimizer.params.betas, DeepSpeed's default"),
+            ("--adam-beta2 0.999", "optimizer.params.betas, DeepSpeed's default"),
+            ("--adam-eps 1e-8", "optimizer.params.eps, DeepSpeed's default"),
+            ("--weight-decay 0", "optimizer.params.weight_decay, DeepSpeed's default"),
+            ("--log-interval 1", "steps_per_print"),
+            ("--clip-grad 1", "gradient_clipping"),
+            ("--timing-log-level 0", "wall_clock_breakdown"),
+        ]
+    );
+    assert_eq!(
+        without_effect(&report),
+        [
+            "activation_checkpointing.contiguous_memory_optimization",
+            "activation_checkpointing.partition_activations",
+        ]
+    );
+    assert!(report.automatic.is_empty() && report.notes.is_empty());
+}
+
+#[test]
+fn a_real_file_of_stage_3_with_offloading_becomes_these_flags() {
+    let report = report(ZERO3, "--world-size 4 --tensor-model-parallel-size 2");
+    let shown: Vec<String> = report.flags.iter().map(Emitted::shown).collect();
+    assert_eq!(
+        shown,
+        [
+            "--micro-batch-size 8",
+            "--global-batch-size 16",
+            "--zero-stage 3",
+            "--ddp-bucket-size 10000000",
+            "--overlap-grad-reduce false",
+            "--overlap-param-gather false",
+            "--optimizer-cpu-offload",
+            "--offload-param cpu",
+            "--fp16",
+            "--initial-loss-scale 256",
+            "--loss-scale-window 1000",
+            "--hysteresis 2",
+            "--min-loss-scale 1",
+            "--optimizer adam",
+            "--lr 0.0001",
+            "--adam-beta1 0.9",
+            "--adam-beta2 0.999",
+            "--adam-eps 1e-8",
+            "--weight-decay 0",
+            "--clip-grad 1",
+            "--log-interval 2000000",
+        ]
+    );
+    assert_eq!(
+        without_effect(&report),
+        [
+            "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+            "zero_optimization.offload_optimizer.pin_memory",
+            "zero_optimization.offload_param.pin_memory",
+            "zero_optimization.contiguous_gradients",
+            "zero_optimization.sub_group_size",
+            "zero_optimization.stage3_max_live_parameters",
+            "zero_optimization.stage3_max_reuse_distance",
+            "zero_optimization.stage3_prefetch_bucket_size",
+            "zero_optimization.stage3_param_persistence_threshold",
+            "activation_checkpointing.contiguous_memory_optimization",
+            "activation_checkpointing.synchronize_checkpoint_boundary",
+            "activation_checkpointing.profile",
+            "activation_checkpointing.partition_activations",
+        ]
+    );
+}
+
+#[test]
+fn what_is_auto_is_left_to_the_flags() {
+    let of_file = [
+        "--zero-stage 2",
+        "--ddp-bucket-size 200000000",
+        "--overlap-grad-reduce true",
+        "--overlap-param-gather true",
+        "--optimizer-cpu-offload",
+        "--optimizer adam",
+        "--lr-decay-style constant",
+        "--log-interval 2000",
+        "--timing-log-level 0",
+    ];
+    let report = report(AUTO, "");
+    let shown: Vec<String> = report.flags.iter().map(Emitted::shown).collect();
+    assert_eq!(shown, of_file);
+    assert_eq!(report.automatic.len(), 13);
+    assert!(without_effect(&report).contains(&"fp16.initial_scale_power"));
+    // With --fp16 the loss scale of the file counts.
+    let with_fp16 = flags(AUTO, "--fp16 --lr 3e-4 --micro-batch-size 2 --global-batch-size 6");
+    assert!(
+        with_fp16.contains(&"--initial-loss-scale 65536".to_owned()),
+        "{with_fp16:?}"
+    );
+    assert!(
+        !with_fp16
+            .iter()
+            .any(|flag| flag.starts_with("--fp16") || flag.starts_with("--lr "))
+    );
+}
+
+#[test]
+fn the_flags_train_as_those_that_a_person_writes() {
+    let text = r#"{
+        "train_batch_size": 8, "gradient_accumulation_steps": 2, "bf16": {"enabled": true}, "gradient_clipping": 0.5,
+        "optimizer": {"type": "AdamW", "params": {"lr": 6e-4, "betas": [0.8, 0.99], "eps": 1e-6, "weight_decay": 0.01}},
+        "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 1e-5, "warmup_max_lr": 6e-4,
+            "warmup_num_steps": 4, "warmup_type": "linear", "total_num_steps": 50}}
+    }"#;
+    let given = "--world-size 2 --train-iters 40";
+    let added = report(text, given).flags.iter().map(Emitted::word).collect::<Vec<_>>();
+    let by_hand = "--micro-batch-size 2 --global-batch-size 8 --bf16 --clip-grad 0.5 --optimizer adam --lr 6e-4 \
+                   --adam-beta1 0.8 --adam-beta2 0.99 --adam-eps 1e-6 --weight-decay 0.01 --lr-decay-style linear \
+                   --lr-warmup-init 1e-5 --min-lr 1e-5 --lr-warmup-iters 4 --lr-decay-iters 50";
+    let left = parse(added.into_iter().chain(words(given)));
+    let right = parse(words(by_hand).into_iter().chain(words(given)));
+    assert_eq!(left.statement().value, right.statement().value);
+}
+
+#[test]
+fn flags_of_the_file_come_before_those_of_the_person() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ds.json");
+    std::fs::write(&path, r#"{"gradient_clipping": 0.5, "bf16": {"enabled": true}}"#).unwrap();
+    let line = |flags: &str| -> Vec<OsString> {
+        let file = format!("--deepspeed_config={}", path.display());
+        let words = flags.split_whitespace().map(OsString::from);
+        ["program".into(), file.into()].into_iter().chain(words).collect()
+    };
+    for asking in ["--use-deepspeed", "--deepspeed", "--use_deepspeed"] {
+        let (expanded, report) = expand(line(asking), None).unwrap();
+        assert_eq!(report.map(|report| report.flags.len()), Some(2));
+        let expected = [
+            vec!["program".into()],
+            vec!["--bf16".into(), "--clip-grad=0.5".into()],
+            line(asking)[1..].to_vec(),
+        ];
+        assert_eq!(expanded, expected.concat());
+        let parsed = parse(expanded[1..3].iter().map(|word| word.to_string_lossy().into_owned()));
+        assert_eq!(parsed.optimization.clip_grad, 0.5);
+    }
+    for other in ["--bf16", "--use-deepspeed --help", "--deepspeed -h"] {
+        assert_eq!(expand(line(other), None).unwrap(), (line(other), None));
+    }
+    assert!(Program::try_parse_from(["program", "--use-deepspeed"]).is_err());
+    assert!(Program::try_parse_from(["program", "--deepspeed-config", "x"]).is_err());
+    assert!(Program::try_parse_from(["program", "--deepspeed", "--deepspeed-config", "x"]).is_ok());
+    let error = expand(line("--use-deepspeed --clip-grad 1"), None).unwrap_err();
+    let message = programs::with_causes(&error);
+    assert!(
+        message.contains("ds.json: --clip-grad 1 contradicts gradient_clipping 0.5"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_file_that_is_missing_or_too_large_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ds.json");
+    assert!(read(&path).unwrap_err().to_string().contains("No such file"));
+    std::fs::write(&path, vec![b' '; MAX_BYTES as usize + 1]).unwrap();
+    let message = read(&path).unwrap_err().to_string();
+    assert_eq!(message, "the file is larger than 4194304 bytes");
+    std::fs::write(&path, vec![b' '; MAX_BYTES as usize]).unwrap();
+    assert!(read(&path).is_ok());
+}
+
+#[test]
+fn the_report_names_every_key_and_no_code_of_deepspeed() {
+    let text = r#"{"train_batch_size": 16, "fp16": {"enabled": "auto"}, "dump_state": true, "wandb": {"enabled": true},
+        "activation_checkpointing": {"partition_activations": true},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3, "warmup_type": "linear"}}}"#;
+    let expected = "\
+DeepSpeed's configuration as flags; no code of DeepSpeed runs:
+  --global-batch-size 16     train_batch_size
+  --micro-batch-size 16      train_batch_size
+  --lr-decay-style constant  scheduler.type
+  --lr 0.001                 scheduler.params.warmup_max_lr
+  --lr-warmup-init 0         scheduler.params.warmup_min_lr, DeepSpeed's default
+  --lr-warmup-iters 1000     scheduler.params.warmup_num_steps, DeepSpeed's default
+  without effect here: dump_state, wandb
+  \"auto\", as the flags say: fp16.enabled
+  without effect here: activation_checkpointing.partition_activations: it is --sequence-parallel that shards \
+activations over the tensor-parallel ranks
+  note: DeepSpeed's \"WarmupLR\" has each rate one step later: its first two steps have the rate of the first one here
+";
+    assert_eq!(report(text, "").to_string(), expected);
+}
