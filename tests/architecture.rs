@@ -16,6 +16,7 @@ const CRATES: [(&str, &[&str]); 6] = [
     (
         "burn-megatron/data/src",
         &[
+            "bounded_lines",
             "tokenizer",
             "indexed_dataset",
             "preprocess",
@@ -61,6 +62,7 @@ const CRATES: [(&str, &[&str]); 6] = [
             "launch",
             "precision",
             "device_memory",
+            "offload",
             "random",
             "parameters",
             "context",
@@ -88,9 +90,9 @@ const CRATES: [(&str, &[&str]); 6] = [
             "vocabulary",
             "generation",
             "scoring",
-            "memory",
             "huggingface",
             "family",
+            "memory",
             "adapting",
             "decoder",
             "gpt",

@@ -42,7 +42,8 @@ fn main() {
     }
     let trials = vec![
         on_vulkan("layouts_on_vulkan_train_as_one_rank_there", || {
-            layouts_train_as_one_rank("vulkan", "f32", "tp2sp,pp2,dp2", SHARDED)
+            layouts_train_as_one_rank("vulkan", "f32", "tp2sp,pp2,dp2", SHARDED)?;
+            layouts_train_as_one_rank("vulkan", "f32", "dp2", &["--zero-stage", "3"])
         }),
         on_vulkan("one_rank_on_vulkan_trains_as_on_the_processor", || {
             trains_as_on_the_processor("vulkan", "f32", 2e-6)
@@ -77,6 +78,17 @@ fn main() {
             "sharded_main_values_on_cuda_have_the_bits_of_whole_ones",
             shards_main_values,
         ),
+        on_emulated_cuda(
+            "an_optimizer_on_the_host_trains_as_on_the_device",
+            offloads_the_optimizer,
+        ),
+        on_emulated_cuda(
+            "activations_on_the_host_have_the_bits_of_those_on_the_device",
+            offloads_activations,
+        ),
+        Trial::test("activations_on_the_host_leave_room_on_the_device", || {
+            Ok(calls_are_within_budget("call_budget_offloading.json")?)
+        }),
         on_emulated_cuda("preflight_measures_nccl", preflight_measures_nccl),
         on_emulated_cuda("out_of_gpu_memory_ends_one_rank", || lost_work::ends_the_run(&[])),
         on_emulated_cuda("out_of_gpu_memory_ends_two_ranks", || {
@@ -244,6 +256,8 @@ fn trains_on_cuda() -> anyhow::Result<()> {
             BUCKET,
             "--use-distributed-optimizer",
         ],
+        &["--world-size", "2", "--ddp-bucket-size", BUCKET, "--zero-stage", "2"],
+        &["--world-size", "2", "--zero-stage", "3"],
     ] {
         expect_close(&alone, &train_in("cuda", "f32", layout, Some(libraries.path()))?, 2e-6)?;
     }
@@ -259,8 +273,34 @@ fn shards_main_values() -> anyhow::Result<()> {
     };
     let (whole, sharded) = (on_two_gpus(&[])?, on_two_gpus(SHARDED)?);
     ensure!(whole == sharded, "{whole:?}, sharded {sharded:?}");
+    // Which are summed over the ranks before micro-batches are.
+    expect_close(&whole, &on_two_gpus(&["--zero-stage", "3"])?, 2e-3)?;
     // The rounding to 16 bits is that of every activation.
     expect_close(&on_the_processor("bf16")?, &whole, 2e-3)
+}
+
+/// The CPU updates what the GPU has the gradients of, with the rounding of its own.
+fn offloads_the_optimizer() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let offloaded = train_in("cuda", "f32", &["--optimizer-cpu-offload"], Some(libraries.path()))?;
+    expect_close(&on_one_gpu()?, &offloaded, 2e-6)
+}
+
+/// Of one layer, which has left before the next one's end, and of all, whose last has not.
+fn offloads_activations() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    for flags in [
+        &["--cpu-offloading"][..],
+        &["--cpu-offloading", "--cpu-offloading-num-layers", "1"],
+    ] {
+        let offloaded = train_in("cuda", "f32", flags, Some(libraries.path()))?;
+        let expected = on_one_gpu()?;
+        ensure!(
+            offloaded == *expected,
+            "{flags:?}: {offloaded:?}, on the device {expected:?}"
+        );
+    }
+    Ok(())
 }
 
 /// On CUDA burn rounds the factors of products in f32 to TF32, 2^-11 of each, which the sums of a product average out.

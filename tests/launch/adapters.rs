@@ -2,14 +2,12 @@
 //! weights, and go to peft's files and back; what does not fit is refused by name.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::ensure;
 use burn_megatron::checkpoint::Checkpoint;
-use burn_megatron::parameters::Placement;
-use tests::processes::isolate;
-use tests::program::{Ended, build, end, start, training_text};
+use tests::checkpoints::expect_same;
+use tests::program::{self, Ended, training_text};
 use tests::training::Training;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -18,25 +16,7 @@ const LLAMA: &str = "--model-family llama --num-layers 2 --hidden-size 20 --num-
 const ADAPTERS: &str = "--lora-rank 3 --lora-alpha 6 --lora-target q_proj,v_proj,down_proj --lora-dropout 0.1";
 
 fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str]) -> anyhow::Result<Ended> {
-    let mut command = Command::new(build(program)?);
-    isolate(&mut command)
-        .current_dir(folder)
-        .args(flags.split_whitespace())
-        .args(more)
-        .env_remove("RUST_LOG");
-    end(start(&mut command)?, LIMIT)
-}
-
-/// Fails unless the arrays of one checkpoint whose names `is_compared` takes have the same bits in another.
-fn expect_same(first: &Checkpoint, other: &Checkpoint, is_compared: impl Fn(&str) -> bool) -> anyhow::Result<usize> {
-    let mut count = 0;
-    for array in first.arrays().iter().filter(|array| is_compared(&array.name)) {
-        let whole = Placement::whole(array.shape.clone());
-        let [first, other] = [first, other].map(|from| from.read(&array.name, &whole, 0..array.num_elements()));
-        ensure!(first?.bytes[..] == other?.bytes[..], "{} has other bits", array.name);
-        count += 1;
-    }
-    Ok(count)
+    program::run(program, folder, flags, more, LIMIT)
 }
 
 #[test]

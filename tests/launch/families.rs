@@ -3,15 +3,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::ensure;
 use burn_megatron::checkpoint::Checkpoint;
-use burn_megatron::parameters::Placement;
 use serde_json::json;
-use tests::processes::isolate;
-use tests::program::{Ended, build, end, start, training_text};
+use tests::checkpoints::expect_same;
+use tests::program::{self, Ended, training_text};
 use tests::training::Training;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -35,13 +33,7 @@ const T5: &str = "--model-family t5 --num-layers 3 --decoder-num-layers 1 --hidd
 const DROPOUT: &str = "--hidden-dropout 0.1 --attention-dropout 0.1";
 
 fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str]) -> anyhow::Result<Ended> {
-    let mut command = Command::new(build(program)?);
-    isolate(&mut command)
-        .current_dir(folder)
-        .args(flags.split_whitespace())
-        .args(more)
-        .env_remove("RUST_LOG");
-    end(start(&mut command)?, LIMIT)
+    program::run(program, folder, flags, more, LIMIT)
 }
 
 /// Trains in each layout as on one rank; each line is a run of its own.
@@ -84,6 +76,7 @@ fn layouts_of_llama_train_as_one_rank() -> anyhow::Result<()> {
             "--dtype f32 --layouts tp2sp,pp2v2,dp2 --use-distributed-optimizer --untie-embeddings-and-output-weights",
             "--dtype f64 --layouts tp2 --no-fused-kernels",
             "--dtype f64 --layouts pp2 --recompute-granularity full --recompute-method uniform",
+            "--dtype f32 --layouts dp2,tp2sp-dp2 --zero-stage 3 --untie-embeddings-and-output-weights",
         ],
     )
 }
@@ -150,6 +143,7 @@ fn layouts_of_bert_train_as_one_rank() -> anyhow::Result<()> {
             "--dtype f64 --layouts tp2,tp2sp,pp2,tp2sp-pp2-dp2",
             "--dtype f32 --layouts tp2sp,pp2v2 --use-distributed-optimizer --untie-embeddings-and-output-weights",
             "--dtype f64 --layouts tp2 --no-fused-kernels --bert-no-binary-head",
+            "--dtype f64 --layouts dp2 --zero-stage 3 --recompute-granularity full --recompute-method uniform",
         ],
     )?;
     // Norms after the sublayers.
@@ -175,6 +169,8 @@ fn layouts_of_t5_train_as_one_rank() -> anyhow::Result<()> {
             "--dtype f32 --layouts tp2sp,pp2v2 --use-distributed-optimizer --untie-embeddings-and-output-weights",
             "--dtype f64 --layouts tp2,pp2 --recompute-granularity full --recompute-method uniform",
             "--dtype f64 --layouts tp2 --no-fused-kernels",
+            "--dtype f64 --layouts dp2 --zero-stage 2",
+            "--dtype f64 --layouts tp2sp-dp2 --zero-stage 3",
         ],
     )?;
     // T5 1.1: gated MLPs, and a head of its own.
@@ -272,14 +268,7 @@ fn generate_and_convert(family: &str, expected_count: usize) -> anyhow::Result<(
     .expect_code(0)?;
     let [saved, back] = ["checkpoints", "back"].map(|name| Checkpoint::find(folder.path().join(name)));
     let (saved, back) = (saved?, back?);
-    let models = back.arrays().iter().filter(|array| array.name.starts_with("model."));
-    let mut count = 0;
-    for array in models {
-        let whole = Placement::whole(array.shape.clone());
-        let [first, second] = [&saved, &back].map(|from| from.read(&array.name, &whole, 0..array.num_elements()));
-        ensure!(first?.bytes[..] == second?.bytes[..], "{} has other bits", array.name);
-        count += 1;
-    }
+    let count = expect_same(&back, &saved, |name| name.starts_with("model."))?;
     ensure!(count == expected_count, "{family}: {count} parameters");
     Ok(())
 }

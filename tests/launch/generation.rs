@@ -3,13 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
-use tests::processes::isolate;
-use tests::program::{Ended, build, end, start};
+use tests::program::{self, Ended};
 use tests::training::Training;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -18,13 +16,7 @@ const FLAGS: &str = "--dtype f64 --temperature 0.9 --top_p 0.9 --top_k=50 --out_
                      --json --log-probs 2 --repetition-penalty 1.1";
 
 fn generate(folder: &Path, flags: &str, more: &[&str]) -> anyhow::Result<Ended> {
-    let mut command = Command::new(build("generate_samples_gpt")?);
-    isolate(&mut command)
-        .current_dir(folder)
-        .args(flags.split_whitespace())
-        .args(more)
-        .env_remove("RUST_LOG");
-    end(start(&mut command)?, LIMIT)
+    program::run("generate_samples_gpt", folder, flags, more, LIMIT)
 }
 
 fn outputs(ended: &Ended) -> anyhow::Result<Vec<Value>> {

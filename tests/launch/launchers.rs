@@ -35,6 +35,11 @@ fn main() {
             signal_ends_training,
         ),
         Trial::test("preflight_prints_a_table_and_ends", preflight_prints_a_table_and_ends),
+        Trial::test("dry_run_prints_a_table_and_starts_no_rank", dry_run_starts_no_rank),
+        Trial::test(
+            "a_configuration_of_deepspeed_trains_as_its_flags",
+            a_configuration_of_deepspeed_trains_as_its_flags,
+        ),
     ];
     trials.extend(namespaces::trials());
     let mut arguments = Arguments::from_args();
@@ -115,6 +120,82 @@ fn signal_ends_training() -> Result<(), Failed> {
                 return Err(format!("{ranks} ranks, {name}: no {stopped:?} in\n{said}").into());
             }
         }
+    }
+    Ok(())
+}
+
+fn dry_run_starts_no_rank() -> Result<(), Failed> {
+    let mut command = Command::new(pretrain_gpt()?);
+    // No machine holds it.
+    command.args([
+        "--dry-run",
+        "--model-size",
+        "gpt3-1008.0b",
+        "--bf16",
+        "--world-size",
+        "512",
+    ]);
+    command.args([
+        "--tensor-model-parallel-size",
+        "8",
+        "--pipeline-model-parallel-size",
+        "64",
+    ]);
+    command.args(["--micro-batch-size", "1", "--global-batch-size", "64"]);
+    let ended = end(start(&mut command)?, LIMIT)?;
+    ended.expect_code(0)?;
+    for text in [
+        "gpt of 100",
+        "512 ranks: tensor 8",
+        "* ZeRO stage 0, no_shard",
+        "not with pipeline stages",
+    ] {
+        if !ended.stdout.contains(text) {
+            return Err(format!("no {text:?} in\n{}", ended.stdout).into());
+        }
+    }
+    if ended.stdout.contains("step 1") {
+        return Err(format!("a rank was started:\n{}", ended.stdout).into());
+    }
+    Ok(())
+}
+
+/// Four ranks with a JSON file, and with the same flags by hand: the same bits, and one report of what became of it.
+fn a_configuration_of_deepspeed_trains_as_its_flags() -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("ds.json");
+    std::fs::write(
+        &file,
+        r#"{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1, "gradient_clipping": 0.25,
+            "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "betas": [0.8, 0.9], "weight_decay": 0.05}},
+            "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 2, "warmup_type": "linear"}}}"#,
+    )?;
+    let file = file.display().to_string();
+    let by_hand =
+        "--clip-grad 0.25 --lr 0.01 --adam-beta1 0.8 --adam-beta2 0.9 --weight-decay 0.05 --lr-warmup-iters 2";
+    let by_hand: Vec<&str> = by_hand.split(' ').collect();
+    let mut runs = vec![];
+    for (name, more) in [
+        ("file", &["--use-deepspeed", "--deepspeed_config", file.as_str()][..]),
+        ("flags", &by_hand[..]),
+    ] {
+        let log = folder.path().join(name);
+        let mut command = Command::new(pretrain_gpt()?);
+        command
+            .args(flags(STEPS))
+            .args(FOUR_RANKS)
+            .args(more)
+            .arg("--log-jsonl")
+            .arg(&log);
+        let ended = end(start(&mut command)?, LIMIT)?;
+        ended.expect_code(0)?;
+        runs.push((losses(&log)?, ended.stdout.matches("no code of DeepSpeed runs").count()));
+    }
+    let [(of_file, 1), (of_flags, 0)] = &runs[..] else {
+        return Err(format!("losses, and how often the report is printed: {runs:?}").into());
+    };
+    if of_file != of_flags {
+        return Err(format!("the losses differ: {of_file:?} and {of_flags:?}").into());
     }
     Ok(())
 }

@@ -3,14 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 use serde_json::Value;
-use tests::processes::isolate;
-use tests::program::{Ended, build, end, start};
+use tests::program::{self, Ended};
 use tests::training::Training;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -39,12 +37,7 @@ fn fixtures() -> PathBuf {
 }
 
 fn evaluate(folder: &Path, flags: &str) -> anyhow::Result<Ended> {
-    let mut command = Command::new(build("evaluate")?);
-    isolate(&mut command)
-        .current_dir(folder)
-        .args(flags.split_whitespace())
-        .env_remove("RUST_LOG");
-    end(start(&mut command)?, LIMIT)
+    program::run("evaluate", folder, flags, &[], LIMIT)
 }
 
 /// The object that a run prints.

@@ -3,6 +3,7 @@
 
 pub mod browser;
 pub mod cable;
+pub mod checkpoints;
 pub mod harness;
 pub mod job;
 pub mod problem;

@@ -10,8 +10,10 @@ use burn::tensor::{FloatDType, Tensor, get_device_settings};
 use burn_flex::FlexDevice;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
-use burn_megatron::data_parallel::DataParallelConfig;
-use burn_megatron::optimizer::LossScaleConfig;
+use burn_megatron::data_parallel::{DataParallelConfig, ParameterOffload, ShardingStrategy};
+use burn_megatron::optimizer::{
+    LossScaleConfig, OptimizerChoice, OptimizerKind, OptimizerOffload, ParameterGroup, ParameterGroups,
+};
 use burn_megatron::parity::perturb_constants;
 use burn_megatron::pipeline_parallel::schedule::ScheduleKind;
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
@@ -39,8 +41,7 @@ pub struct Variant {
     /// With the padding, which changes nothing.
     pub padded_vocab_size: usize,
     pub precision: Precision,
-    /// Gradient descent with momentum in place of AdamW.
-    pub sgd: bool,
+    pub optimizer: Optimizer,
     /// The most tokens whose logits are in one buffer.
     pub logit_chunk_tokens: Option<usize>,
 }
@@ -53,10 +54,10 @@ impl Variant {
         dropout: 0.1,
         n_layers: 4,
         recompute: Recompute::Nothing,
-        update: Update::Whole,
+        update: Update::WHOLE,
         padded_vocab_size: PADDED_VOCAB_SIZE,
         precision: Precision::Usual,
-        sgd: false,
+        optimizer: Optimizer::Of(OptimizerKind::AdamW),
         logit_chunk_tokens: None,
     };
 }
@@ -75,28 +76,95 @@ pub enum Precision {
 /// The usual one, for up to four tensor ranks.
 pub const PADDED_VOCAB_SIZE: usize = 68;
 
-/// Who updates what: written `whole`, `sharded`, `sharded_in_turn`.
+/// What data-parallel ranks share out: written `whole`, `sharded`, `sharded_gradients` or `sharded_parameters`, the
+/// last three with `_in_turn` where nothing is computed while gradients and parameters are on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Update {
+pub struct Update {
+    pub sharding: ShardingStrategy,
+    pub overlaps: bool,
+}
+
+impl Update {
     /// Every data-parallel rank updates everything.
-    Whole,
-    /// Each data-parallel rank updates its shard, while gradients and parameters are on their way.
-    Sharded,
-    /// Each data-parallel rank updates its shard, one thing after the other.
-    ShardedInTurn,
+    pub const WHOLE: Self = Self::overlapping(ShardingStrategy::NoShard);
+    /// Each data-parallel rank updates its shard.
+    pub const SHARDED: Self = Self::overlapping(ShardingStrategy::Optim);
+
+    /// What is shared out, while gradients and parameters are on their way.
+    pub const fn overlapping(sharding: ShardingStrategy) -> Self {
+        let overlaps = true;
+        Self { sharding, overlaps }
+    }
+
+    /// What is shared out, one thing after the other.
+    pub const fn in_turn(sharding: ShardingStrategy) -> Self {
+        let overlaps = false;
+        Self { sharding, overlaps }
+    }
 }
 
 impl FromStr for Update {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        match text {
-            "whole" => Ok(Update::Whole),
-            "sharded" => Ok(Update::Sharded),
-            "sharded_in_turn" => Ok(Update::ShardedInTurn),
+        let (name, overlaps) = match text.strip_suffix("_in_turn") {
+            Some(name) => (name, false),
+            None => (text, true),
+        };
+        let sharding = match name {
+            "whole" => ShardingStrategy::NoShard,
+            "sharded" => ShardingStrategy::Optim,
+            "sharded_gradients" => ShardingStrategy::OptimGrads,
+            "sharded_parameters" => ShardingStrategy::OptimGradsParams,
             _ => bail!("no update is called {text}"),
+        };
+        Ok(Self { sharding, overlaps })
+    }
+}
+
+/// Which optimizer: written by its name, or `groups`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optimizer {
+    /// One for all parameters.
+    Of(OptimizerKind),
+    /// AdamW, and other things for some groups.
+    Groups,
+}
+
+impl Optimizer {
+    /// That of the parameters in no group.
+    pub fn kind(self) -> OptimizerKind {
+        match self {
+            Optimizer::Of(kind) => kind,
+            Optimizer::Groups => OptimizerKind::AdamW,
         }
     }
+}
+
+impl FromStr for Optimizer {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        match text {
+            "groups" => Ok(Optimizer::Groups),
+            name => Ok(Optimizer::Of(name.parse().map_err(anyhow::Error::msg)?)),
+        }
+    }
+}
+
+/// A group of each kind: frozen, of another rate, of another decay, of another optimizer.
+fn groups() -> ParameterGroups {
+    let groups = [
+        "h.1.mlp.**:frozen",
+        "wpe.weight:frozen",
+        "h.*.attn.c_proj.weight:optimizer=muon",
+        "h.2.attn.**:optimizer=sgd,lr_mult=10",
+        "h.2.mlp.**:optimizer=adafactor,lr_mult=10",
+        "**.bias:weight_decay=0.3",
+        "h.0.**:lr_mult=0.5,weight_decay=0",
+    ];
+    let groups = groups.map(|text| text.parse::<ParameterGroup>().expect("a group"));
+    groups.to_vec().into()
 }
 
 /// What is recomputed in the backward pass: written `none`, `uniform2`, `block1`, say.
@@ -159,8 +227,20 @@ pub fn model(variant: Variant) -> GptConfig {
         .with_init_deviation(0.3)
 }
 
+/// An optimizer with the numbers of its paper, but for Adafactor's smallest root of a mean of squares: by its default
+/// the noise of a gradient that is none, such as that of the keys' bias, would be as large as other directions.
+fn choice(kind: OptimizerKind) -> OptimizerChoice {
+    let mut choice = OptimizerChoice::new(kind);
+    choice.adafactor.eps1 = Some(match get_device_settings::<B>(&FlexDevice).float_dtype {
+        FloatDType::F64 => 1e-8,
+        _ => 1e-4,
+    });
+    choice
+}
+
 /// Constant learning rate, no warm-up, weight decay on, eight samples a step in micro-batches of two.
 pub fn training(variant: Variant, train_iters: u64) -> TrainingConfig {
+    let kind = variant.optimizer.kind();
     TrainingConfig {
         seq_length: SEQ_LENGTH,
         micro_batch_size: 2,
@@ -168,13 +248,19 @@ pub fn training(variant: Variant, train_iters: u64) -> TrainingConfig {
         rampup_batch_size: None,
         train_samples: train_iters * 8,
         // A clipped gradient is short.
-        learning_rate: LearningRateConfig::constant(if variant.sgd { 0.1 } else { 1e-3 }),
+        learning_rate: LearningRateConfig::constant(match kind {
+            OptimizerKind::Sgd => 0.1,
+            OptimizerKind::Adafactor => 1e-2,
+            _ => 1e-3,
+        }),
         weight_decay: WeightDecayConfig::constant(0.1),
         clip_grad: if variant.clip { 1.0 } else { 0.0 },
         adam_beta1: 0.9,
         adam_beta2: 0.95,
         adam_eps: 1e-8,
-        sgd_momentum: variant.sgd.then_some(0.9),
+        sgd_momentum: (kind == OptimizerKind::Sgd).then_some(0.9),
+        optimizer: Some(choice(kind)),
+        param_groups: (variant.optimizer == Optimizer::Groups).then(groups),
         seed: SEED,
         replica_check_interval: 5,
     }
@@ -197,6 +283,31 @@ pub fn trainer_of(
     stages: &Stages,
     context: &ParallelContext,
 ) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+    trainer_offloaded(variant, config, stages, context, &Offloads::default())
+}
+
+/// What is not where the model is.
+#[derive(Clone, Debug, Default)]
+pub struct Offloads {
+    pub optimizer: OptimizerOffload,
+    pub parameters: ParameterOffload,
+    /// The layers of each chunk that have their activations in host memory.
+    pub layers: usize,
+}
+
+/// The same with the optimizer's state, the parameters or activations elsewhere.
+pub fn trainer_offloaded(
+    variant: Variant,
+    config: &TrainingConfig,
+    stages: &Stages,
+    context: &ParallelContext,
+    offloads: &Offloads,
+) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+    let sharding = variant.update.sharding;
+    let context = &context
+        .clone()
+        .with_layer_segments(sharding.shards_parameters())
+        .with_offloaded_layers(offloads.layers);
     let sizes = LayerSizes {
         n_layers: variant.n_layers,
         num_stages: context.grid().pipeline_parallel_size(),
@@ -214,9 +325,12 @@ pub fn trainer_of(
         Precision::Half(half) => in_type(chunks, half),
         Precision::UsualFromHalf(half) => in_type(in_type(chunks, half), usual),
     };
+    let usual = trainer_config(variant);
     let options = TrainerConfig {
         schedule: stages.schedule,
-        ..trainer_config(variant)
+        offload: offloads.optimizer.clone(),
+        data_parallel: usual.data_parallel.with_offload_parameters(offloads.parameters.clone()),
+        ..usual
     };
     Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
 }
@@ -226,13 +340,15 @@ pub fn trainer_config(variant: Variant) -> TrainerConfig {
     TrainerConfig {
         data_parallel: DataParallelConfig::new()
             .with_bucket_size(Some(1500))
-            .with_shard_gradients(variant.update != Update::Whole)
-            .with_overlap_grad_reduce(variant.update != Update::ShardedInTurn),
-        overlap_param_gather: variant.update != Update::ShardedInTurn,
+            .with_sharding(variant.update.sharding)
+            .with_overlap_grad_reduce(variant.update.overlaps)
+            .with_overlap_param_gather(variant.update.overlaps),
+        overlap_param_gather: variant.update.overlaps,
         schedule: None,
         count_gradients: true,
         loss_scale: (variant.precision == Precision::Half(FloatDType::F16))
             .then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
+        offload: OptimizerOffload::None,
     }
 }
 
@@ -252,7 +368,12 @@ pub fn in_type<M: Module<B>>(module: M, dtype: FloatDType) -> M {
 
 /// The micro-batches of a step that data-parallel rank `data` of `data_size` takes.
 pub fn micro_batches(step: u64, data: usize, data_size: usize) -> Vec<MicroBatch> {
-    let (micro, global) = (2, 8);
+    micro_batches_of(2, step, data, data_size)
+}
+
+/// The same in micro-batches of `micro` samples.
+pub fn micro_batches_of(micro: u64, step: u64, data: usize, data_size: usize) -> Vec<MicroBatch> {
+    let global = 8;
     let rounds = global / (micro * data_size as u64);
     (0..rounds)
         .map(|round| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 
-use crate::processes::Process;
+use crate::processes::{Process, isolate};
 use crate::references::References;
 
 /// How a program ended.
@@ -131,6 +131,18 @@ pub fn losses_of_one_rank(steps: usize) -> anyhow::Result<Arc<Vec<f64>>> {
         end(start(&mut command)?, Duration::from_secs(60))?.expect_code(0)?;
         losses(&log)
     })
+}
+
+/// Runs a program in a folder, [isolated](isolate), and kills it after `limit`. `flags` are words; each of `more` is
+/// one, whatever is in it.
+pub fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str], limit: Duration) -> anyhow::Result<Ended> {
+    let mut command = Command::new(build(program)?);
+    isolate(&mut command)
+        .current_dir(folder)
+        .args(flags.split_whitespace())
+        .args(more)
+        .env_remove("RUST_LOG");
+    end(start(&mut command)?, limit)
 }
 
 /// A command under way.

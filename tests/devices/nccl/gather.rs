@@ -1,5 +1,5 @@
 //! A sharded optimizer's parameters over a slow NCCL: the next forward pass begins while they are gathered, and each
-//! layer waits for its own.
+//! layer waits for its own; sharded gradients and parameters with the same bits.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::cuda::{self, Sharing};
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart};
 use burn_megatron::launch::World;
 use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::topology::ParallelConfig;
@@ -57,8 +57,8 @@ pub fn gather(world: &World) -> Outcome {
         .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
         .init(world)?;
     let gathers = Duration::from_micros(SLOW.parse()?) * LAYERS;
-    let overlapped = train(&context, &device, true)?;
-    let in_turn = train(&context, &device, false)?;
+    let overlapped = train(&context, &device, true, ShardingStrategy::Optim)?;
+    let in_turn = train(&context, &device, false, ShardingStrategy::Optim)?;
     let ([first, last], [waited, _]) = (overlapped.times, in_turn.times);
     println!("outputs of the first and the last layer after {first:?} and {last:?}; {waited:?} in turn");
     if last < gathers.mul_f64(0.9) || waited < gathers.mul_f64(0.9) {
@@ -70,13 +70,25 @@ pub fn gather(world: &World) -> Outcome {
     if overlapped.outputs != in_turn.outputs {
         return Err("parameters that were overlapped with the pass give other bits than those waited for".into());
     }
+    for sharding in [ShardingStrategy::OptimGrads, ShardingStrategy::OptimGradsParams] {
+        if train(&context, &device, true, sharding)?.outputs != in_turn.outputs {
+            return Err(format!("{sharding:?} gives other bits").into());
+        }
+    }
     Ok(())
 }
 
 /// Returns the last forward pass.
-fn train(context: &ParallelContext, device: &CudaDevice, overlaps: bool) -> Result<Pass, Box<dyn Error>> {
+fn train(
+    context: &ParallelContext,
+    device: &CudaDevice,
+    overlaps: bool,
+    sharding: ShardingStrategy,
+) -> Result<Pass, Box<dyn Error>> {
     let config = DataParallelConfig::new()
-        .with_shard_gradients(true)
+        .with_sharding(sharding)
+        .with_overlap_grad_reduce(overlaps)
+        .with_overlap_param_gather(overlaps)
         .with_bucket_size(Some(1));
     let mut wrapped = DistributedDataParallel::<B, _>::new(Net::new(device), context, config)?;
     let mut optimizer = ShardedOptimizer::new(&wrapped, AdamConfig::new().init())?.with_overlap_param_gather(overlaps);

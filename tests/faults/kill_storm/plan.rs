@@ -19,7 +19,7 @@ pub struct Layout {
     pub ranks: usize,
 }
 
-const LAYOUTS: [Layout; 6] = [
+const LAYOUTS: [Layout; 10] = [
     Layout {
         name: "dp2",
         flags: "--world-size 2",
@@ -44,6 +44,26 @@ const LAYOUTS: [Layout; 6] = [
     Layout {
         name: "dp2 sharded fp16",
         flags: "--world-size 2 --use-distributed-optimizer --fp16 --loss-scale-window 7",
+        ranks: 2,
+    },
+    Layout {
+        name: "dp2 sharded gradients",
+        flags: "--world-size 2 --zero-stage 2",
+        ranks: 2,
+    },
+    Layout {
+        name: "dp2 sharded parameters",
+        flags: "--world-size 2 --zero-stage 3",
+        ranks: 2,
+    },
+    Layout {
+        name: "dp2 sharded, state in files",
+        flags: "--world-size 2 --use-distributed-optimizer --offload-optimizer nvme --nvme-path /tmp",
+        ranks: 2,
+    },
+    Layout {
+        name: "dp2 all in files",
+        flags: "--world-size 2 --zero-stage 3 --offload-optimizer nvme --offload-param nvme --nvme-path /tmp",
         ranks: 2,
     },
     Layout {

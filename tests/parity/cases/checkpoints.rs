@@ -12,13 +12,14 @@ use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointConfig, Checkpo
 use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
+use burn_megatron::optimizer::OptimizerKind;
 use burn_megatron::parity::{Judge, Tolerance};
 use burn_megatron::training::{Trainer, TrainerState};
 use libtest_mimic::{Failed, Trial};
 use models::ModelConfig;
 use models::gpt::Gpt;
 
-use super::comparison::{DP2, DP4, Layout, ONE, TP2, TP2SP, TP4, connect, dtype, layout};
+use super::comparison::{DP2, DP4, HSDP2X2, Layout, ONE, TP2, TP2SP, TP4, connect, dtype, layout};
 use super::{B, problem};
 use crate::harness::{Case, Job};
 
@@ -38,12 +39,12 @@ const CHAIN: &[Link] = &[
     (PP4, "whole", 66),
     (ONE, "whole", 61),
     (PP2V2, "sharded", 62),
-    (TP2SPDP2, "sharded", 62),
-    (DP4, "sharded", 70),
+    (TP2SPDP2, "sharded_parameters", 62),
+    (DP4, "sharded_gradients", 70),
     (TP2PP2, "whole", 68),
 ];
-/// A chain of gradient descent.
-const SGD_CHAIN: &[Link] = &[(DP2, "sharded", 61), (TP2, "whole", 68)];
+/// A chain of another optimizer than AdamW.
+const OTHER_CHAIN: &[Link] = &[(DP2, "sharded", 61), (TP2, "whole", 68), (PP2DP2, "sharded", 61)];
 const STEPS_PER_LINK: u64 = 2;
 const TOTAL_STEPS: u64 = 20;
 
@@ -51,12 +52,16 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for dtype in ["f64", "f32"] {
         let name = format!("checkpoints_go_from_layout_to_layout_on_the_one_rank_curve_{dtype}");
-        trials.push(Trial::test(name, move || run_chain(CHAIN, dtype, false)));
+        trials.push(Trial::test(name, move || run_chain(CHAIN, dtype, "adam")));
     }
-    let name = "checkpoints_of_momentum_go_from_layout_to_layout_and_to_no_other_optimizer";
-    trials.push(Trial::test(name, || run_chain(SGD_CHAIN, "f64", true)));
+    for optimizer in ["sgd", "muon", "adafactor", "groups"] {
+        let name = format!("checkpoints_of_{optimizer}_go_from_layout_to_layout_and_to_no_other_optimizer");
+        trials.push(Trial::test(name, move || run_chain(OTHER_CHAIN, "f64", optimizer)));
+    }
     for (layout, update) in [
         (DP2, "sharded"),
+        (DP2, "sharded_gradients"),
+        (HSDP2X2, "sharded_parameters"),
         (DP2, "whole"),
         (TP2SP, "whole"),
         (PP2DP2, "sharded"),
@@ -77,7 +82,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn run_chain(chain: &[Link], dtype: &'static str, sgd: bool) -> Result<(), Failed> {
+fn run_chain(chain: &[Link], dtype: &'static str, optimizer: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     for (link, (layout, update, padded)) in chain.iter().enumerate() {
         let case = layout
@@ -86,7 +91,7 @@ fn run_chain(chain: &[Link], dtype: &'static str, sgd: bool) -> Result<(), Faile
             .with("chunks", layout.chunks)
             .with("update", update)
             .with("padded", padded)
-            .with("sgd", sgd)
+            .with("optimizer", optimizer)
             .with("first_step", link as u64 * STEPS_PER_LINK)
             .with("folder", folder.path().display());
         let end = Job::new(case, layout.world_size()).run()?;
@@ -144,7 +149,7 @@ pub fn writer(world: &World, folder: &Path) -> anyhow::Result<CheckpointWriter> 
     Ok(CheckpointWriter::new(group, folder, CheckpointConfig::new())?)
 }
 
-fn load(trainer: &mut TestTrainer, folder: &Path) -> anyhow::Result<()> {
+pub fn load(trainer: &mut TestTrainer, folder: &Path) -> anyhow::Result<()> {
     let checkpoint = Checkpoint::latest(folder)?.context("there is no checkpoint")?;
     let state: TrainerState = serde_json::from_value(checkpoint.state().clone())?;
     trainer.restore(&checkpoint, &state)?;
@@ -152,9 +157,9 @@ fn load(trainer: &mut TestTrainer, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn save(trainer: &TestTrainer, writer: &mut CheckpointWriter) -> anyhow::Result<()> {
+pub fn save(trainer: &TestTrainer, writer: &mut CheckpointWriter) -> anyhow::Result<()> {
     let state = serde_json::to_value(trainer.state())?;
-    Ok(writer.save(trainer.iteration(), trainer.snapshot(), state)?)
+    Ok(writer.save(trainer.iteration(), trainer.snapshot()?, state)?)
 }
 
 fn link(case: &Case, world: &World) -> anyhow::Result<()> {
@@ -163,22 +168,29 @@ fn link(case: &Case, world: &World) -> anyhow::Result<()> {
     let dtype = dtype(case)?;
     let single = ParallelContext::single(problem::SEED);
     let context = connect(case, world)?;
-    let sgd = case.setting("sgd")?;
-    let usual = variant(problem::Update::Whole, problem::PADDED_VOCAB_SIZE);
-    let mut reference = trainer(problem::Variant { sgd, ..usual }, 1, &single)?;
+    let optimizer = case.setting("optimizer")?;
+    let usual = variant(problem::Update::WHOLE, problem::PADDED_VOCAB_SIZE);
+    let mut reference = trainer(problem::Variant { optimizer, ..usual }, 1, &single)?;
     for number in 0..first {
         step(&mut reference, number, &single)?;
     }
     let mut writer = writer(world, &folder)?;
     let variant = problem::Variant {
-        sgd,
+        optimizer,
         ..variant(case.setting("update")?, case.setting("padded")?)
     };
     let mut sharded = trainer(variant, case.setting("chunks")?, &context)?;
     if first > 0 {
         load(&mut sharded, &folder)?;
-        if sgd {
-            refuses_momentum(variant, &folder, case, world)?;
+        let stored = match optimizer {
+            problem::Optimizer::Of(OptimizerKind::Sgd) => &["momentum"][..],
+            problem::Optimizer::Of(OptimizerKind::Muon) => &["gradient_mean"],
+            // Of a matrix, or where a stage begins with a norm.
+            problem::Optimizer::Of(OptimizerKind::Adafactor) => &["column_variance, row_variance", "variance"],
+            _ => &[],
+        };
+        if !stored.is_empty() {
+            refuses_state(stored, variant, &folder, case, world)?;
         }
     }
     let tolerance = Tolerance::of(dtype);
@@ -196,20 +208,29 @@ fn link(case: &Case, world: &World) -> anyhow::Result<()> {
     save(&sharded, &mut writer)
 }
 
-/// Fails unless AdamW refuses a checkpoint of gradient descent, by the names of what it has and lacks.
-fn refuses_momentum(variant: problem::Variant, folder: &Path, case: &Case, world: &World) -> anyhow::Result<()> {
+/// Fails unless AdamW refuses a checkpoint of another optimizer, by the names of what it has and lacks.
+fn refuses_state(
+    stored: &[&str],
+    variant: problem::Variant,
+    folder: &Path,
+    case: &Case,
+    world: &World,
+) -> anyhow::Result<()> {
     let context = connect(case, world)?;
     let mut adamw = trainer(
-        problem::Variant { sgd: false, ..variant },
+        problem::Variant {
+            optimizer: problem::Variant::USUAL.optimizer,
+            ..variant
+        },
         case.setting("chunks")?,
         &context,
     )?;
     let refusal = load(&mut adamw, folder)
         .err()
-        .context("AdamW took momentum for its moments")?;
+        .context("AdamW took another state for its moments")?;
     let message = refusal.to_string();
-    let is_told = message.contains("has momentum of the optimizer for parameter")
-        && message.contains("this optimizer keeps moment_1, moment_2");
+    let names = |stored: &&str| message.contains(&format!("has {stored} of the optimizer for parameter"));
+    let is_told = stored.iter().any(names) && message.contains("this optimizer keeps moment_1, moment_2");
     ensure!(is_told, "{message}");
     Ok(())
 }
@@ -218,7 +239,7 @@ fn refuses_momentum(variant: problem::Variant, folder: &Path, case: &Case, world
 /// model's.
 fn compare_state(sharded: &TestTrainer, reference: &TestTrainer, tolerance: f64) -> anyhow::Result<()> {
     let mut whole: HashMap<String, Vec<f64>> = HashMap::new();
-    for part in reference.snapshot() {
+    for part in reference.snapshot()? {
         let mut values = vec![0.0; part.placement.logical_len()];
         for (logical, value) in elements(part.clone()) {
             values[logical] = value;
@@ -226,7 +247,7 @@ fn compare_state(sharded: &TestTrainer, reference: &TestTrainer, tolerance: f64)
         whole.insert(part.name, values);
     }
     let mut compared = 0;
-    for part in sharded.snapshot() {
+    for part in sharded.snapshot()? {
         let name = part.name.clone();
         let expected = whole.get(&name).with_context(|| format!("one rank has no {name}"))?;
         let (mut difference, mut norm) = (0.0, 0.0);
@@ -297,7 +318,7 @@ fn resume(case: &Case, world: &World) -> anyhow::Result<()> {
             "step {number}: loss and norm {figures:?}, undisturbed {expected:?}"
         );
     }
-    let parts = (resumed.snapshot(), undisturbed.0.snapshot());
+    let parts = (resumed.snapshot()?, undisturbed.0.snapshot()?);
     ensure!(
         parts.0.len() == parts.1.len(),
         "{} parts, not {}",

@@ -9,7 +9,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use burn_flex::FlexDevice;
-use burn_megatron::collectives::{ProcessGroup, ReduceOp};
+use burn_megatron::collectives::{EngineChoice, GroupConfig, ProcessGroup, ReduceOp};
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Declaration, Distribution, Placement, read_host, tensor_from_host};
@@ -34,6 +34,8 @@ pub struct Layout {
     pub pipeline: usize,
     /// Chunks per stage.
     pub chunks: usize,
+    /// Groups of data-parallel ranks that each share out what is sharded.
+    pub instances: usize,
 }
 
 pub const ONE: Layout = layout("one_rank", 1, false, 1);
@@ -43,6 +45,7 @@ pub const TP2SP: Layout = layout("tp2sp", 2, true, 1);
 pub const TP4SP: Layout = layout("tp4sp", 4, true, 1);
 pub const DP2: Layout = layout("dp2", 1, false, 2);
 pub const DP4: Layout = layout("dp4", 1, false, 4);
+pub const HSDP2X2: Layout = layout("hsdp2x2", 1, false, 4).instances(2);
 pub const PP2: Layout = layout("pp2", 1, false, 1).stages(2, 1);
 
 pub const fn layout(name: &'static str, tensor: usize, sequence: bool, data: usize) -> Layout {
@@ -53,6 +56,7 @@ pub const fn layout(name: &'static str, tensor: usize, sequence: bool, data: usi
         data,
         pipeline: 1,
         chunks: 1,
+        instances: 1,
     }
 }
 
@@ -66,11 +70,17 @@ impl Layout {
         }
     }
 
+    /// The same in several instances of what is sharded.
+    pub const fn instances(self, instances: usize) -> Self {
+        Self { instances, ..self }
+    }
+
     /// Adds what [`Scene::new`] reads to a case.
     pub fn describe(&self, case: Case, dtype: &str) -> Case {
         case.with("tensor", self.tensor)
             .with("sequence", self.sequence)
             .with("pipeline", self.pipeline)
+            .with("instances", self.instances)
             .with("dtype", dtype)
     }
 
@@ -346,7 +356,15 @@ pub fn connect(case: &Case, world: &World) -> anyhow::Result<ParallelContext> {
         pipeline_parallel_size: case.setting("pipeline")?,
         sequence_parallel: case.setting("sequence")?,
     };
-    Ok(ParallelContextConfig::new(config).with_seed(SEED).init(world)?)
+    let config = ParallelContextConfig::new(config).with_seed(SEED);
+    // Not every case has shards.
+    let instances = case.setting("instances").unwrap_or(1);
+    let config = config.with_num_distributed_optimizer_instances(instances);
+    let config = match case.setting::<String>("engine").as_deref() {
+        Ok("tcp") => config.with_groups(GroupConfig::new().with_engine(EngineChoice::Tcp)),
+        _ => config,
+    };
+    Ok(config.init(world)?)
 }
 
 /// The element type of a case.

@@ -85,17 +85,15 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let losses = truth.values(&format!("{clipping}.loss"))?;
     let norms = truth.values(&format!("{clipping}.gradient_norm"))?;
     ensure!(losses.len() == size(&truth.meta, "steps") && norms.len() == losses.len());
-    for step in 0..losses.len() {
-        let mut gradients = HashMap::new();
-        let result = trainer.step_inspected(&micro_batches(&batches, step, &scene.context)?, |reduced| {
-            if step == 0 {
-                let entries = reduced.entries().iter();
-                gradients.extend(entries.map(|e| (e.name.clone(), (e.placement.clone(), reduced.values(e)))));
-            }
-        })?;
-        if step == 0 {
+    judged_steps(
+        &mut trainer,
+        &batches,
+        &scene,
+        &mut judge,
+        [&losses, &norms],
+        |gradients, judge| {
             let mut noisy = Vec::new();
-            truth.compare("gradient.", &gradients, &scene.context, |part| {
+            truth.compare("gradient.", gradients, &scene.context, |part| {
                 if is_noise(&part, scene.dtype) {
                     noisy.push(part)
                 } else {
@@ -110,13 +108,9 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
                 let floor = 1e-3 * norms[0] * (len as f64 / num_parameters as f64).sqrt();
                 ensure!(difference <= floor, "the gradient of {name} is off by {difference}");
             }
-        }
-        judge.scalars(
-            step as u64 + 1,
-            [result.loss, losses[step]],
-            [result.grad_norm, norms[step]],
-        );
-    }
+            Ok(())
+        },
+    )?;
     // In f32 the fixture has the clipped run's parameters only.
     if clipping == "clipped" || scene.dtype == DType::F64 {
         let last = losses.len() as u64;
@@ -144,12 +138,12 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 /// Whether a gradient is nothing but rounding, PyTorch's and ours: that of the bias of the keys, which softmax ignores.
 ///
 /// In f32 it is as large as what the judge allows of so few elements, three of them over four ranks.
-fn is_noise(part: &PartDifference, dtype: DType) -> bool {
+pub(super) fn is_noise(part: &PartDifference, dtype: DType) -> bool {
     dtype == DType::F32 && part.name.ends_with("attn.c_attn.bias[1]")
 }
 
 /// Every parameter's local values, and where they belong.
-type LocalTensors = HashMap<String, (Placement, Vec<f64>)>;
+pub(super) type LocalTensors = HashMap<String, (Placement, Vec<f64>)>;
 
 /// The elements of a tensor of a file, row-major, and its shape; every type of the fixtures is exact in f64.
 pub fn array(file: &[u8], name: &str) -> anyhow::Result<(Vec<f64>, Vec<usize>)> {
@@ -172,13 +166,13 @@ pub fn array(file: &[u8], name: &str) -> anyhow::Result<(Vec<f64>, Vec<usize>)> 
 }
 
 /// One file.
-struct Fixture {
+pub(super) struct Fixture {
     bytes: Vec<u8>,
-    meta: serde_json::Value,
+    pub(super) meta: serde_json::Value,
 }
 
 impl Fixture {
-    fn read(name: &str) -> anyhow::Result<Self> {
+    pub(super) fn read(name: &str) -> anyhow::Result<Self> {
         let folder = tests::folder().join("parity/fixtures");
         let bytes = std::fs::read(folder.join(format!("{name}.safetensors")))?;
         let (_, header) = SafeTensors::read_metadata(&bytes)?;
@@ -190,13 +184,13 @@ impl Fixture {
     }
 
     /// A tensor's elements, row-major.
-    fn values(&self, name: &str) -> anyhow::Result<Vec<f64>> {
+    pub(super) fn values(&self, name: &str) -> anyhow::Result<Vec<f64>> {
         Ok(array(&self.bytes, name)?.0)
     }
 
     /// Compares local tensors with those of the file whose names start with `prefix`, all of them: those of all stages
     /// together, of which a tied embedding is on two.
-    fn compare(
+    pub(super) fn compare(
         &self,
         prefix: &str,
         local: &LocalTensors,
@@ -235,7 +229,7 @@ fn size(meta: &serde_json::Value, key: &str) -> usize {
     number(meta, key) as usize
 }
 
-fn model_config(meta: &serde_json::Value) -> GptConfig {
+pub(super) fn model_config(meta: &serde_json::Value) -> GptConfig {
     GptConfig::new(
         size(meta, "n_layers"),
         size(meta, "d_model"),
@@ -249,7 +243,7 @@ fn model_config(meta: &serde_json::Value) -> GptConfig {
     .with_tied_embeddings(meta["tied"].as_bool().expect("run files say so"))
 }
 
-fn training_config(meta: &serde_json::Value, clipping: &str) -> TrainingConfig {
+pub(super) fn training_config(meta: &serde_json::Value, clipping: &str) -> TrainingConfig {
     TrainingConfig {
         seq_length: size(meta, "seq_length"),
         micro_batch_size: size(meta, "micro_batch_size"),
@@ -266,13 +260,19 @@ fn training_config(meta: &serde_json::Value, clipping: &str) -> TrainingConfig {
         adam_beta2: number(meta, "adam_beta2"),
         adam_eps: number(meta, "adam_eps"),
         sgd_momentum: None,
+        optimizer: None,
+        param_groups: None,
         seed: SEED,
         replica_check_interval: 1,
     }
 }
 
 /// The micro-batches of a step that this rank takes: all of them in turn, over the data-parallel ranks.
-fn micro_batches(batches: &Fixture, step: usize, context: &ParallelContext) -> anyhow::Result<Vec<MicroBatch>> {
+pub(super) fn micro_batches(
+    batches: &Fixture,
+    step: usize,
+    context: &ParallelContext,
+) -> anyhow::Result<Vec<MicroBatch>> {
     let meta = &batches.meta;
     let (count, samples) = (size(meta, "num_micro_batches"), size(meta, "micro_batch_size"));
     let seq_length = size(meta, "seq_length");
@@ -298,6 +298,36 @@ fn micro_batches(batches: &Fixture, step: usize, context: &ParallelContext) -> a
         .collect())
 }
 
+/// Takes a step for each loss and norm that is expected, and judges them; `of_first` judges the gradients of the first,
+/// before they are clipped.
+pub(super) fn judged_steps(
+    trainer: &mut Trainer<B, Gpt<B>>,
+    batches: &Fixture,
+    scene: &Scene,
+    judge: &mut Judge,
+    [losses, norms]: [&[f64]; 2],
+    mut of_first: impl FnMut(&LocalTensors, &mut Judge) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for step in 0..losses.len() {
+        let mut gradients = LocalTensors::new();
+        let result = trainer.step_inspected(&micro_batches(batches, step, &scene.context)?, |reduced| {
+            if step == 0 {
+                let entries = reduced.entries().iter();
+                gradients.extend(entries.map(|e| (e.name.clone(), (e.placement.clone(), reduced.values(e)))));
+            }
+        })?;
+        if step == 0 {
+            of_first(&gradients, judge)?;
+        }
+        judge.scalars(
+            step as u64 + 1,
+            [result.loss, losses[step]],
+            [result.grad_norm, norms[step]],
+        );
+    }
+    Ok(())
+}
+
 /// Compares this rank's columns of the logits of the first micro-batch, without padding.
 fn compare_logits(model: &Gpt<B>, batches: &Fixture, truth: &Fixture, scene: &Scene) -> anyhow::Result<()> {
     // The first micro-batch is that of the first data-parallel rank.
@@ -318,7 +348,7 @@ fn compare_logits(model: &Gpt<B>, batches: &Fixture, truth: &Fixture, scene: &Sc
 }
 
 /// Returns the model with this rank's part of the fixture's weights.
-fn load(model: Vec<Gpt<B>>, weights: &Fixture, scene: &Scene) -> anyhow::Result<Vec<Gpt<B>>> {
+pub(super) fn load(model: Vec<Gpt<B>>, weights: &Fixture, scene: &Scene) -> anyhow::Result<Vec<Gpt<B>>> {
     struct Loader<'a> {
         weights: &'a Fixture,
         scene: &'a Scene,
@@ -362,7 +392,7 @@ fn load(model: Vec<Gpt<B>>, weights: &Fixture, scene: &Scene) -> anyhow::Result<
     }
 }
 
-fn parameters(model: &Vec<Gpt<B>>, context: &ParallelContext) -> anyhow::Result<LocalTensors> {
+pub(super) fn parameters(model: &Vec<Gpt<B>>, context: &ParallelContext) -> anyhow::Result<LocalTensors> {
     struct Reader<'a>(&'a ParallelContext, anyhow::Result<LocalTensors>);
     impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<T, D>>) {

@@ -286,7 +286,7 @@ fn save(case: &Case, world: &World) -> anyhow::Result<()> {
         step(&mut trainer, number, &context)?;
     }
     let mut writer = writer(world, &folder(case)?.join("saved"))?;
-    Ok(writer.save(STEPS, trainer.snapshot(), json!(null))?)
+    Ok(writer.save(STEPS, trainer.snapshot()?, json!(null))?)
 }
 
 /// Generates in several ways, which must give the same, and leaves it in a file.

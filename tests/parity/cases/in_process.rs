@@ -9,11 +9,11 @@ use burn::tensor::DType;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
-use burn_megatron::parameters::Placement;
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::training::{Trainer, TrainerState};
 use libtest_mimic::Failed;
 use models::decoder::Decoder;
+use tests::checkpoints::expect_same;
 
 use super::checkpoints::writer;
 use super::comparison::Layout;
@@ -128,7 +128,7 @@ pub fn pass_on(trainer: &mut Trainer<B, Decoder<B>>, case: &Case, world: &World)
     }
     let mut writer = writer(world, &link_folder(&folder, link))?;
     let state = serde_json::to_value(trainer.state())?;
-    Ok(writer.save(trainer.iteration(), trainer.snapshot(), state)?)
+    Ok(writer.save(trainer.iteration(), trainer.snapshot()?, state)?)
 }
 
 fn expect_same_bits(first: &Checkpoint, other: &Checkpoint) -> anyhow::Result<()> {
@@ -138,10 +138,5 @@ fn expect_same_bits(first: &Checkpoint, other: &Checkpoint) -> anyhow::Result<()
         names
     };
     ensure!(names(first) == names(other), "other arrays: {:?}", names(other));
-    for array in first.arrays() {
-        let whole = Placement::whole(array.shape.clone());
-        let [first, other] = [first, other].map(|from| from.read(&array.name, &whole, 0..whole.local_len()));
-        ensure!(first?.bytes[..] == other?.bytes[..], "{} has other bits", array.name);
-    }
-    Ok(())
+    expect_same(first, other, |_| true).map(drop)
 }

@@ -9,13 +9,16 @@ use burn::tensor::{DType, Tensor, backend::Backend};
 use burn_megatron::context::{ParallelContext, TensorOverlap};
 use burn_megatron::data_parallel::GradientCounts;
 use burn_megatron::launch::World;
+use burn_megatron::optimizer::OptimizerKind;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, PartDifference, Tolerance, compare_shard};
 use cubecl_kernels::Kernels;
 use libtest_mimic::Trial;
 use models::ModelConfig;
 
-use super::comparison::{DP2, DP4, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero};
+use super::comparison::{
+    DP2, DP4, HSDP2X2, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero,
+};
 use super::one_rank::{Files, OneRank};
 use super::{B, problem};
 use crate::harness::{Case, Comparison, Job};
@@ -58,8 +61,8 @@ struct Settings {
     row_chunks: &'static str,
     /// `whole`, or the most tokens whose logits are in one buffer of the layout's. The one rank's are in one.
     logits: &'static str,
-    /// Gradient descent with momentum, in place of AdamW.
-    sgd: bool,
+    /// Its name, or `groups`.
+    optimizer: &'static str,
 }
 
 const SETTINGS: Settings = Settings {
@@ -76,7 +79,7 @@ const SETTINGS: Settings = Settings {
     kernels: "fused",
     row_chunks: "whole_rows",
     logits: "whole",
-    sgd: false,
+    optimizer: "adam",
 };
 
 /// Layouts without stages.
@@ -111,7 +114,7 @@ pub fn comparisons(files: &Files) -> Vec<Comparison> {
         .chain(staged())
         .chain(sharded())
         .chain(chunked())
-        .chain(descending());
+        .chain(other_optimizers());
     all.map(|(layout, settings)| matches_one_rank(layout, settings, files))
         .collect()
 }
@@ -207,6 +210,8 @@ fn sharded() -> impl Iterator<Item = (Layout, Settings)> {
         update: "sharded_in_turn",
         ..sharded
     };
+    let with_update = |update, settings| Settings { update, ..settings };
+    let of_gradients = |update| with_update(update, sharded);
     [
         (DP2, sharded),
         (DP4, f32),
@@ -216,6 +221,30 @@ fn sharded() -> impl Iterator<Item = (Layout, Settings)> {
         (PP2V2DP2, sharded),
         (PP2V2DP2, untied),
         (TP2SPPP2DP2, f32),
+        (DP2, of_gradients("sharded_gradients")),
+        (DP2, of_gradients("sharded_gradients_in_turn")),
+        (DP4, with_update("sharded_gradients", f32)),
+        (DP2, of_gradients("sharded_parameters")),
+        (DP4, with_update("sharded_parameters", untied)),
+        (TP2SPDP2, with_update("sharded_parameters", f32)),
+        (HSDP2X2, sharded),
+        (HSDP2X2, with_update("sharded_gradients", untied)),
+        (HSDP2X2, of_gradients("sharded_parameters")),
+        (
+            DP2,
+            Settings {
+                recompute: "block1",
+                ..of_gradients("sharded_parameters")
+            },
+        ),
+        (TP2SPDP2, of_gradients("sharded_gradients")),
+        (
+            TP2SPDP2,
+            Settings {
+                recompute: "uniform2",
+                ..of_gradients("sharded_gradients")
+            },
+        ),
     ]
     .into_iter()
 }
@@ -265,14 +294,71 @@ fn chunked() -> impl Iterator<Item = (Layout, Settings)> {
     .into_iter()
 }
 
-/// Gradient descent, whole and sharded.
-fn descending() -> impl Iterator<Item = (Layout, Settings)> {
-    let whole = Settings { sgd: true, ..SETTINGS };
-    let sharded = Settings {
+/// Other optimizers than AdamW, whole and sharded; Muon needs whole matrices, Adafactor sums over them.
+fn other_optimizers() -> impl Iterator<Item = (Layout, Settings)> {
+    let whole = |optimizer| Settings { optimizer, ..SETTINGS };
+    let sharded = |optimizer| Settings {
         update: "sharded",
-        ..whole
+        ..whole(optimizer)
     };
-    [(TP2, whole), (DP2, sharded)].into_iter()
+    let with_update = |update, optimizer| Settings {
+        update,
+        ..whole(optimizer)
+    };
+    let staged = |settings| Settings {
+        n_layers: 4,
+        ..settings
+    };
+    let f32 = |settings| Settings {
+        dtype: "f32",
+        clip: false,
+        ..settings
+    };
+    let untied = |settings| Settings {
+        tied: false,
+        clip: false,
+        ..settings
+    };
+    [
+        (TP2, whole("sgd")),
+        (DP2, sharded("sgd")),
+        (TP2SP, whole("adam_l2")),
+        (DP2, sharded("adam_l2")),
+        (TP2, whole("lion")),
+        (DP4, sharded("lion")),
+        (TP2SPDP2, sharded("groups")),
+        (PP2DP2, staged(sharded("groups"))),
+        (TP4, whole("groups")),
+        (TP2, whole("muon")),
+        (TP4SP, untied(whole("muon"))),
+        (TP2SP, f32(whole("muon"))),
+        (DP2, whole("muon")),
+        (DP4, f32(whole("muon"))),
+        (DP4, sharded("muon")),
+        (DP2, untied(sharded("muon"))),
+        (TP2DP2, whole("muon")),
+        (TP2SPDP2, sharded("muon")),
+        (TP2SPDP2, f32(sharded("muon"))),
+        (PP2, staged(whole("muon"))),
+        (TP2SPPP2DP2, staged(sharded("muon"))),
+        (DP4, with_update("sharded_gradients", "muon")),
+        (TP2SPDP2, with_update("sharded_parameters", "muon")),
+        (HSDP2X2, with_update("sharded_parameters", "muon")),
+        (DP2, with_update("sharded_parameters", "groups")),
+        (TP2, whole("adafactor")),
+        (TP4SP, untied(whole("adafactor"))),
+        (TP2SP, f32(whole("adafactor"))),
+        (DP2, whole("adafactor")),
+        (DP4, sharded("adafactor")),
+        (DP2, f32(untied(sharded("adafactor")))),
+        (TP2SPDP2, sharded("adafactor")),
+        (TP2SPDP2, f32(sharded("adafactor"))),
+        (TP2SPPP2DP2, staged(sharded("adafactor"))),
+        (DP4, with_update("sharded_gradients", "adafactor")),
+        (TP2SPDP2, with_update("sharded_parameters", "adafactor")),
+        (HSDP2X2, with_update("sharded_parameters", "adafactor")),
+    ]
+    .into_iter()
 }
 
 fn matches_one_rank(layout: Layout, settings: Settings, files: &Files) -> Comparison {
@@ -295,8 +381,8 @@ fn matches_one_rank(layout: Layout, settings: Settings, files: &Files) -> Compar
             name = format!("{name}_{what}");
         }
     }
-    if settings.sgd {
-        name = format!("{name}_sgd");
+    if settings.optimizer != SETTINGS.optimizer {
+        name = format!("{name}_{}", settings.optimizer);
     }
     if settings.logits != SETTINGS.logits {
         name = format!("{name}_logits_of_{}_tokens", settings.logits);
@@ -324,7 +410,7 @@ fn job(layout: Layout, settings: Settings, files: &Files) -> Job {
         .with("kernels", settings.kernels)
         .with("row_chunks", settings.row_chunks)
         .with("logits", settings.logits)
-        .with("sgd", settings.sgd);
+        .with("optimizer", settings.optimizer);
     let files = files.clone();
     Job::new(case, layout.world_size()).with_file("one_rank", move |case| files.file_of(case))
 }
@@ -348,7 +434,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         update: case.setting("update")?,
         padded_vocab_size: problem::PADDED_VOCAB_SIZE,
         precision: problem::Precision::Usual,
-        sgd: case.setting("sgd")?,
+        optimizer: case.setting("optimizer")?,
         logit_chunk_tokens: match case.setting::<String>("logits")?.as_str() {
             "whole" => None,
             tokens => Some(tokens.parse()?),
@@ -371,7 +457,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "plain" => Kernels::Plain,
         _ => Kernels::Fused,
     };
-    let overlaps = variant.update != problem::Update::ShardedInTurn;
+    let overlaps = variant.update.overlaps;
     let context = connect(case, world)?
         .with_kernels(kernels)
         .with_overlap_tensor_reduce(overlaps)
@@ -388,7 +474,10 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     }
 
     let num_parameters = problem::model(variant).num_parameters();
-    let mut judge = Judge::new(Tolerance::of(dtype), num_parameters, dtype == DType::F64);
+    // Lion takes the sign of noise.
+    let is_lion = variant.optimizer == problem::Optimizer::Of(OptimizerKind::Lion);
+    let judges_noise = dtype == DType::F64 && !is_lion;
+    let mut judge = Judge::new(Tolerance::of(dtype), num_parameters, judges_noise);
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
     for step in 0..steps {
         let whole = one_rank.step(step)?;
@@ -432,7 +521,8 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         judge.failures()[0]
     );
     if stages.num_chunks == 1 && context.coordinates().pipeline == 0 {
-        check_traffic(&context, dtype, steps)?;
+        let groups = problem::training(variant, steps).groups().groups().len();
+        check_traffic(&context, dtype, steps, groups)?;
     }
     println!(
         "worst differences: loss {:.1e}, gradient {:.1e}, parameter {:.1e}",
@@ -445,7 +535,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 
 /// What the first stage of two has sent on in all steps and a validation: each activation once, however many tensor
 /// ranks hold it.
-fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow::Result<()> {
+fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64, num_groups: usize) -> anyhow::Result<()> {
     let group = context.pipeline_group();
     if group.size() != 2 {
         return Ok(());
@@ -459,11 +549,13 @@ fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow:
     let losses = (steps as usize + 1) * 4 * 8;
     // The schedules of the steps and of the validation are compared.
     let schedules = 2 * 8;
+    // Whether each group of parameters has some is asked once.
+    let groups = num_groups * 4;
     let sent = group.bytes_communicated() as usize;
     ensure!(
-        sent == activations + losses + schedules,
-        "the first stage has sent {sent} bytes, expected {activations} of activations, {losses} of losses and \
-         {schedules} for the schedules"
+        sent == activations + losses + schedules + groups,
+        "the first stage has sent {sent} bytes, expected {activations} of activations, {losses} of losses, {schedules} \
+         for the schedules and {groups} for groups of parameters"
     );
     Ok(())
 }

@@ -15,7 +15,9 @@ mod layers;
 mod layouts;
 mod lora;
 mod memory;
+mod offload;
 mod one_rank;
+mod optimizers;
 mod pipeline;
 mod plain_burn;
 mod planted;
@@ -47,9 +49,11 @@ pub fn trials() -> Vec<Trial> {
         transformers::trials(),
         generation::trials(),
         memory::trials(),
+        offload::trials(),
         ramp_up::trials(),
         layers::trials(),
         fixtures::trials(),
+        optimizers::trials(),
         plain_burn::trials(),
         converted::trials(),
         drawing::trials(),
@@ -92,12 +96,18 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "transformers" => transformers::run(case, world),
         "generation" => generation::run(case, world),
         "memory" => memory::run(case, world),
+        "traffic" => memory::run_traffic(case, world),
+        "peak" => memory::run_peak(case, world),
+        "start" => memory::run_start(case, world),
+        "offload" => offload::run(case, world),
         "one_rank" => one_rank::run(case),
         "sharded" => sharded::run(case, world),
         "shared_heads" => shared_heads::run(case, world),
         "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),
         "fixture" => fixtures::run(case, world),
+        "optimizer" => optimizers::run(case, world),
+        "unmatched_group" => optimizers::unmatched_group(case, world),
         "plain_burn" => plain_burn::run(case, world),
         "converted" => converted::run(case, world),
         "drawing" => drawing::run(case, world),

@@ -17,7 +17,7 @@ use super::problem;
 use crate::harness::{Case, Job};
 
 /// The settings of a case that decide what one rank computes.
-const SETTINGS: [&str; 7] = ["dtype", "tied", "clip", "dropout", "n_layers", "steps", "sgd"];
+const SETTINGS: [&str; 7] = ["dtype", "tied", "clip", "dropout", "n_layers", "steps", "optimizer"];
 
 /// What a file of one rank's run holds.
 pub struct OneRank {
@@ -75,7 +75,7 @@ pub fn run(case: &Case) -> anyhow::Result<()> {
         clip: case.setting("clip")?,
         dropout: case.setting("dropout")?,
         n_layers: case.setting("n_layers")?,
-        sgd: case.setting("sgd")?,
+        optimizer: case.setting("optimizer")?,
         ..problem::Variant::USUAL
     };
     let context = ParallelContext::single(problem::SEED);

@@ -256,12 +256,7 @@ impl Truth {
                     seq_length,
                 });
             } else {
-                // Padding is a document of its own.
-                let documents: Vec<_> = lengths
-                    .iter()
-                    .map(|&length| vec![length, seq_length - length])
-                    .collect();
-                batch.documents = Some(Documents::from_lengths(seq_length, &documents)?);
+                batch.documents = Some(Documents::of_padded(seq_length, &lengths)?);
             }
         }
         if self.has("is_random") {

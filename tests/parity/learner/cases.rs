@@ -23,7 +23,7 @@ use burn::train::{
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{GlobalBatches, LastBatch, shard_loader};
-use burn_megatron::data_parallel::{DataParallelConfig, average_gradients};
+use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy, average_gradients};
 use burn_megatron::launch::{Environment, World};
 use burn_megatron::learner::{ParallelLearner, SilentRenderer};
 use burn_megatron::topology::ParallelConfig;
@@ -148,7 +148,10 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             Ok(())
         }
         "gradients_that_nobody_takes" => {
-            let ranks = ParallelLearner::new(&context, DataParallelConfig::new().with_shard_gradients(true));
+            let ranks = ParallelLearner::new(
+                &context,
+                DataParallelConfig::new().with_sharding(ShardingStrategy::Optim),
+            );
             let plan = Plan::new(folder, shared_loaders(&context)?);
             let learner = Learner::new(Net::new(), adamw().init(), learning_rate());
             ranks.launch(plan.training(), learner)?;

@@ -9,7 +9,9 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 use burn_megatron::collectives::{GroupConfig, ProcessGroup, ReduceOp};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, GradientEntry, StepPart};
+use burn_megatron::data_parallel::{
+    DataParallelConfig, DistributedDataParallel, GradientEntry, ShardingStrategy, StepPart,
+};
 use burn_megatron::launch::World;
 use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::parameters::{Distribution, Placement};
@@ -134,7 +136,11 @@ impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
         // Small buckets: some are reduced while the backward pass runs.
         let config = config
             .with_bucket_size(Some(500))
-            .with_shard_gradients(ranks.layout.shards_gradients);
+            .with_sharding(if ranks.layout.shards_gradients {
+                ShardingStrategy::Optim
+            } else {
+                ShardingStrategy::NoShard
+            });
         let model = PlacedDataParallel::<Placed, M>::new(placed, &ranks.mesh, &ranks.context, config)?;
         let clipping = options.clips.then_some(GradientClippingConfig::Norm(0.05));
         let adam = AdamWConfig::new().with_weight_decay(0.1).with_grad_clipping(clipping);
@@ -217,7 +223,7 @@ pub fn resume<M: Subject<Placed>>(
     first.train(0..STEPS / 2, &mut run, device)?;
     let world = saving.context.world_group();
     let mut writer = CheckpointWriter::new(world.clone(), &folder.path, CheckpointConfig::new())?;
-    let parts = snapshot(first.model.local(), &first.optimizer, &saving.context);
+    let parts = snapshot(first.model.local(), &first.optimizer, &saving.context)?;
     writer.save(1, parts, serde_json::Value::Null)?;
 
     let checkpoint = Checkpoint::latest(&folder.path)?.context("there is no checkpoint")?;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use anyhow::{Context as _, ensure};
 use burn::optim::SgdConfig;
 use burn::tensor::DType;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart};
 use burn_megatron::optimizer::ShardedOptimizer;
 
 use super::gradients::by_name;
@@ -171,7 +171,7 @@ fn panicking_forward(scene: &Scene) -> anyhow::Result<()> {
 fn lost_parameters(scene: &Scene) -> anyhow::Result<()> {
     let config = DataParallelConfig::new()
         .with_bucket_size(Some(40))
-        .with_shard_gradients(true);
+        .with_sharding(ShardingStrategy::Optim);
     let mut wrapped = DistributedDataParallel::<B, _>::new(ConvNet::new(scene, "net"), &scene.context, config)?;
     let mut optimizer = ShardedOptimizer::new(&wrapped, SgdConfig::new().init())?;
     let gradients = wrapped_step(&mut wrapped, scene, 0)?;

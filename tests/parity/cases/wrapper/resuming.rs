@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use burn::grad_clipping::GradientClippingConfig;
 use burn::optim::AdamConfig;
 use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy};
 use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::training::{restore, snapshot};
 use tests::rank_folder::RankFolder;
@@ -43,7 +43,7 @@ type Run<M> = (
 fn begin<M: Net>(scene: &Scene, numbers: &str) -> anyhow::Result<Run<M>> {
     let config = DataParallelConfig::new()
         .with_bucket_size(Some(40))
-        .with_shard_gradients(true);
+        .with_sharding(ShardingStrategy::Optim);
     let module = DistributedDataParallel::new(M::new(scene, numbers), &scene.context, config)?;
     let adam = AdamConfig::new().with_grad_clipping(Some(GradientClippingConfig::Norm(0.1)));
     let optimizer = ShardedOptimizer::new(&module, adam.init())?;
@@ -65,7 +65,7 @@ fn two_runs<M: Net>(scene: &Scene) -> anyhow::Result<[Run<M>; 2]> {
     train(&mut undisturbed, scene, 0..STEPS)?;
     let world = scene.context.world_group();
     let mut writer = CheckpointWriter::new(world.clone(), &folder.path, CheckpointConfig::new())?;
-    let parts = snapshot(&undisturbed.0, &undisturbed.1, &scene.context);
+    let parts = snapshot(&undisturbed.0, &undisturbed.1, &scene.context)?;
     writer.save(STEPS as u64, parts, serde_json::Value::Null)?;
     train(&mut undisturbed, scene, STEPS..2 * STEPS)?;
 

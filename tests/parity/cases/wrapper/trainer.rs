@@ -81,6 +81,8 @@ fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<B
         adam_beta2: 0.95,
         adam_eps: 1e-8,
         sgd_momentum: None,
+        optimizer: None,
+        param_groups: None,
         seed: SEED,
         replica_check_interval: 1,
     };

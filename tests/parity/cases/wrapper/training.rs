@@ -6,7 +6,7 @@ use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, MuonConfig, Optimizer, SgdConfig};
 use burn_flex::Flex;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy};
 use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
 
 use super::nets::{
@@ -138,7 +138,7 @@ fn sharded_as_whole<M: Net, O: ElementWise<Flex>>(
     for &bucket_size in sizes {
         let config = DataParallelConfig::new()
             .with_bucket_size(Some(bucket_size))
-            .with_shard_gradients(true);
+            .with_sharding(ShardingStrategy::Optim);
         let module = DistributedDataParallel::new(M::new(scene, "net"), &scene.context, config)?;
         let optimizer = ShardedOptimizer::new(&module, optimizer())?;
         in_shards.push((module, optimizer));
