@@ -93,7 +93,7 @@ fn busy(gpu: &Gpu, world: &World) -> Outcome {
     if world.rank() != 0 {
         return reduce_in_vain(gpu);
     }
-    let mut much: Tensor<Cuda, 2> = gpu.tensor([1000, 1000], DType::F32, |place| place as f64);
+    let mut much: Tensor<Cuda, 2> = gpu.tensor([8000, 1000], DType::F32, |place| place as f64);
     for _ in 0..1000 {
         much = much.cos().exp().sin();
     }
