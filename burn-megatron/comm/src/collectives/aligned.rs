@@ -7,9 +7,13 @@ pub(crate) struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// Returns the first `length` bytes, which hold zeros or what was written there before.
+    /// Every multiple of this many bytes from the start is aligned too.
+    pub const ALIGNMENT: usize = size_of::<u64>();
+
+    /// Returns the first `length` bytes, which hold zeros or what was written there before; never gives memory back.
     pub fn of_length(&mut self, length: usize) -> &mut [u8] {
-        self.words.resize(length.div_ceil(size_of::<u64>()), 0);
+        let words = length.div_ceil(Self::ALIGNMENT);
+        self.words.resize(words.max(self.words.len()), 0);
         &mut bytemuck::cast_slice_mut(&mut self.words)[..length]
     }
 }

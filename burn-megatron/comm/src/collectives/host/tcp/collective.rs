@@ -4,7 +4,7 @@
 //! descriptor directly; no payload is read before all descriptors have come and are the same.
 //!
 //! A reduction sends to each rank what that rank reduces, and adds up what comes, in rank order, a
-//! piece at a time: pieces of all ranks wait for each other in a scratch buffer of fixed size, and
+//! piece at a time: pieces of all ranks wait for each other in a scratch buffer of a piece per rank, and
 //! a rank that is ahead is not read until the others have caught up, so memory stays bounded. A
 //! large all-reduce is such a reduction of one segment per rank, then a gather of the segments; in
 //! a small one every rank reduces everything, which saves a round trip.
@@ -22,6 +22,7 @@ use super::super::super::error::CollectiveError;
 use super::super::parts::{Chunks, slice};
 use super::exchange::Exchange;
 use super::{TcpEngine, readiness};
+use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::reduce::reduce_in_place;
 use std::net::Shutdown;
 use std::ops::Range;
@@ -192,13 +193,14 @@ impl TcpEngine {
     fn reduce(&self, call: &CallDescriptor, own: &mut [u8], mut exchange: Exchange<'_>) -> Result<(), CollectiveError> {
         let (rank, size) = self.health.label.place();
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let scratch = scratch.of_length(size * PIECE_BYTES);
+        let place_bytes = own.len().min(PIECE_BYTES).next_multiple_of(AlignedBytes::ALIGNMENT);
+        let scratch = scratch.of_length(size * place_bytes);
         for piece in own.chunks_mut(PIECE_BYTES) {
             let length = piece.len();
-            let places = scratch.chunks_mut(PIECE_BYTES).enumerate();
+            let places = scratch.chunks_mut(place_bytes).enumerate();
             let others = places.filter(|(peer, _)| *peer != rank);
             exchange.receive(others.map(|(peer, place)| (peer, &mut place[..length])))?;
-            let contributions: Vec<&[u8]> = scratch.chunks(PIECE_BYTES).map(|place| &place[..length]).collect();
+            let contributions: Vec<&[u8]> = scratch.chunks(place_bytes).map(|place| &place[..length]).collect();
             reduce_in_place(call.element_type, call.reduction(), piece, rank, &contributions);
         }
         exchange.finish()

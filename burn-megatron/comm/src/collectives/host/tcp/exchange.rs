@@ -1,7 +1,8 @@
 //! Moving bytes over the connections to many ranks at once.
 //!
 //! One thread serves all connections: it writes and reads whatever the sockets take and give, and
-//! sleeps in `poll` only when none does for a while. Since it always reads what it expects while it still has
+//! sleeps in `poll` only when none does for a while. A socket that had nothing is read again only when `poll` has said
+//! so: of many ranks, most are waited for most of the time. Since it always reads what it expects while it still has
 //! something to write, two ranks that send to each other never wait for each other.
 
 use super::super::super::call::CallDescriptor;
@@ -76,6 +77,8 @@ struct Incoming<'a> {
     peer: usize,
     buffer: &'a mut [u8],
     received: usize,
+    /// Whether the socket may have something.
+    may_read: bool,
 }
 
 impl<'a> Incoming<'a> {
@@ -84,6 +87,7 @@ impl<'a> Incoming<'a> {
             peer,
             buffer,
             received: 0,
+            may_read: true,
         }
     }
 
@@ -236,6 +240,7 @@ impl<'a> Exchange<'a> {
                 vain_looks = 0;
                 self.deadline.renew();
                 self.engine.health.check(Some(self.call))?;
+                self.wait(incoming, Duration::ZERO);
                 continue;
             }
             self.deadline.check(|| {
@@ -248,10 +253,13 @@ impl<'a> Exchange<'a> {
                 missing
             })?;
             vain_looks += 1;
-            match vain_looks {
-                0..LOOKS => std::thread::yield_now(),
-                _ => self.wait(incoming, POLL_SLICE),
-            }
+            let limit = if vain_looks < LOOKS {
+                std::thread::yield_now();
+                Duration::ZERO
+            } else {
+                POLL_SLICE
+            };
+            self.wait(incoming, limit);
         }
     }
 
@@ -279,14 +287,13 @@ impl<'a> Exchange<'a> {
     fn read(&self, incoming: &mut [Incoming<'_>]) -> Result<bool, CollectiveError> {
         let mut has_moved = false;
         for incoming in incoming.iter_mut() {
-            while !incoming.is_complete() {
+            while incoming.may_read && !incoming.is_complete() {
                 let mut stream = self.engine.collectives.to(incoming.peer);
-                match moved(stream.read(&mut incoming.buffer[incoming.received..])) {
-                    Ok(0) => break,
-                    Ok(bytes) => incoming.received += bytes,
-                    Err(error) => return Err(self.engine.lost(self.call, incoming.peer, &error)),
-                }
-                has_moved = true;
+                let read = moved(stream.read(&mut incoming.buffer[incoming.received..]));
+                let bytes = read.map_err(|error| self.engine.lost(self.call, incoming.peer, &error))?;
+                incoming.received += bytes;
+                incoming.may_read = bytes > 0;
+                has_moved |= bytes > 0;
             }
         }
         Ok(has_moved)
@@ -294,19 +301,24 @@ impl<'a> Exchange<'a> {
 
     /// Sleeps until a socket takes something, for `limit` at most.
     pub(super) fn wait_to_write(&self, limit: Duration) {
-        self.wait(&[], limit);
+        self.wait(&mut [], limit);
     }
 
-    /// Sleeps until a socket takes or gives something, for `limit` at most.
-    fn wait(&self, incoming: &[Incoming<'_>], limit: Duration) {
+    /// Sleeps until a socket takes or gives something, for `limit` at most, and notes which may be read.
+    fn wait(&self, incoming: &mut [Incoming<'_>], limit: Duration) {
         let links = &self.engine.collectives;
+        let mut reads: Vec<_> = incoming.iter_mut().filter(|incoming| !incoming.is_complete()).collect();
+        let asked = reads
+            .iter()
+            .map(|incoming| readiness::ask(links.to(incoming.peer), libc::POLLIN));
         let writes = self.outgoing.iter().filter(|out| out.wants_to_write());
-        let reads = incoming.iter().filter(|incoming| !incoming.is_complete());
-        let mut polls: Vec<Poll> = writes
-            .map(|out| readiness::ask(links.to(out.peer), libc::POLLOUT))
-            .chain(reads.map(|incoming| readiness::ask(links.to(incoming.peer), libc::POLLIN)))
+        let mut polls: Vec<Poll> = asked
+            .chain(writes.map(|out| readiness::ask(links.to(out.peer), libc::POLLOUT)))
             .collect();
         readiness::wait(&mut polls, self.deadline.slice(limit));
+        for (incoming, poll) in reads.iter_mut().zip(&polls) {
+            incoming.may_read |= poll.revents != 0;
+        }
     }
 }
 

@@ -17,9 +17,9 @@ fn ask_descriptor(fd: RawFd, events: libc::c_short) -> Poll {
     Poll { fd, events, revents: 0 }
 }
 
-/// Waits until a question has an answer, for `limit` at most. Errors mean: look again.
+/// Waits until a question has an answer, for `limit` at most, in whole milliseconds. Errors mean: look again.
 pub(super) fn wait(polls: &mut [Poll], limit: Duration) {
-    let milliseconds = limit.as_millis().clamp(1, i32::MAX as u128) as i32;
+    let milliseconds = limit.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
     // SAFETY: the pointer and the count describe a live slice of pollfd.
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
 }
