@@ -3,7 +3,7 @@
 
 use super::error::CollectiveError;
 use super::health::GroupHealth;
-use crate::launch::{LaunchError, Store, World};
+use crate::launch::{LaunchError, MAX_GATHERED_VALUE_BYTES, Store, World};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -31,21 +31,16 @@ impl Rendezvous {
     /// Returns the rendezvous of a new group.
     ///
     /// # Errors
-    /// When the store fails; when a rank has failed.
+    /// When a rank has failed.
     pub fn new(world: &World, health: &Arc<GroupHealth>) -> Result<Self, CollectiveError> {
         health.check(None)?;
         let label = &health.label;
         let ranks = Sha256::digest(format!("{:?}", label.ranks));
         let base = format!("{}-{}", label.name, hex(&ranks[..4]));
         // Every rank counts for itself: connecting is collective, so all arrive at the same count.
-        let counter = format!("collectives/{base}/count/{}", label.rank);
-        let store = world.store().clone();
-        let generation = store.add(&counter, 1).map_err(|source| CollectiveError::Store {
-            group: label.to_string(),
-            source,
-        })?;
+        let generation = world.count_group(&base);
         Ok(Self {
-            store,
+            store: world.store().clone(),
             health: health.clone(),
             identity: format!("{base}-{generation}"),
             job_id: world.job_id().to_string(),
@@ -74,7 +69,7 @@ impl Rendezvous {
     pub fn publish(&self, key: &str, value: &[u8]) -> Result<(), CollectiveError> {
         self.store
             .set(&self.key(key), value)
-            .map_err(|source| self.store_failed(source))
+            .map_err(|source| self.failed(source))
     }
 
     /// Waits for a value that the rank with group index `from` publishes.
@@ -92,51 +87,51 @@ impl Rendezvous {
                     match source {
                         // The slice is over, the patience is not.
                         LaunchError::WaitTimeout { .. } => {}
-                        LaunchError::PeerFailed(failure) => {
-                            return Err(CollectiveError::PeerFailed {
-                                group: self.health.label.to_string(),
-                                call: "connect".to_owned(),
-                                failure,
-                            });
-                        }
-                        source => return Err(self.store_failed(source)),
+                        source => return Err(self.failed(source)),
                     }
                 }
             }
         }
     }
 
-    /// Compares a statement of every rank; all must say the same. Returns to every rank either
-    /// agreement or who says what.
+    /// Gives a value to all ranks of the group and returns that of each, by group index: one message to the store and
+    /// one back. `step` is for this once.
     ///
     /// # Errors
     /// When a rank does not come in time; when the store or a rank fails.
-    pub fn agree(&self, step: &str, statement: &str) -> Result<Result<(), String>, CollectiveError> {
-        let label = &self.health.label;
-        let verdict_key = format!("{step}/verdict");
-        if label.rank > 0 {
-            self.publish(&format!("{step}/{}", label.rank), statement.as_bytes())?;
-            let verdict = self.wait(&verdict_key, 0)?;
-            let verdict = String::from_utf8_lossy(&verdict).into_owned();
-            return Ok(if verdict.is_empty() { Ok(()) } else { Err(verdict) });
-        }
-        let mut verdict = Ok(());
-        for peer in label.peers() {
-            let key = format!("{step}/{peer}");
-            let theirs = self.wait(&key, peer)?;
-            // No other rank reads it; a key that stays is only untidy.
-            let _ = self.store.delete(&self.key(&key));
-            if theirs != statement.as_bytes() && verdict.is_ok() {
-                let (rank, first) = (label.ranks[peer], label.ranks[0]);
-                let theirs = String::from_utf8_lossy(&theirs);
-                verdict = Err(format!(
-                    "the ranks do not agree on {step}: rank {rank}: {theirs}; rank {first}: {statement}"
-                ));
+    pub fn gather(&self, step: &str, value: &[u8]) -> Result<Vec<Vec<u8>>, CollectiveError> {
+        let deadline = self.health.deadline(None);
+        let key = self.key(step);
+        loop {
+            let slice = deadline.slice(WAIT_SLICE);
+            match self.store.gather(&key, self.health.label.place(), value, slice) {
+                Ok(Ok(values)) => return Ok(values),
+                Ok(Err(absent)) => deadline.check(|| absent)?,
+                Err(source) => {
+                    self.health.check(None)?;
+                    return Err(self.failed(source));
+                }
             }
         }
-        let text = verdict.as_ref().err().map_or("", String::as_str);
-        self.publish(&verdict_key, text.as_bytes())?;
-        Ok(verdict)
+    }
+
+    /// Compares a statement of every rank; all must say the same. Returns to every rank either
+    /// agreement or who says what. `step` is for this once.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn agree(&self, step: &str, statement: &str) -> Result<Result<(), String>, CollectiveError> {
+        let statement = &statement[..statement.floor_char_boundary(MAX_GATHERED_VALUE_BYTES)];
+        let statements = self.gather(step, statement.as_bytes())?;
+        let Some(other) = statements.iter().position(|other| *other != statements[0]) else {
+            return Ok(Ok(()));
+        };
+        let ranks = &self.health.label.ranks;
+        let [theirs, first] = [other, 0].map(|index| String::from_utf8_lossy(&statements[index]));
+        Ok(Err(format!(
+            "the ranks do not agree on {step}: rank {}: {theirs}; rank {}: {first}",
+            ranks[other], ranks[0]
+        )))
     }
 
     /// Publishes why this rank gives the group up. Does what it can: the store may be gone too.
@@ -156,10 +151,15 @@ impl Rendezvous {
         format!("collectives/{}/{key}", self.identity)
     }
 
-    fn store_failed(&self, source: crate::launch::LaunchError) -> CollectiveError {
-        CollectiveError::Store {
-            group: self.health.label.to_string(),
-            source,
+    fn failed(&self, source: LaunchError) -> CollectiveError {
+        let group = self.health.label.to_string();
+        match source {
+            LaunchError::PeerFailed(failure) => CollectiveError::PeerFailed {
+                group,
+                call: "connect".to_owned(),
+                failure,
+            },
+            source => CollectiveError::Store { group, source },
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::collectives::call::{CallDescriptor, GroupLabel};
 use crate::collectives::error::CollectiveError;
-use crate::launch::{DID_NOT_COME, OUT_OF_STEP, PeerFailure, Store, Suspicions, World, host_name};
+use crate::launch::{DID_NOT_COME, HostTable, OUT_OF_STEP, PeerFailure, Store, Suspicions, World, host_name};
 
 thread_local! {
     /// When the last wait of this thread ended that was noted.
@@ -25,7 +25,7 @@ pub(super) struct Notes {
     pub(super) suspicions: Suspicions,
     pub(super) store: Store,
     pub(super) rank: usize,
-    hosts: Arc<[String]>,
+    hosts: Arc<HostTable>,
 }
 
 impl Notes {
@@ -34,20 +34,19 @@ impl Notes {
             suspicions: world.suspicions().clone(),
             store: world.store().clone(),
             rank: world.rank(),
-            hosts: (0..world.world_size())
-                .map(|rank| world.host_of(rank).to_string())
-                .collect(),
+            hosts: Arc::clone(world.hosts()),
         }
     }
 
     pub(super) fn failure_of(&self, rank: usize, what: String) -> Option<PeerFailure> {
-        let host = self.hosts.get(rank)?.clone();
+        let host = self.hosts.host_of(rank)?.to_owned();
         Some(PeerFailure { rank, host, what })
     }
 
     /// Returns whom `error` accuses, and of what; `None` if the cause is known already, or is in this rank alone.
     pub(super) fn suspicion(&self, error: &CollectiveError, called_at: &Location<'_>) -> Option<PeerFailure> {
-        let (me, here) = (self.rank, host_name(&self.hosts[self.rank]));
+        let me = self.rank;
+        let here = host_name(self.hosts.host_of(me)?);
         match error {
             CollectiveError::Timeout {
                 group,

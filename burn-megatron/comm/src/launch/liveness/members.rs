@@ -12,7 +12,7 @@ use super::states::{Action, Event, NEVER_CAME, PeerState, accuse};
 use crate::launch::host::host_name;
 use crate::launch::list_ranks;
 use crate::launch::peer_failure::{PeerFailure, silence_text};
-use crate::launch::store::{HeartbeatStatus, PeerId, Reply};
+use crate::launch::store::{HeartbeatStatus, HostTable, PeerId, Reply};
 
 /// All peers of the store.
 #[derive(Debug)]
@@ -239,10 +239,10 @@ impl Members {
     }
 
     /// Returns the host of each rank, if all have registered.
-    pub(in crate::launch) fn all_hosts(&self) -> Option<Vec<String>> {
+    pub(in crate::launch) fn all_hosts(&self) -> Option<HostTable> {
         let has_registered = |rank: &Rank| !rank.state.is_missing();
-        let hosts = || self.ranks.iter().map(|rank| rank.host.clone());
-        self.ranks.iter().all(has_registered).then(|| hosts().collect())
+        let hosts = || HostTable::new(self.ranks.iter().map(|rank| rank.host.as_str()));
+        self.ranks.iter().all(has_registered).then(hosts)
     }
 
     /// Returns what is known of a rank's heartbeats, if it has sent any and is there.

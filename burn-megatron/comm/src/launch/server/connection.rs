@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use super::gatherings::Answer;
 use super::job::Job;
 use super::pending_handshakes::PendingHandshake;
 use crate::launch::handshake::{Acceptance, Next, TO_STORE};
@@ -123,6 +124,22 @@ pub(in crate::launch) async fn answer_requests(
                 Ok(count) => Reply::Count(count),
                 Err(error) => Reply::Rejected(error.to_string()),
             },
+            Request::Gather {
+                key,
+                index,
+                size,
+                value,
+                timeout,
+            } => {
+                let waiting = match job.say(&key, index, size, value) {
+                    Ok(answer) => gather(reader, writer, job, (&key, index), answer, timeout).await?,
+                    Err(refusal) => Some(Reply::Rejected(refusal)),
+                };
+                match waiting {
+                    Some(reply) => reply,
+                    None => continue,
+                }
+            }
             Request::Delete { key } => {
                 job.delete(&key);
                 Reply::Done
@@ -168,6 +185,30 @@ async fn wait_for_key(
     };
     job.forget_waiters(key);
     reply
+}
+
+/// Sends the answer to a `Gather` when there is one; returns what else to say if a rank has failed before, or the time
+/// is up. Ends as [`wait_for_key`] does when the client has gone.
+async fn gather(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+    (key, index): (&str, usize),
+    mut answer: Answer,
+    limit: Duration,
+) -> io::Result<Option<Reply>> {
+    let mut failure = job.failure.subscribe();
+    tokio::select! {
+        biased;
+        frame = value_of(&mut answer) => {
+            send(writer, &frame, job).await?;
+            job.answered(key, index);
+            Ok(None)
+        }
+        first = value_of(&mut failure) => Ok(Some(Reply::Failed(first))),
+        error = until_gone(reader) => Err(error),
+        () = sleep(limit) => Ok(Some(Reply::Absent(job.absent(key)))),
+    }
 }
 
 /// Waits until the other end closes. Reads into the buffer only: what comes is the next request.
@@ -269,7 +310,7 @@ async fn talk_to_peer(
         heartbeat.notify_one();
     }));
     loop {
-        let reply = tokio::select! {
+        let frame: Arc<[u8]> = tokio::select! {
             biased;
             goodbye = &mut goodbye => {
                 goodbye?;
@@ -278,21 +319,22 @@ async fn talk_to_peer(
                 let _ = answer(writer, &Reply::Done, job).await;
                 return Ok(());
             }
-            () = heartbeat.notified() => Reply::Heard,
-            hosts = value_of(&mut roster), if roster_due => {
+            () = heartbeat.notified() => Reply::Heard.to_frame().into(),
+            roster = value_of(&mut roster), if roster_due => {
                 roster_due = false;
-                Reply::Roster { job_id: job.job_id.clone(), hosts: hosts.to_vec() }
+                roster
             }
             first = value_of(&mut failure), if failure_due => {
                 (roster_due, failure_due) = (false, false);
-                Reply::Failed(first)
+                Reply::Failed(first).to_frame().into()
             }
             () = &mut rendezvous_end, if roster_due => {
                 // The failure that this raises is for the others: this rank gets the full list.
                 (roster_due, failure_due) = (false, false);
-                Reply::Missing(job.members(|all| all.rendezvous_timed_out(rendezvous_timeout)))
+                let missing = job.members(|all| all.rendezvous_timed_out(rendezvous_timeout));
+                Reply::Missing(missing).to_frame().into()
             }
-            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, peer).await,
+            () = until_set(&mut closing) => return tell(writer, &Reply::Closing.to_frame(), job, peer).await,
             // Starts again whenever something happens: a piece of time counts as silent when nothing came in all of it.
             () = sleep(job.members(|all| all.listening_time(peer))) => {
                 let (is_silent, now) = (job.on(peer, Event::NothingHeard) == Action::GiveUp, Instant::now());
@@ -305,14 +347,14 @@ async fn talk_to_peer(
                 continue;
             }
         };
-        tell(writer, &reply, job, peer).await?;
+        tell(writer, &frame, job, peer).await?;
     }
 }
 
-/// Sends a reply to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
-async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, peer: PeerId) -> io::Result<()> {
+/// Sends a frame to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
+async fn tell(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8], job: &Job, peer: PeerId) -> io::Result<()> {
     // One future until the end: a message that is cut off would make nonsense of the next.
-    let mut sending = pin!(answer(writer, reply, job));
+    let mut sending = pin!(send(writer, frame, job));
     loop {
         tokio::select! {
             biased;
@@ -328,9 +370,12 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
 
 /// Sends the answer to a request.
 async fn answer(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job) -> io::Result<()> {
-    let frame = reply.to_frame();
+    send(writer, &reply.to_frame(), job).await
+}
+
+async fn send(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8], job: &Job) -> io::Result<()> {
     job.traffic.said(frame.len());
-    let sent = timeout(ANSWER_LIMIT, writer.write_all(&frame)).await;
+    let sent = timeout(ANSWER_LIMIT, writer.write_all(frame)).await;
     sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 use super::FailureCallback;
+use super::gatherings::{Answer, Gatherings};
 use super::traffic::TrafficCounter;
 use crate::launch::identity::JobToken;
 use crate::launch::liveness::{Action, Event, Heartbeats, Members};
@@ -25,8 +26,8 @@ pub(in crate::launch) struct Job {
     pub(in crate::launch) token: JobToken,
     /// The first failure, once there is one.
     pub(super) failure: watch::Sender<Option<PeerFailure>>,
-    /// The host of each rank, once all have registered.
-    pub(super) roster: watch::Sender<Option<Arc<Vec<String>>>>,
+    /// What every rank gets once all have registered: a frame that is made once.
+    pub(super) roster: watch::Sender<Option<Arc<[u8]>>>,
     /// Whether the server is ending in good order.
     pub(super) closing: watch::Sender<bool>,
     /// What has gone over the connections.
@@ -40,6 +41,7 @@ pub(in crate::launch) struct Job {
 struct State {
     table: Table,
     waiting: HashMap<String, Vec<oneshot::Sender<Arc<[u8]>>>>,
+    gatherings: Gatherings,
     members: Members,
 }
 
@@ -62,6 +64,7 @@ impl Job {
             state: Mutex::new(State {
                 table: Table::new(MAX_STORE_BYTES),
                 waiting: HashMap::new(),
+                gatherings: Gatherings::default(),
                 members: Members::new(world_size),
             }),
             departure: Condvar::new(),
@@ -111,6 +114,25 @@ impl Job {
         }
     }
 
+    /// Takes what a member of a group says to the others; returns where the answer comes, or why it is refused.
+    pub(super) fn say(&self, key: &str, index: usize, size: usize, value: Vec<u8>) -> Result<Answer, String> {
+        if size > self.world_size {
+            let world_size = self.world_size;
+            return Err(format!("{key:?}: a group of {size} in a job of {world_size} ranks"));
+        }
+        lock(&self.state).gatherings.say(key, index, size, value)
+    }
+
+    /// Returns the first members of a group that have said nothing.
+    pub(super) fn absent(&self, key: &str) -> Vec<usize> {
+        lock(&self.state).gatherings.absent(key)
+    }
+
+    /// Notes that a member of a group has the answer.
+    pub(super) fn answered(&self, key: &str, index: usize) {
+        lock(&self.state).gatherings.answered(key, index);
+    }
+
     /// Asks or changes the members; tells every rank, and the launcher, of the first failure if that brings it.
     pub(super) fn members<R>(&self, access: impl FnOnce(&mut Members) -> R) -> R {
         let mut state = lock(&self.state);
@@ -136,7 +158,9 @@ impl Job {
         self.members(|members| {
             members.register(rank, world_size, host)?;
             if let Some(hosts) = members.all_hosts() {
-                self.roster.send_replace(Some(Arc::new(hosts)));
+                let job_id = self.job_id.clone();
+                let frame = Reply::Roster { job_id, hosts }.to_frame();
+                self.roster.send_replace(Some(frame.into()));
             }
             Ok(())
         })

@@ -1,10 +1,13 @@
 //! The server of the rendezvous store, which notices when a rank dies.
 //!
 //! - [`store_server`]: accepts connections; one task each in [`connection`]; their common state is [`job`].
+//! - [`gatherings`]: what the members of groups tell each other.
 //! - [`pending_handshakes`]: strangers, kept in check.
 
 #[cfg(feature = "tcp")]
 mod connection;
+#[cfg(feature = "tcp")]
+mod gatherings;
 #[cfg(feature = "tcp")]
 mod job;
 #[cfg(not(feature = "tcp"))]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::protocol::{HeartbeatStatus, PeerId, Reply, Request, read_body, read_body_async};
+use super::protocol::{HeartbeatStatus, HostTable, PeerId, Reply, Request, Run, read_body, read_body_async};
 use crate::fuzzing::Script;
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::PeerFailure;
@@ -102,6 +102,7 @@ pub fn store_server_seeds() -> Vec<Vec<u8>> {
         [vec![3, 9, 1], vec![3, 7], vec![0, 10, 2]].concat(),
         [all_register.clone(), vec![3, 11, 1]].concat(),
         [all_register, vec![3, 16, 1, 0, 2], vec![3, 14, 250], vec![3, 10, 1]].concat(),
+        [vec![0, 17, 0, 1, 1, 1, b'v', 9], vec![1, 17, 1, 1, 2, 1, b'w', 9]].concat(),
         [vec![0, 12, 4, 9, 0, 0, 0], vec![0, 13, 3, 5, 0, 0], vec![0, 14, 3]].concat(),
     ]
 }
@@ -126,7 +127,7 @@ struct Play {
 impl Play {
     async fn step(&mut self, script: &mut Script<'_>) {
         let who = usize::from(script.byte()) % CONNECTIONS;
-        let act = script.byte() % 17;
+        let act = script.byte() % 18;
         match act {
             // A stranger: whatever it says, it gets nowhere.
             13 => {
@@ -203,7 +204,10 @@ impl Play {
                     "key {key:?} is set, and a wait for it is in vain"
                 );
             }
-            (Request::Goodbye | Request::Add { .. }, Reply::Rejected(_))
+            (Request::Gather { size, .. }, Reply::Gathered(runs)) => assert!(Run::are_of(runs, *size)),
+            (Request::Gather { size, .. }, Reply::Absent(absent)) => assert!(absent.iter().all(|index| index < size)),
+            (Request::Gather { .. }, Reply::Failed(_)) => assert!(self.job.first_failure().is_some()),
+            (Request::Goodbye | Request::Add { .. } | Request::Gather { .. }, Reply::Rejected(_))
             | (Request::Fail(_) | Request::Ended { .. }, Reply::Done)
             | (Request::RelayedHeartbeat { .. }, Reply::Heard | Reply::NoHeartbeat | Reply::Failed(_)) => {}
             (request, reply) => panic!("{request:?} was answered by {reply:?}"),
@@ -314,6 +318,13 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
             limit: timeout(script) * 100,
             progress: "last collective #1".into(),
         },
+        17 => Request::Gather {
+            key: key(script),
+            index: rank,
+            size: script.byte().into(),
+            value: script.counted().to_vec(),
+            timeout: timeout(script),
+        },
         _ => Request::Goodbye,
     }
 }
@@ -402,6 +413,13 @@ fn requests() -> Vec<Request> {
             limit: timeout,
             progress: "last collective #1".into(),
         },
+        Request::Gather {
+            key: "engine".into(),
+            index: 1,
+            size: 2,
+            value: b"tcp".to_vec(),
+            timeout,
+        },
         Request::AskHeartbeatStatus { rank: 1 },
         Request::RelayedHeartbeat {
             peer: PeerId::Launcher(1),
@@ -421,8 +439,10 @@ fn replies() -> Vec<Reply> {
         Reply::Failed(failure()),
         Reply::Roster {
             job_id: "0123456789abcdef".into(),
-            hosts: vec!["node0/boot".into(), "node1/boot".into()],
+            hosts: HostTable::new(["node0/boot", "node1/boot", "node0/boot"]),
         },
+        Reply::Gathered(Run::all_of([b"tcp".to_vec(), b"tcp".to_vec(), vec![]].into_iter())),
+        Reply::Absent(vec![1]),
         Reply::Missing(vec![0, 3]),
         Reply::Closing,
         Reply::Welcome {

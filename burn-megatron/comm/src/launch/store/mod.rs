@@ -26,6 +26,7 @@ pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
 #[cfg(test)]
 pub(super) use protocol::read_body;
 pub(super) use protocol::{HeartbeatStatus, PeerId, Reply, Request};
+pub(crate) use protocol::{HostTable, MAX_GATHERED_VALUE_BYTES};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use table::MAX_STORE_BYTES;
 
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use self::protocol::Run;
 use self::table::{Table, check_entry};
 use super::error::LaunchError;
 use super::lock;
@@ -214,6 +216,48 @@ impl Store {
                 )?
             }
         }
+    }
+
+    /// Says something to all members of a group, of which this process is number `index` of `size`, and returns what
+    /// each has said once all have; or which have not within `timeout`, the first of them. `key` is for this once.
+    ///
+    /// # Errors
+    /// The value is too long, the members disagree on their number, a rank fails meanwhile
+    /// ([`LaunchError::PeerFailed`]), or the store does not answer.
+    pub(crate) fn gather(
+        &self,
+        key: &str,
+        (index, size): (usize, usize),
+        value: &[u8],
+        timeout: Duration,
+    ) -> Result<Result<Vec<Vec<u8>>, Vec<usize>>, LaunchError> {
+        let operation = || format!("gather {key:?}");
+        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
+        if size == 1 {
+            return Ok(Ok(vec![value.to_vec()]));
+        }
+        if let Backing::InProcess { .. } = &*self.backing {
+            return Err(LaunchError::StoreRefused {
+                operation: operation(),
+                reason: format!("a world of one has no group of {size}"),
+            });
+        }
+        let request = Request::Gather {
+            key: key.into(),
+            index,
+            size,
+            value: value.to_vec(),
+            timeout,
+        };
+        let limit = timeout.saturating_add(self.limit().min(WAIT_SLACK));
+        self.call(request, limit, operation(), |reply| match reply {
+            Reply::Gathered(runs) if Run::are_of(&runs, size) => {
+                Ok(Ok(Ok(Run::values(&runs).map(<[u8]>::to_vec).collect())))
+            }
+            Reply::Absent(absent) => Ok(Ok(Err(absent))),
+            Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
+            other => Err(other),
+        })?
     }
 
     /// Adds to a counter in one step, and returns its new value. A counter begins at 0.

@@ -405,7 +405,7 @@ fn closed_connection_is_a_death_and_ends_all_waits() {
         thread::spawn(move || register(&address, &hello(rank, 2, LONG)))
     });
     let [(mut zero, roster), (one, _)] = registrations.map(|thread| thread.join().unwrap());
-    let hosts = vec!["node0/boot".into(), "node1/boot".into()];
+    let hosts = HostTable::new(["node0/boot", "node1/boot"]);
     assert_eq!(
         roster,
         Reply::Roster {

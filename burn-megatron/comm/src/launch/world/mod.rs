@@ -9,10 +9,11 @@ pub(super) mod rendezvous;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(super) use self::membership::Membership;
@@ -21,8 +22,9 @@ use super::error::LaunchError;
 use super::host::{host_identity, host_name};
 use super::identity::{JobToken, random_job_id};
 use super::liveness::{FailureSignal, HeartbeatOptions, Rhythm, Suspicions};
+use super::lock;
 use super::peer_failure::PeerFailure;
-use super::store::{PeerId, Store};
+use super::store::{HostTable, PeerId, Store};
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
 
 /// How a process joins its job: how long things may take, and where it listens and writes.
@@ -122,8 +124,7 @@ struct Inner {
     local_rank: usize,
     local_world_size: usize,
     timeout: Duration,
-    /// The host of each rank; the length is the world size.
-    hosts: Vec<String>,
+    hosts: Arc<HostTable>,
     local_address: IpAddr,
     job_id: String,
     job_token: JobToken,
@@ -133,6 +134,8 @@ struct Inner {
     flight_recorder: FlightRecorder,
     /// What this rank says when it loses the store. None in a world of one.
     store_lost: Option<PeerFailure>,
+    /// How many groups of a name there have been.
+    groups: Mutex<HashMap<String, u64>>,
     /// The connection that stands for this rank. None in a world of one, and in a fake one.
     membership: Option<Membership>,
 }
@@ -163,9 +166,10 @@ impl World {
             "rank {rank} of {world_size} is in a fake world: no other rank exists, and results mean nothing"
         );
         let mut world = World::single();
+        let host = world.host_of(0).to_owned();
         let inner = Arc::get_mut(&mut world.inner).expect("a new world has no clones");
         inner.rank = rank;
-        inner.hosts = vec![inner.hosts[0].clone(); world_size];
+        inner.hosts = Arc::new(HostTable::new(std::iter::repeat_n(host.as_str(), world_size)));
         world
     }
 
@@ -196,7 +200,13 @@ impl World {
         let identity = RankIdentity {
             rank: environment.rank,
             world_size: environment.world_size,
-            host: host_name(&joined.hosts[environment.rank]).to_owned(),
+            host: host_name(
+                joined
+                    .hosts
+                    .host_of(environment.rank)
+                    .expect("the table has every rank"),
+            )
+            .to_owned(),
             job_id: joined.job_id.clone(),
         };
         let flight_recorder = start_recorder(identity, options)?;
@@ -224,6 +234,7 @@ impl World {
                 failure: joined.failure,
                 flight_recorder,
                 store_lost: Some(joined.store_lost),
+                groups: Mutex::default(),
                 membership: Some(joined.membership),
             }),
         })
@@ -248,7 +259,7 @@ impl World {
                 local_rank: 0,
                 local_world_size: 1,
                 timeout: options.timeout,
-                hosts: vec![host],
+                hosts: Arc::new(HostTable::new([host.as_str()])),
                 local_address: Ipv4Addr::LOCALHOST.into(),
                 job_id,
                 job_token: given_token.map_or_else(JobToken::random, Ok)?,
@@ -257,6 +268,7 @@ impl World {
                 failure: FailureSignal::detached(),
                 flight_recorder: start_recorder(identity, options)?,
                 store_lost: None,
+                groups: Mutex::default(),
                 membership: None,
             }),
         })
@@ -269,7 +281,7 @@ impl World {
 
     /// Returns the number of ranks.
     pub fn world_size(&self) -> usize {
-        self.inner.hosts.len()
+        self.inner.hosts.world_size()
     }
 
     /// Returns this process's rank among those of its host.
@@ -292,12 +304,23 @@ impl World {
     /// # Panics
     /// `rank` is not below the world size.
     pub fn host_of(&self, rank: usize) -> &str {
-        let world_size = self.world_size();
-        assert!(
-            rank < world_size,
-            "rank {rank} is not below the world size {world_size}"
-        );
-        &self.inner.hosts[rank]
+        match self.inner.hosts.host_of(rank) {
+            Some(host) => host,
+            None => panic!("rank {rank} is not below the world size {}", self.world_size()),
+        }
+    }
+
+    /// Returns the hosts of all ranks.
+    pub(crate) fn hosts(&self) -> &Arc<HostTable> {
+        &self.inner.hosts
+    }
+
+    /// Counts the groups of a name: returns 1 for the first.
+    pub(crate) fn count_group(&self, name: &str) -> u64 {
+        let mut groups = lock(&self.inner.groups);
+        let count = groups.entry(name.to_owned()).or_default();
+        *count += 1;
+        *count
     }
 
     /// Returns this rank's address on the interface that was asked for, or else on the one that reaches MASTER_ADDR:

@@ -3,6 +3,7 @@
 //! [`World::join`]: super::World::join
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::JoinConfig;
@@ -15,7 +16,7 @@ use crate::launch::liveness::{FailureSignal, Rhythm, send_heartbeat};
 use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::server::{StoreServer, StoreServerConfig};
-use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
+use crate::launch::store::{HostTable, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 use crate::launch::variables;
 
 /// How much later than the store a rank gives up waiting for the others.
@@ -23,7 +24,7 @@ const REPLY_SLACK: Duration = Duration::from_secs(5);
 
 /// What a rank has when all have come.
 pub(super) struct Joined {
-    pub(super) hosts: Vec<String>,
+    pub(super) hosts: Arc<HostTable>,
     pub(super) local_address: IpAddr,
     pub(super) job_id: String,
     pub(super) store: Store,
@@ -57,7 +58,7 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
     };
     let reply = register(&mut connection, &hello, time_left.saturating_add(REPLY_SLACK), rhythm)?;
     let (job_id, hosts) = match reply {
-        Reply::Roster { job_id, hosts } if hosts.len() == world_size => (job_id, hosts),
+        Reply::Roster { job_id, hosts } if hosts.is_of(world_size) => (job_id, Arc::new(hosts)),
         Reply::Missing(missing) => {
             return Err(LaunchError::RendezvousTimeout {
                 address: address.to_string(),
@@ -82,12 +83,13 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
     let local_address = match interface {
         Some(interface) => interface,
         None => {
-            let is_one_host = hosts.iter().all(|other| *other == host);
+            let is_one_host = hosts.iter().all(|other| other == host);
             data_address(connection.local_address()?, &environment.master_addr, is_one_host)?
         }
     };
     let is_launchers = environment.store_hosted_elsewhere;
-    let is_here = is_launchers && host == hosts[0];
+    let first_host = hosts.host_of(0).expect("the table has every rank");
+    let is_here = is_launchers && host == first_host;
     let store_lost = PeerFailure {
         what: if is_here {
             format!("lost the launcher's store at {address} (has the launcher ended or been killed?)")
@@ -97,7 +99,7 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
             format!("lost the store at {address}, which rank 0 hosts (killed?)")
         },
         rank: if is_here { rank } else { 0 },
-        host: hosts[0].clone(),
+        host: first_host.to_owned(),
     };
     let out_of_reach = PeerFailure {
         what: if store_lost.rank == rank {

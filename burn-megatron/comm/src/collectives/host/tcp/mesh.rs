@@ -1,6 +1,6 @@
 //! Connecting every two ranks of a group.
 //!
-//! Each rank listens on a port of its own and publishes the address. Of two ranks, the one with the higher index
+//! Each rank listens on a port of its own and tells the others the address. Of two ranks, the one with the higher index
 //! connects to the other, once per channel. Accepting and connecting happen at the same time. A connection that does
 //! not complete the handshake is dropped, and the job does not notice: neither garbage nor silence keeps the others
 //! from connecting.
@@ -38,6 +38,8 @@ const MAX_CANDIDATES: usize = 256;
 const ACCEPTED_PER_ROUND: usize = MAX_CANDIDATES / 4;
 /// Dropped connections that are worth a warning.
 const SHOWN_DROPS: u64 = 4;
+/// The step of the rendezvous in which the ranks say where they listen.
+pub(super) const ADDRESSES: &str = "addresses";
 /// Connections between two ranks: one for collectives, one for transfers.
 const CHANNELS: usize = 2;
 
@@ -70,76 +72,104 @@ impl Links {
     }
 }
 
-/// Returns the connections of each channel, non-blocking. Collective over the group.
-///
-/// # Errors
-/// When a rank does not come or fails; when this rank cannot listen.
-pub(super) fn connect(
-    world: &World,
-    health: &GroupHealth,
-    rendezvous: &Rendezvous,
-) -> Result<[Links; CHANNELS], CollectiveError> {
-    let setup = |what: &str, source| CollectiveError::Setup {
+/// This rank's listener, and where all ranks listen.
+pub(super) struct Listening {
+    listener: TcpListener,
+    /// By group index.
+    addresses: Vec<SocketAddr>,
+}
+
+impl Listening {
+    /// Listens for the other ranks. Collective over the group: the ranks tell each other where.
+    ///
+    /// # Errors
+    /// When this rank cannot listen; when a rank does not come or fails.
+    pub fn start(world: &World, health: &GroupHealth, rendezvous: &Rendezvous) -> Result<Self, CollectiveError> {
+        let listen = || {
+            let listener = launch::listen(SocketAddr::new(world.local_address(), 0))?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        };
+        let (listener, address) = listen().map_err(|error| setup(health, "listen for the other ranks", error))?;
+        let addresses = rendezvous.gather(ADDRESSES, address.to_string().as_bytes())?;
+        let parse = |text: Vec<u8>| String::from_utf8(text).ok()?.parse().ok();
+        let addresses: Option<_> = addresses.into_iter().map(parse).collect();
+        let no_address = || io::Error::other("what it gives as its address is none");
+        Ok(Self {
+            listener,
+            addresses: addresses.ok_or_else(|| setup(health, "learn where a rank listens", no_address()))?,
+        })
+    }
+
+    /// Returns where a rank listens.
+    #[cfg(test)]
+    pub fn address_of(&self, peer: usize) -> SocketAddr {
+        self.addresses[peer]
+    }
+
+    /// Returns the connections of each channel, non-blocking. Collective over the group.
+    ///
+    /// # Errors
+    /// When a rank does not connect or fails.
+    pub fn connect(
+        self,
+        world: &World,
+        health: &GroupHealth,
+        rendezvous: &Rendezvous,
+    ) -> Result<[Links; CHANNELS], CollectiveError> {
+        let mesh = Mesh {
+            health,
+            rendezvous,
+            addresses: &self.addresses,
+            group: rendezvous.digest(),
+            token: world.job_token(),
+            stopped: AtomicBool::new(false),
+            all_have_come: AtomicBool::new(false),
+            all_are_welcome: AtomicBool::new(false),
+        };
+        let (accepted, initiated) = std::thread::scope(|scope| {
+            let acceptor = std::thread::Builder::new()
+                .name(format!("accept {}", health.label.name))
+                .spawn_scoped(scope, || {
+                    let _stop = StopOnPanic(&mesh.stopped);
+                    mesh.stop_on_error(mesh.accept_higher(&self.listener))
+                });
+            if acceptor.is_err() {
+                mesh.stopped.store(true, Ordering::Relaxed);
+            }
+            let initiated = mesh.stop_on_error(mesh.connect_to_lower().and_then(|links| {
+                mesh.await_all_welcomes()?;
+                Ok(links)
+            }));
+            let accepted = match acceptor {
+                Ok(thread) => thread.join().expect("accepting does not panic"),
+                Err(error) => Err(setup(health, "start a thread", error)),
+            };
+            (accepted, initiated)
+        });
+        // The error that came first: a stop is only its consequence.
+        let (accepted, mut links) = match (accepted, initiated) {
+            (Ok(accepted), Ok(initiated)) => (accepted, initiated),
+            (Err(error), Err(CollectiveError::Poisoned { .. }) | Ok(_)) | (_, Err(error)) => {
+                return Err(error);
+            }
+        };
+        for (links, accepted) in links.iter_mut().zip(accepted) {
+            links.merge(accepted);
+        }
+        for stream in links.iter().flat_map(Links::all) {
+            configure(stream).map_err(|error| setup(health, "configure a connection", error))?;
+        }
+        Ok(links)
+    }
+}
+
+fn setup(health: &GroupHealth, what: &str, source: io::Error) -> CollectiveError {
+    CollectiveError::Setup {
         group: health.label.to_string(),
         what: what.to_string(),
         source,
-    };
-    let listen = || {
-        let listener = launch::listen(SocketAddr::new(world.local_address(), 0))?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    };
-    let (listener, address) = listen().map_err(|error| setup("listen for the other ranks", error))?;
-    let key = address_key(health.label.rank);
-    rendezvous.publish(&key, address.to_string().as_bytes())?;
-    let mesh = Mesh {
-        health,
-        rendezvous,
-        group: rendezvous.digest(),
-        token: world.job_token(),
-        stopped: AtomicBool::new(false),
-        all_have_come: AtomicBool::new(false),
-        all_are_welcome: AtomicBool::new(false),
-    };
-    let (accepted, initiated) = std::thread::scope(|scope| {
-        let acceptor = std::thread::Builder::new()
-            .name(format!("accept {}", health.label.name))
-            .spawn_scoped(scope, || {
-                let _stop = StopOnPanic(&mesh.stopped);
-                mesh.stop_on_error(mesh.accept_higher(&listener))
-            });
-        if acceptor.is_err() {
-            mesh.stopped.store(true, Ordering::Relaxed);
-        }
-        let initiated = mesh.stop_on_error(mesh.connect_to_lower().and_then(|links| {
-            mesh.await_all_welcomes()?;
-            Ok(links)
-        }));
-        let accepted = match acceptor {
-            Ok(thread) => thread.join().expect("accepting does not panic"),
-            Err(error) => Err(setup("start a thread", error)),
-        };
-        (accepted, initiated)
-    });
-    // The error that came first: a stop is only its consequence.
-    let (accepted, mut links) = match (accepted, initiated) {
-        (Ok(accepted), Ok(initiated)) => (accepted, initiated),
-        (Err(error), Err(CollectiveError::Poisoned { .. }) | Ok(_)) | (_, Err(error)) => {
-            return Err(error);
-        }
-    };
-    for (links, accepted) in links.iter_mut().zip(accepted) {
-        links.merge(accepted);
     }
-    for stream in links.iter().flat_map(Links::all) {
-        configure(stream).map_err(|error| setup("configure a connection", error))?;
-    }
-    Ok(links)
-}
-
-/// The key under which a rank publishes its address.
-pub(super) fn address_key(rank: usize) -> String {
-    format!("address/{rank}")
 }
 
 fn configure(stream: &TcpStream) -> io::Result<()> {
@@ -153,6 +183,8 @@ fn configure(stream: &TcpStream) -> io::Result<()> {
 struct Mesh<'a> {
     health: &'a GroupHealth,
     rendezvous: &'a Rendezvous,
+    /// Where each rank listens, by group index.
+    addresses: &'a [SocketAddr],
     group: [u8; 32],
     token: &'a [u8],
     /// Set when one side has failed, so that the other need not wait.
@@ -208,9 +240,8 @@ impl Mesh<'_> {
     fn connect_to_lower(&self) -> Result<[Links; CHANNELS], CollectiveError> {
         let mut links = self.no_links();
         for peer in 0..self.health.label.rank {
-            let address = self.rendezvous.wait(&address_key(peer), peer)?;
             for (channel, links) in links.iter_mut().enumerate() {
-                links.0[peer] = Some(self.connect_to(peer, channel, &address)?);
+                links.0[peer] = Some(self.connect_to(peer, channel)?);
             }
         }
         Ok(links)
@@ -232,10 +263,10 @@ impl Mesh<'_> {
         Ok(())
     }
 
-    fn connect_to(&self, peer: usize, channel: usize, address: &[u8]) -> Result<TcpStream, CollectiveError> {
+    fn connect_to(&self, peer: usize, channel: usize) -> Result<TcpStream, CollectiveError> {
         let deadline = self.health.deadline(None);
         loop {
-            match self.attempt(peer, channel, address) {
+            match self.attempt(peer, channel) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     let rank = self.health.label.ranks[peer];
@@ -247,14 +278,10 @@ impl Mesh<'_> {
         }
     }
 
-    fn attempt(&self, peer: usize, channel: usize, address: &[u8]) -> io::Result<TcpStream> {
-        let address: SocketAddr = std::str::from_utf8(address)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| io::Error::other("the published address is none"))?;
+    fn attempt(&self, peer: usize, channel: usize) -> io::Result<TcpStream> {
         let limit = ATTEMPT_LIMIT.min(self.health.timeout);
         let end = Instant::now() + limit;
-        let stream = TcpStream::connect_timeout(&address, limit)?;
+        let stream = TcpStream::connect_timeout(&self.addresses[peer], limit)?;
         stream.set_nodelay(true)?;
         let claim = RankClaim {
             group: self.group,

@@ -21,7 +21,7 @@ use super::super::health::GroupHealth;
 use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::rendezvous::Rendezvous;
 use crate::launch::World;
-use mesh::Links;
+use mesh::{Links, Listening};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,25 +60,40 @@ pub(in crate::collectives) fn connect(
     health: &Arc<GroupHealth>,
     rendezvous: &Rendezvous,
 ) -> Result<TcpEngine, CollectiveError> {
-    let [collectives, transfers] = mesh::connect(world, health, rendezvous)?;
-    let mut hosts = health.label.ranks.iter().map(|&rank| world.host_of(rank));
-    let first_host = hosts.next();
-    let is_one_host = hosts.all(|host| Some(host) == first_host);
-    Ok(TcpEngine {
-        health: health.clone(),
-        rendezvous: rendezvous.clone(),
-        collectives,
-        transfers,
-        segment_bytes: if is_one_host {
-            collective::NEAR_SEGMENT_BYTES
-        } else {
-            usize::MAX
-        },
-        is_between_hosts: !is_one_host,
-        transfer_looks: transfer::looks(world.local_world_size()),
-        scratch: Mutex::default(),
-        bytes_communicated: AtomicU64::new(0),
-    })
+    Listening::start(world, health, rendezvous)?.into_engine(world, health, rendezvous)
+}
+
+impl Listening {
+    /// Returns the engine. Collective over the group.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    fn into_engine(
+        self,
+        world: &World,
+        health: &Arc<GroupHealth>,
+        rendezvous: &Rendezvous,
+    ) -> Result<TcpEngine, CollectiveError> {
+        let [collectives, transfers] = self.connect(world, health, rendezvous)?;
+        let mut hosts = health.label.ranks.iter().map(|&rank| world.host_of(rank));
+        let first_host = hosts.next();
+        let is_one_host = hosts.all(|host| Some(host) == first_host);
+        Ok(TcpEngine {
+            health: health.clone(),
+            rendezvous: rendezvous.clone(),
+            collectives,
+            transfers,
+            segment_bytes: if is_one_host {
+                collective::NEAR_SEGMENT_BYTES
+            } else {
+                usize::MAX
+            },
+            is_between_hosts: !is_one_host,
+            transfer_looks: transfer::looks(world.local_world_size()),
+            scratch: Mutex::default(),
+            bytes_communicated: AtomicU64::new(0),
+        })
+    }
 }
 
 impl TcpEngine {

@@ -8,16 +8,16 @@ use crate::collectives::engine::Engine;
 use crate::collectives::process_group::describe;
 use crate::launch;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
 #[test]
 fn strangers_are_dropped_and_the_mesh_connects() {
     run_ranks(2, TIMEOUT, |world| {
         let (health, rendezvous) = group_parts(&world, "strangers");
         let mut half_open = Vec::new();
+        let listening = Listening::start(&world, &health, &rendezvous).unwrap();
         if world.rank() == 1 {
-            let address = rendezvous.wait(&mesh::address_key(0), 0).unwrap();
-            let address: SocketAddr = String::from_utf8(address).unwrap().parse().unwrap();
+            let address = listening.address_of(0);
             assert_eq!(address.ip(), world.local_address()); // not all interfaces
             let stranger = || {
                 let stream = TcpStream::connect(address).unwrap();
@@ -63,7 +63,7 @@ fn strangers_are_dropped_and_the_mesh_connects() {
                 assert!(launch::initiate(&mut stranger(), &wrong.to_bytes(), token).is_err());
             }
         }
-        let engine = connect(&world, &health, &rendezvous).unwrap();
+        let engine = listening.into_engine(&world, &health, &rendezvous).unwrap();
         engine.barrier(&barrier()).unwrap();
     });
 }
@@ -159,9 +159,9 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
 fn a_rank_whose_welcome_is_lost_connects_again() {
     run_ranks(2, Duration::from_secs(4), |world| {
         let (health, rendezvous) = group_parts(&world, "lost");
+        let listening = Listening::start(&world, &health, &rendezvous).unwrap();
         if world.rank() == 1 {
-            let address = rendezvous.wait(&mesh::address_key(0), 0).unwrap();
-            let address: SocketAddr = String::from_utf8(address).unwrap().parse().unwrap();
+            let address = listening.address_of(0);
             for channel in 0..2 {
                 let claim = RankClaim {
                     group: rendezvous.digest(),
@@ -175,7 +175,7 @@ fn a_rank_whose_welcome_is_lost_connects_again() {
             // Enough time for the other rank to continue without this one.
             std::thread::sleep(Duration::from_millis(300));
         }
-        let engine = connect(&world, &health, &rendezvous).unwrap();
+        let engine = listening.into_engine(&world, &health, &rendezvous).unwrap();
         engine.barrier(&barrier()).unwrap();
         let call = |operation| CallDescriptor {
             peer: Some(1 - world.rank()),
@@ -215,17 +215,24 @@ fn a_rank_that_is_led_to_another_job_never_joins_it() {
             connect(host, &health, &rendezvous).unwrap()
         });
         let (guest_health, guest_rendezvous) = parts(guest);
-        let address = guest_rendezvous.wait(&mesh::address_key(0), 0).unwrap();
+        let guest_listening = Listening::start(guest, &guest_health, &guest_rendezvous).unwrap();
+        let address = guest_listening.address_of(0).to_string();
+        let leader = &led[0];
+        scope.spawn(move || {
+            let (_, rendezvous) = parts(leader);
+            rendezvous.gather(mesh::ADDRESSES, address.as_bytes()).unwrap();
+        });
 
         let (health, rendezvous) = parts(&led[1]);
-        rendezvous.publish(&mesh::address_key(0), &address).unwrap();
         let start = std::time::Instant::now();
         let error = connect(&led[1], &health, &rendezvous).unwrap_err();
         assert!(matches!(error, CollectiveError::Timeout { .. }), "{error}");
         assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
         assert!(!listening.is_finished());
 
-        let _guest_engine = connect(guest, &guest_health, &guest_rendezvous).unwrap();
+        let _guest_engine = guest_listening
+            .into_engine(guest, &guest_health, &guest_rendezvous)
+            .unwrap();
         listening.join().unwrap();
     });
     let [leaders, led] = [target, led];

@@ -7,6 +7,8 @@
 //! Used by both ends: `client` and `monitor` with [`std::io`], `server` with tokio.
 
 mod encoding;
+mod host_table;
+mod run;
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -17,12 +19,16 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "tcp")]
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+pub(crate) use self::host_table::HostTable;
+pub(in crate::launch) use self::run::Run;
 use crate::launch::peer_failure::PeerFailure;
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 4 << 10;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 64 << 20;
+/// Longest value of a gathering, in bytes.
+pub(crate) const MAX_GATHERED_VALUE_BYTES: usize = 4 << 10;
 /// Longest text (reasons, host names), in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Longest body of a frame: a `Set` of the longest key and value.
@@ -109,6 +115,18 @@ pub(in crate::launch) enum Request {
         #[serde(serialize_with = "encoding::progress")]
         progress: String,
     },
+    /// Says something to all members of a group; answered with what each has said once all have.
+    Gather {
+        #[serde(serialize_with = "encoding::key")]
+        key: String,
+        /// The member's, below `size`.
+        index: usize,
+        size: usize,
+        #[serde(with = "encoding::bytes")]
+        value: Vec<u8>,
+        #[serde(with = "encoding::millis")]
+        timeout: Duration,
+    },
 }
 
 /// For whom a connection may stand.
@@ -138,8 +156,7 @@ pub(in crate::launch) enum Reply {
     Roster {
         #[serde(serialize_with = "encoding::text")]
         job_id: String,
-        #[serde(serialize_with = "encoding::texts", deserialize_with = "encoding::list")]
-        hosts: Vec<String>,
+        hosts: HostTable,
     },
     /// The rendezvous has run out of time: the ranks that have not registered.
     Missing(#[serde(deserialize_with = "encoding::list")] Vec<usize>),
@@ -156,6 +173,10 @@ pub(in crate::launch) enum Reply {
     HeartbeatStatus(HeartbeatStatus),
     /// The rank has sent no heartbeat yet, or has left.
     NoHeartbeat,
+    /// What each member of a group has said, in order.
+    Gathered(#[serde(deserialize_with = "encoding::list")] Vec<Run>),
+    /// A `Gather` has run out of time: the first members that have said nothing.
+    Absent(#[serde(deserialize_with = "encoding::list")] Vec<usize>),
 }
 
 /// What the store knows of a rank's heartbeats.

@@ -62,7 +62,10 @@ fn replies() -> impl Strategy<Value = Reply> {
         Just(Reply::TimedOut),
         ".{0,40}".prop_map(Reply::Rejected),
         failures().prop_map(Reply::Failed),
-        (".{0,20}", prop::collection::vec(".{0,20}", 0..9)).prop_map(|(job_id, hosts)| Reply::Roster { job_id, hosts }),
+        (".{0,20}", prop::collection::vec("[a-d]|.{0,20}", 0..9)).prop_map(|(job_id, hosts)| {
+            let hosts = HostTable::new(hosts.iter().map(String::as_str));
+            Reply::Roster { job_id, hosts }
+        }),
         any::<Vec<usize>>().prop_map(Reply::Missing),
         Just(Reply::Closing),
         ".{0,20}".prop_map(|job_id| Reply::Welcome { job_id }),
@@ -75,6 +78,9 @@ fn replies() -> impl Strategy<Value = Reply> {
             }
         )),
         Just(Reply::NoHeartbeat),
+        prop::collection::vec(prop::collection::vec(0_u8..2, 0..3), 0..9)
+            .prop_map(|values| Reply::Gathered(Run::all_of(values.into_iter()))),
+        any::<Vec<usize>>().prop_map(Reply::Absent),
     ]
 }
 
