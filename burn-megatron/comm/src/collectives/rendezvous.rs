@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The longest single wait in the store, after which the failure signal is looked at.
 const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// How long to look for what a rank said when it left; the connection to it is already gone.
-const DISCONNECT_REASON_WAIT: Duration = Duration::from_millis(250);
+pub const DISCONNECT_REASON_WAIT: Duration = Duration::from_millis(250);
 /// How long the words of a rank that leaves may take to reach the store, which may be cut off.
 const DISCONNECT_REASON_LIMIT: Duration = Duration::from_secs(1);
 
@@ -140,10 +140,10 @@ impl Rendezvous {
         let _ = self.store.set_within(&key, cause.as_bytes(), DISCONNECT_REASON_LIMIT);
     }
 
-    /// Returns what a rank said when it gave the group up, if it said anything.
-    pub fn disconnect_reason(&self, peer: usize) -> Option<String> {
+    /// Returns what a rank said when it gave the group up, if it says anything within `limit`.
+    pub fn disconnect_reason(&self, peer: usize, limit: Duration) -> Option<String> {
         let key = self.key(&format!("disconnect_reason/{peer}"));
-        let cause = self.store.wait(&key, DISCONNECT_REASON_WAIT).ok()?;
+        let cause = self.store.wait(&key, limit).ok()?;
         Some(String::from_utf8_lossy(&cause).into_owned())
     }
 

@@ -157,11 +157,6 @@ impl<T: Copy> Acceptance<T> {
         &self.reply[..self.reply_length]
     }
 
-    /// Returns what the initiator claims, proved or not, once it was answered.
-    pub(crate) fn claimed(&self) -> Option<&T> {
-        self.answered.as_ref().map(|(_, _, claimed)| claimed)
-    }
-
     fn answer(&mut self, read: impl FnOnce(&Claim) -> Result<T, &'static str>) -> Next<T> {
         let claim = self.received[MAGIC.len()..]
             .first_chunk()

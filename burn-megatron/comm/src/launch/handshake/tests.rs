@@ -56,7 +56,6 @@ proptest! {
         let mut acceptance = Acceptance::new();
         let (answer, next) = feed(&mut acceptance, &greeting, &pieces);
         prop_assert!(matches!(next, Next::Wait));
-        prop_assert_eq!(acceptance.claimed(), Some(&claimed));
         let answer = answer.try_into().expect("an answer");
         let sign = |side| proof(side, TOKEN, &greeting, &answer).finalize().into_bytes();
         let (verdict, next) = feed(&mut acceptance, &sign(Side::Initiator), &pieces);
@@ -98,7 +97,7 @@ fn both_ends_name_another_version() {
     let error = check_magic(&older).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the other end speaks version '1' of the protocol, and this one '2'"
+        "the other end speaks version '1' of the protocol, and this one '3'"
     );
     let (said, next) = feed(&mut Acceptance::new(), b"GET / HTTP/1.1\r\n", &[usize::MAX]);
     assert!(

@@ -234,7 +234,7 @@ fn store_of_another_version_is_named_as_such() {
         error,
         format!(
             "no common protocol with the store at 127.0.0.1:{port}: the other end speaks version '9' of the protocol, \
-             and this one '2'; is this program the same on every node?"
+             and this one '3'; is this program the same on every node?"
         )
     );
     newer.join().unwrap();

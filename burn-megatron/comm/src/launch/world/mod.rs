@@ -9,6 +9,7 @@ pub(super) mod rendezvous;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
@@ -134,6 +135,8 @@ struct Inner {
     flight_recorder: FlightRecorder,
     /// What this rank says when it loses the store. None in a world of one.
     store_lost: Option<PeerFailure>,
+    /// What the program's parts keep for as long as the world.
+    attachment: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// How many groups of a name there have been.
     groups: Mutex<HashMap<String, u64>>,
     /// The connection that stands for this rank. None in a world of one, and in a fake one.
@@ -235,6 +238,7 @@ impl World {
                 flight_recorder,
                 store_lost: Some(joined.store_lost),
                 groups: Mutex::default(),
+                attachment: Mutex::default(),
                 membership: Some(joined.membership),
             }),
         })
@@ -269,6 +273,7 @@ impl World {
                 flight_recorder: start_recorder(identity, options)?,
                 store_lost: None,
                 groups: Mutex::default(),
+                attachment: Mutex::default(),
                 membership: None,
             }),
         })
@@ -313,6 +318,26 @@ impl World {
     /// Returns the hosts of all ranks.
     pub(crate) fn hosts(&self) -> &Arc<HostTable> {
         &self.inner.hosts
+    }
+
+    /// Returns what is kept for as long as this rank is in the job; makes it the first time.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    ///
+    /// # Panics
+    /// Something of another type is kept: there is one thing.
+    pub(crate) fn attachment<T: Any + Send + Sync, E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
+        let mut attachment = lock(&self.inner.attachment);
+        let kept = match &*attachment {
+            Some(kept) => Arc::clone(kept),
+            None => {
+                let kept: Arc<dyn Any + Send + Sync> = Arc::new(make()?);
+                *attachment = Some(Arc::clone(&kept));
+                kept
+            }
+        };
+        Ok(kept.downcast().expect("there is one type of attachment"))
     }
 
     /// Counts the groups of a name: returns 1 for the first.

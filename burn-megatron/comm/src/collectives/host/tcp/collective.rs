@@ -20,14 +20,16 @@ use super::super::super::call::CallDescriptor;
 use super::super::super::engine::Engine;
 use super::super::super::error::CollectiveError;
 use super::super::parts::{Chunks, slice};
+use super::TcpEngine;
 use super::exchange::Exchange;
-use super::{TcpEngine, readiness};
+use super::links::Presence;
 use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::reduce::reduce_in_place;
-use std::net::Shutdown;
+use crate::collectives::rendezvous::DISCONNECT_REASON_WAIT;
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Up to this size every rank of an all-reduce adds up everything.
 const SMALL_BYTES: usize = 8 * 1024;
@@ -117,8 +119,11 @@ impl Engine for TcpEngine {
 
     fn disconnect_reason(&self, peer: usize) -> Option<String> {
         // A rank that leaves closes its connections after its words are in the store.
-        let has_gone = readiness::has_gone(self.transfers.to(peer));
-        has_gone.then(|| self.rendezvous.disconnect_reason(peer)).flatten()
+        match self.links.presence_of(peer, DISCONNECT_REASON_WAIT) {
+            Presence::Present => None,
+            Presence::Gone => self.rendezvous.disconnect_reason(peer, DISCONNECT_REASON_WAIT),
+            Presence::Unknown => self.rendezvous.disconnect_reason(peer, Duration::ZERO),
+        }
     }
 
     fn bytes_communicated(&self) -> u64 {
@@ -127,10 +132,7 @@ impl Engine for TcpEngine {
 
     fn leave(&self, cause: &str) {
         self.rendezvous.send_disconnect_reason(cause);
-        // Only the writing side, and after what was written: a rank that is late still reads it.
-        for stream in self.collectives.all().chain(self.transfers.all()) {
-            let _ = stream.shutdown(Shutdown::Write);
-        }
+        self.links.leave();
     }
 }
 

@@ -8,10 +8,12 @@
 use super::super::super::call::CallDescriptor;
 use super::super::super::error::CollectiveError;
 use super::super::super::health::WaitDeadline;
+use super::links::Channel;
 use super::readiness::{self, Poll, moved};
 use super::{POLL_SLICE, TcpEngine};
 use std::borrow::Cow;
 use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 /// Looks at the sockets, with the processor yielded in between, before a sleep: what is awaited is
@@ -217,6 +219,9 @@ impl<'a> Exchange<'a> {
             Sent::All => out.header + out.payload.len(),
         };
         let is_unsent = |out: &&Outgoing<'_>| out.sent < goal(out);
+        for peer in incoming.iter().map(|incoming| incoming.peer) {
+            self.engine.links.to(Channel::Collectives, peer, &self.deadline)?;
+        }
         self.deadline.renew();
         let mut vain_looks = 0;
         loop {
@@ -268,10 +273,17 @@ impl<'a> Exchange<'a> {
         let mut has_moved = false;
         for out in &mut self.outgoing {
             while out.wants_to_write() {
+                let mut stream = match self.engine.links.to(Channel::Collectives, out.peer, &self.deadline) {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        out.broken = Some(io::Error::other(error.to_string()));
+                        has_moved = true;
+                        break;
+                    }
+                };
                 let header = &self.descriptor[..out.header][out.sent.min(out.header)..];
                 let payload = &out.payload[out.sent.saturating_sub(out.header)..];
                 let parts = [IoSlice::new(header), IoSlice::new(payload)];
-                let mut stream = self.engine.collectives.to(out.peer);
                 match moved(stream.write_vectored(&parts)) {
                     Ok(0) => break,
                     Ok(bytes) => out.sent += bytes,
@@ -288,7 +300,7 @@ impl<'a> Exchange<'a> {
         let mut has_moved = false;
         for incoming in incoming.iter_mut() {
             while incoming.may_read && !incoming.is_complete() {
-                let mut stream = self.engine.collectives.to(incoming.peer);
+                let mut stream = self.link(incoming.peer);
                 let read = moved(stream.read(&mut incoming.buffer[incoming.received..]));
                 let bytes = read.map_err(|error| self.engine.lost(self.call, incoming.peer, &error))?;
                 incoming.received += bytes;
@@ -299,6 +311,12 @@ impl<'a> Exchange<'a> {
         Ok(has_moved)
     }
 
+    /// Returns a connection that `run` or `write` has made.
+    fn link(&self, peer: usize) -> &'a TcpStream {
+        let made = self.engine.links.made(Channel::Collectives, peer);
+        made.expect("what is waited for or sent has a connection")
+    }
+
     /// Sleeps until a socket takes something, for `limit` at most.
     pub(super) fn wait_to_write(&self, limit: Duration) {
         self.wait(&mut [], limit);
@@ -306,14 +324,13 @@ impl<'a> Exchange<'a> {
 
     /// Sleeps until a socket takes or gives something, for `limit` at most, and notes which may be read.
     fn wait(&self, incoming: &mut [Incoming<'_>], limit: Duration) {
-        let links = &self.engine.collectives;
         let mut reads: Vec<_> = incoming.iter_mut().filter(|incoming| !incoming.is_complete()).collect();
         let asked = reads
             .iter()
-            .map(|incoming| readiness::ask(links.to(incoming.peer), libc::POLLIN));
+            .map(|incoming| readiness::ask(self.link(incoming.peer), libc::POLLIN));
         let writes = self.outgoing.iter().filter(|out| out.wants_to_write());
         let mut polls: Vec<Poll> = asked
-            .chain(writes.map(|out| readiness::ask(links.to(out.peer), libc::POLLOUT)))
+            .chain(writes.map(|out| readiness::ask(self.link(out.peer), libc::POLLOUT)))
             .collect();
         readiness::wait(&mut polls, self.deadline.slice(limit));
         for (incoming, poll) in reads.iter_mut().zip(&polls) {

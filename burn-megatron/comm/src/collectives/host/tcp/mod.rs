@@ -1,14 +1,13 @@
-//! The engine for ranks on several nodes: TCP connections between every two ranks of the group.
+//! The engine for ranks on several nodes: TCP connections between the ranks of the group.
 //!
-//! `mesh` makes the connections, each for what its `claim` says once both ends have proved that they belong to the job;
+//! `links` makes a connection when it is first used, once both ends have proved that they belong to the job;
 //! `exchange` moves bytes over many connections at once, `collective` builds the operations of all
 //! ranks from it, `streams` gives it to the hierarchical engine, `transfer` has the operations of two ranks. Each pair
 //! has one connection for collectives and one for transfers, so that neither waits for the other.
 
-mod claim;
 mod collective;
 pub(super) mod exchange;
-mod mesh;
+mod links;
 mod readiness;
 mod streams;
 #[cfg(test)]
@@ -19,9 +18,9 @@ use super::super::call::CallDescriptor;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
 use crate::collectives::aligned::AlignedBytes;
-use crate::collectives::rendezvous::Rendezvous;
+use crate::collectives::rendezvous::{DISCONNECT_REASON_WAIT, Rendezvous};
 use crate::launch::World;
-use mesh::{Links, Listening};
+use links::Links;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,15 +29,12 @@ use std::time::Duration;
 /// The longest wait for a socket before the failure signal and the timeout are looked at.
 const POLL_SLICE: Duration = Duration::from_millis(20);
 
-/// Moves bytes over connections between every two ranks of the group.
+/// Moves bytes over connections between ranks of the group.
 #[derive(Debug)]
 pub(in crate::collectives) struct TcpEngine {
     health: Arc<GroupHealth>,
     rendezvous: Rendezvous,
-    /// For collectives, by group index.
-    collectives: Links,
-    /// For send and recv, by group index.
-    transfers: Links,
+    links: Links,
     /// How much of an all-reduce each rank reduces before the results go round, and of a shard what is gathered or
     /// scattered at a time; the same on all.
     segment_bytes: usize,
@@ -51,7 +47,7 @@ pub(in crate::collectives) struct TcpEngine {
     bytes_communicated: AtomicU64,
 }
 
-/// Returns the engine, connected to all ranks. Collective.
+/// Returns the engine, which all ranks can connect to. Collective.
 ///
 /// # Errors
 /// When a rank does not come or fails.
@@ -60,47 +56,31 @@ pub(in crate::collectives) fn connect(
     health: &Arc<GroupHealth>,
     rendezvous: &Rendezvous,
 ) -> Result<TcpEngine, CollectiveError> {
-    Listening::start(world, health, rendezvous)?.into_engine(world, health, rendezvous)
-}
-
-impl Listening {
-    /// Returns the engine. Collective over the group.
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
-    fn into_engine(
-        self,
-        world: &World,
-        health: &Arc<GroupHealth>,
-        rendezvous: &Rendezvous,
-    ) -> Result<TcpEngine, CollectiveError> {
-        let [collectives, transfers] = self.connect(world, health, rendezvous)?;
-        let mut hosts = health.label.ranks.iter().map(|&rank| world.host_of(rank));
-        let first_host = hosts.next();
-        let is_one_host = hosts.all(|host| Some(host) == first_host);
-        Ok(TcpEngine {
-            health: health.clone(),
-            rendezvous: rendezvous.clone(),
-            collectives,
-            transfers,
-            segment_bytes: if is_one_host {
-                collective::NEAR_SEGMENT_BYTES
-            } else {
-                usize::MAX
-            },
-            is_between_hosts: !is_one_host,
-            transfer_looks: transfer::looks(world.local_world_size()),
-            scratch: Mutex::default(),
-            bytes_communicated: AtomicU64::new(0),
-        })
-    }
+    let links = Links::open(world, health, rendezvous)?;
+    let mut hosts = health.label.ranks.iter().map(|&rank| world.host_of(rank));
+    let first_host = hosts.next();
+    let is_one_host = hosts.all(|host| Some(host) == first_host);
+    Ok(TcpEngine {
+        health: health.clone(),
+        rendezvous: rendezvous.clone(),
+        links,
+        segment_bytes: if is_one_host {
+            collective::NEAR_SEGMENT_BYTES
+        } else {
+            usize::MAX
+        },
+        is_between_hosts: !is_one_host,
+        transfer_looks: transfer::looks(world.local_world_size()),
+        scratch: Mutex::default(),
+        bytes_communicated: AtomicU64::new(0),
+    })
 }
 
 impl TcpEngine {
     /// Returns why the connection to a rank is gone: what the rank said, what the job knows, or
     /// else what the operating system says.
     fn lost(&self, call: &CallDescriptor, peer: usize, what: &dyn Display) -> CollectiveError {
-        let disconnect_reason = self.rendezvous.disconnect_reason(peer);
+        let disconnect_reason = self.rendezvous.disconnect_reason(peer, DISCONNECT_REASON_WAIT);
         if let Err(known) = self.health.check(Some(call)) {
             return known;
         }

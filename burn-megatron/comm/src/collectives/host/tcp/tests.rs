@@ -1,23 +1,23 @@
 //! Strangers at the listener, and streams against slow readers.
 
 use super::super::super::tests::{TIMEOUT, group_parts, join_worlds, run_ranks};
-use super::claim::RankClaim;
+use super::links::{RankClaim, address_key};
 use super::*;
 use crate::collectives::Operation;
 use crate::collectives::engine::Engine;
 use crate::collectives::process_group::describe;
 use crate::launch;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 #[test]
 fn strangers_are_dropped_and_the_mesh_connects() {
     run_ranks(2, TIMEOUT, |world| {
         let (health, rendezvous) = group_parts(&world, "strangers");
         let mut half_open = Vec::new();
-        let listening = Listening::start(&world, &health, &rendezvous).unwrap();
+        let engine = connect(&world, &health, &rendezvous).unwrap();
         if world.rank() == 1 {
-            let address = listening.address_of(0);
+            let address = address_of_first(&world);
             assert_eq!(address.ip(), world.local_address()); // not all interfaces
             let stranger = || {
                 let stream = TcpStream::connect(address).unwrap();
@@ -63,9 +63,14 @@ fn strangers_are_dropped_and_the_mesh_connects() {
                 assert!(launch::initiate(&mut stranger(), &wrong.to_bytes(), token).is_err());
             }
         }
-        let engine = listening.into_engine(&world, &health, &rendezvous).unwrap();
         engine.barrier(&barrier()).unwrap();
     });
+}
+
+/// Returns where rank 0 listens.
+fn address_of_first(world: &World) -> SocketAddr {
+    let address = world.store().wait(&address_key(0), TIMEOUT).unwrap();
+    String::from_utf8(address).unwrap().parse().unwrap()
 }
 
 impl TcpEngine {
@@ -73,7 +78,7 @@ impl TcpEngine {
     pub(in super::super) fn shrink_buffers(&self) {
         use std::os::fd::AsRawFd;
         let bytes: libc::c_int = 16 * 1024;
-        for stream in self.collectives.all() {
+        for stream in self.links.all() {
             for option in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
                 let size = size_of_val(&bytes) as libc::socklen_t;
                 // SAFETY: the option takes an int, which lives until the call returns.
@@ -101,6 +106,7 @@ fn sending_continues_while_the_sender_waits() {
     run_ranks(2, TIMEOUT, |world| {
         let (health, rendezvous) = group_parts(&world, "streams");
         let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.barrier(&barrier()).unwrap();
         engine.shrink_buffers();
         let call = broadcast_call(length);
         let mut streams = engine.streams(&call);
@@ -134,6 +140,7 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
     run_ranks(2, TIMEOUT, |world| {
         let (health, rendezvous) = group_parts(&world, "slow");
         let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.barrier(&barrier()).unwrap();
         engine.shrink_buffers();
         let call = broadcast_call(PIECE);
         let mut streams = engine.streams(&call);
@@ -159,9 +166,9 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
 fn a_rank_whose_welcome_is_lost_connects_again() {
     run_ranks(2, Duration::from_secs(4), |world| {
         let (health, rendezvous) = group_parts(&world, "lost");
-        let listening = Listening::start(&world, &health, &rendezvous).unwrap();
+        let engine = connect(&world, &health, &rendezvous).unwrap();
         if world.rank() == 1 {
-            let address = listening.address_of(0);
+            let address = address_of_first(&world);
             for channel in 0..2 {
                 let claim = RankClaim {
                     group: rendezvous.digest(),
@@ -172,10 +179,10 @@ fn a_rank_whose_welcome_is_lost_connects_again() {
                 let mut stream = TcpStream::connect(address).unwrap();
                 launch::initiate(&mut stream, &claim.to_bytes(), world.job_token()).unwrap();
             }
-            // Enough time for the other rank to continue without this one.
-            std::thread::sleep(Duration::from_millis(300));
+            world.store().set("lost", b"").unwrap();
         }
-        let engine = listening.into_engine(&world, &health, &rendezvous).unwrap();
+        world.store().wait("lost", TIMEOUT).unwrap();
+
         engine.barrier(&barrier()).unwrap();
         let call = |operation| CallDescriptor {
             peer: Some(1 - world.rank()),
@@ -208,32 +215,36 @@ fn a_rank_that_is_led_to_another_job_never_joins_it() {
     let [target, led] = jobs;
     assert_eq!(target[0].job_token(), led[0].job_token());
     let parts = |world: &World| group_parts(world, "mixed");
+    // What the second job's rank 0 says of itself is where the first one's listens.
+    let _hosts: Vec<_> = std::thread::scope(|scope| {
+        let connects = |world: &World| {
+            let (health, rendezvous) = parts(world);
+            connect(world, &health, &rendezvous).unwrap()
+        };
+        let threads: Vec<_> = target
+            .iter()
+            .map(|world| scope.spawn(move || connects(world)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let address = target[0].store().wait(&address_key(0), TIMEOUT).unwrap();
     std::thread::scope(|scope| {
-        let (host, guest) = (&target[0], &target[1]);
-        let listening = scope.spawn(move || {
-            let (health, rendezvous) = parts(host);
-            connect(host, &health, &rendezvous).unwrap()
-        });
-        let (guest_health, guest_rendezvous) = parts(guest);
-        let guest_listening = Listening::start(guest, &guest_health, &guest_rendezvous).unwrap();
-        let address = guest_listening.address_of(0).to_string();
-        let leader = &led[0];
+        let [leader, guest] = [&led[0], &led[1]];
         scope.spawn(move || {
-            let (_, rendezvous) = parts(leader);
-            rendezvous.gather(mesh::ADDRESSES, address.as_bytes()).unwrap();
+            let (health, rendezvous) = parts(leader);
+            let _engine = connect(leader, &health, &rendezvous).unwrap();
+            leader.store().set("is led", b"").unwrap();
+            leader.store().wait("is over", TIMEOUT).unwrap();
         });
-
-        let (health, rendezvous) = parts(&led[1]);
+        let (health, rendezvous) = parts(guest);
+        let engine = connect(guest, &health, &rendezvous).unwrap();
+        guest.store().wait("is led", TIMEOUT).unwrap();
+        guest.store().set(&address_key(0), &address).unwrap();
         let start = std::time::Instant::now();
-        let error = connect(&led[1], &health, &rendezvous).unwrap_err();
+        let error = engine.barrier(&barrier()).unwrap_err();
         assert!(matches!(error, CollectiveError::Timeout { .. }), "{error}");
         assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
-        assert!(!listening.is_finished());
-
-        let _guest_engine = guest_listening
-            .into_engine(guest, &guest_health, &guest_rendezvous)
-            .unwrap();
-        listening.join().unwrap();
+        guest.store().set("is over", b"").unwrap();
     });
     let [leaders, led] = [target, led];
     std::thread::scope(|scope| {

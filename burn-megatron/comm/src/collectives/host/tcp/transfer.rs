@@ -7,6 +7,7 @@
 use super::super::super::call::CallDescriptor;
 use super::super::super::error::CollectiveError;
 use super::exchange::LOOKS;
+use super::links::Channel;
 use super::readiness::{self, moved};
 use super::{POLL_SLICE, TcpEngine};
 use crate::collectives::health::WaitDeadline;
@@ -25,7 +26,7 @@ impl TcpEngine {
     /// Sends a message to the rank `call.peer`; returns when the operating system has it.
     pub(super) fn send_message(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
         let peer = call.other_side();
-        let mut transfer = Transfer::new(self, call, libc::POLLOUT | libc::POLLRDHUP);
+        let mut transfer = Transfer::new(self, call, libc::POLLOUT | libc::POLLRDHUP)?;
         let mut stream = transfer.stream;
         let descriptor = call.to_bytes();
         let (mut header, mut payload): (&[u8], &[u8]) = (&descriptor, buffer);
@@ -55,7 +56,7 @@ impl TcpEngine {
     }
 
     fn read_exact(&self, call: &CallDescriptor, mut buffer: &mut [u8]) -> Result<(), CollectiveError> {
-        let mut transfer = Transfer::new(self, call, libc::POLLIN);
+        let mut transfer = Transfer::new(self, call, libc::POLLIN)?;
         let mut stream = transfer.stream;
         while !buffer.is_empty() {
             let bytes = transfer.moved(stream.read(buffer))?;
@@ -77,15 +78,16 @@ struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    fn new(engine: &'a TcpEngine, call: &'a CallDescriptor, events: libc::c_short) -> Self {
-        Self {
+    fn new(engine: &'a TcpEngine, call: &'a CallDescriptor, events: libc::c_short) -> Result<Self, CollectiveError> {
+        let deadline = engine.health.deadline(Some(call));
+        Ok(Self {
             engine,
             call,
-            stream: engine.transfers.to(call.other_side()),
+            stream: engine.links.to(Channel::Transfers, call.other_side(), &deadline)?,
             events,
-            deadline: engine.health.deadline(Some(call)),
+            deadline,
             vain_looks: 0,
-        }
+        })
     }
 
     /// Returns the bytes that a read or write has moved; waits for the socket if there were none.

@@ -7,7 +7,7 @@ const BETWEEN_RANKS: u8 = 1;
 
 /// What a rank says of a connection that it makes to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RankClaim {
+pub(in super::super) struct RankClaim {
     /// The digest of the group.
     pub group: [u8; 32],
     /// Group index of the rank that connects.
