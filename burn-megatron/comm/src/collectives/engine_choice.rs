@@ -10,6 +10,7 @@ use super::engine::Engine;
 use super::error::CollectiveError;
 use super::external::ConnectEngine;
 use super::health::GroupHealth;
+use super::host::nodes::nodes_of;
 use super::host::{hierarchical, shared_memory, tcp};
 use super::rendezvous::Rendezvous;
 use crate::launch::World;
@@ -125,11 +126,11 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
     let other_host = hosts.iter().find(|host| **host != hosts[0]);
     match (wanted, other_host) {
         (EngineChoice::Auto | EngineChoice::Hierarchical, None) => Ok(EngineChoice::SharedMemory),
-        (EngineChoice::Auto, Some(_)) => Ok(match hierarchical::nodes_of(hosts) {
+        (EngineChoice::Auto, Some(_)) => Ok(match nodes_of(hosts) {
             Ok(nodes) if nodes.len() < hosts.len() => EngineChoice::Hierarchical,
             _ => EngineChoice::Tcp,
         }),
-        (EngineChoice::Hierarchical, Some(_)) => hierarchical::nodes_of(hosts).map(|_| wanted),
+        (EngineChoice::Hierarchical, Some(_)) => nodes_of(hosts).map(|_| wanted),
         (EngineChoice::SharedMemory, Some(other)) => Err(format!(
             "shared memory needs all ranks on one host, but they are on {} and {other}; use tcp \
              or auto",

@@ -105,6 +105,18 @@ pub enum LaunchError {
         variable: &'static str,
     },
 
+    /// This process may open too few file descriptors for the connections that it needs.
+    #[error(
+        "this process needs {needed} file descriptors, and may open {allowed}: raise its hard limit (`ulimit -Hn` shows \
+         it; LimitNOFILE= of a systemd unit, /etc/security/limits.conf, or --ulimit nofile= of a container)"
+    )]
+    TooFewDescriptors {
+        /// How many it needs at a time.
+        needed: u64,
+        /// Its hard limit.
+        allowed: u64,
+    },
+
     /// The rendezvous store could not be started for another reason.
     #[error("the rendezvous store cannot listen on {address}: {source}")]
     Listen {

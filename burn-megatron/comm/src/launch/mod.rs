@@ -34,6 +34,7 @@
 //! ```
 
 mod cores;
+mod descriptors;
 mod environment;
 mod error;
 mod exit;

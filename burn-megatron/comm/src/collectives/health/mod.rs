@@ -253,10 +253,15 @@ impl WaitDeadline<'_> {
             }
             return Ok(());
         }
-        let missing = missing();
-        self.leave_note(&missing);
+        Err(self.end(&missing()))
+    }
+
+    /// Ends the wait, for which another rank has waited too long, and returns the timeout error of its call; `missing`
+    /// are the group indices of the ranks still missing.
+    pub fn end(&self, missing: &[usize]) -> CollectiveError {
+        self.leave_note(missing);
         self.keep_note();
-        Err(self.health.timed_out(self.call, &missing))
+        self.health.timed_out(self.call, missing)
     }
 
     /// Lets the others read that this wait is for `missing`, unless they do.

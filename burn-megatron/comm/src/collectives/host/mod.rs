@@ -3,6 +3,7 @@
 //! `engine_choice` chooses one and connects it.
 
 pub(super) mod hierarchical;
+pub(super) mod nodes;
 mod parts;
 pub(super) mod shared_memory;
 pub(super) mod tcp;

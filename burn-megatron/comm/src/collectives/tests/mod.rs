@@ -147,24 +147,26 @@ pub(super) fn worlds_for(engine: EngineChoice, n: usize, timeout: Duration) -> V
 
 #[cfg(test)]
 macro_rules! tests_of_engine {
-    ([$engine:ident $choice:ident] $($module:ident::$case:ident)*) => {
+    ([$engine:ident $suite:expr] $($module:ident::$case:ident)*) => {
         mod $engine {
-            use super::{EngineChoice, Suite};
+            use super::*;
             $(
                 #[test]
                 fn $case() {
-                    super::$module::$case(&Suite::in_threads(EngineChoice::$choice));
+                    super::$module::$case(&$suite);
                 }
             )*
         }
     };
 }
 #[cfg(test)]
-for_each_case!(tests_of_engine! shared_memory SharedMemory);
+for_each_case!(tests_of_engine! shared_memory Suite::in_threads(EngineChoice::SharedMemory));
 #[cfg(test)]
-for_each_case!(tests_of_engine! tcp Tcp);
+for_each_case!(tests_of_engine! tcp Suite::in_threads(EngineChoice::Tcp));
 #[cfg(test)]
-for_each_case!(tests_of_engine! hierarchical Hierarchical);
+for_each_case!(tests_of_engine! hierarchical Suite::in_threads(EngineChoice::Hierarchical));
+#[cfg(test)]
+for_each_case!(tests_of_engine! tree Suite::over_tree());
 
 /// Runs `body` on `n` ranks, which are threads, at the same time and returns what each returned, by rank. A rank that
 /// panics raises the failure signal of the others, then the whole test fails.

@@ -3,6 +3,10 @@
 use super::*;
 use crate::collectives::GroupOptions;
 use crate::collectives::external::ConnectEngine;
+#[cfg(test)]
+use crate::collectives::host::tcp;
+#[cfg(test)]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -56,8 +60,24 @@ struct Processes {
 impl Suite {
     /// Returns a suite whose ranks are threads of this process.
     pub fn in_threads(engine: EngineChoice) -> Self {
+        Self::in_threads_with(SuiteOptions { engine, mpi: None })
+    }
+
+    /// As [`in_threads`](Self::in_threads), over TCP with a tree of many levels.
+    #[cfg(test)]
+    pub(super) fn over_tree() -> Self {
+        Self::in_threads_with(SuiteOptions {
+            engine: EngineChoice::Mpi,
+            mpi: Some(|world, health, rendezvous| {
+                let engine = tcp::connect_with(world, health, rendezvous, Some(2))?;
+                Ok(Arc::new(engine))
+            }),
+        })
+    }
+
+    fn in_threads_with(options: SuiteOptions) -> Self {
         Self {
-            options: SuiteOptions { engine, mpi: None },
+            options,
             processes: None,
             seed: seed(),
         }

@@ -17,11 +17,14 @@ use super::connection;
 use super::job::Job;
 use super::pending_handshakes::PendingHandshakes;
 use super::{StoreServerConfig, StoreTraffic};
+use crate::launch::descriptors;
 use crate::launch::error::LaunchError;
 use crate::launch::network;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::set_socket_options;
 
+/// Those that stay; a rank sometimes has a few more.
+const CONNECTIONS_PER_RANK: usize = 2;
 /// Time for the last messages to leave when the server ends.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
@@ -36,7 +39,7 @@ impl StoreServer {
     /// Starts a store on a thread of its own.
     ///
     /// # Errors
-    /// The port is taken, or the address is not this host's.
+    /// The port is taken, or the address is not this host's; this process may not open two connections per rank.
     pub fn start(options: StoreServerConfig) -> Result<StoreServer, LaunchError> {
         let StoreServerConfig {
             listen,
@@ -56,6 +59,7 @@ impl StoreServer {
                 source,
             },
         };
+        descriptors::make_room(CONNECTIONS_PER_RANK * world_size)?;
         let listener = network::listen(listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_current_thread()

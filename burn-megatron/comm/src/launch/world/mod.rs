@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(super) use self::membership::Membership;
+use super::descriptors;
 use super::environment::Environment;
 use super::error::LaunchError;
 use super::host::{host_identity, host_name};
@@ -113,6 +114,9 @@ impl JoinConfig {
     }
 }
 
+/// What a rank has at a time in a large job: of each group, to a few ranks.
+const USUAL_CONNECTIONS: usize = 256;
+
 /// This process's membership of the job. Cheap to clone; the last clone to go says goodbye.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -199,6 +203,7 @@ impl World {
             return Err(LaunchError::WithoutTcp);
         }
         let rhythm = Rhythm::new(options.heartbeat_limit, options.timeout)?;
+        descriptors::make_room(USUAL_CONNECTIONS)?;
         let joined = rendezvous::join(environment, options, rhythm)?;
         let identity = RankIdentity {
             rank: environment.rank,

@@ -29,6 +29,7 @@ use super::super::call::CallDescriptor;
 use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
+use super::nodes::nodes_of;
 use super::shared_memory::{self, SharedMemoryEngine};
 use super::tcp::{self, TcpEngine};
 use crate::collectives::rendezvous::Rendezvous;
@@ -38,7 +39,6 @@ use reduction::Operands;
 use spreading::MAX_GATHERED_RANKS;
 use std::sync::Arc;
 use topology::Topology;
-pub(in crate::collectives) use topology::nodes_of;
 
 /// Up to this size of the longer buffer a call takes the flat engine.
 const SMALL_BYTES: usize = 8 * 1024;

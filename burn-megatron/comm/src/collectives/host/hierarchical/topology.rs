@@ -13,32 +13,6 @@ pub(in super::super) struct Topology {
     pub local_rank: usize,
 }
 
-/// Returns the ranks of each host, from the host of every rank in rank order.
-///
-/// # Errors
-/// When the ranks of a host are not next to each other: a sum in rank order would then go back and forth.
-pub(in crate::collectives) fn nodes_of(hosts: &[&str]) -> Result<Vec<Range<usize>>, String> {
-    let mut nodes: Vec<Range<usize>> = Vec::new();
-    for (rank, host) in hosts.iter().enumerate() {
-        let is_next = rank > 0 && hosts[rank - 1] == *host;
-        if let Some(last) = nodes.last_mut()
-            && is_next
-        {
-            last.end = rank + 1;
-            continue;
-        }
-        if nodes.iter().any(|node| hosts[node.start] == *host) {
-            let between = hosts[rank - 1];
-            return Err(format!(
-                "hierarchical needs the ranks of each host next to each other, but between those on {host} there are \
-                 ranks on {between}; use tcp or auto"
-            ));
-        }
-        nodes.push(rank..rank + 1);
-    }
-    Ok(nodes)
-}
-
 impl Topology {
     /// Returns the topology as the rank with group index `rank` sees it.
     pub fn new(nodes: Vec<Range<usize>>, rank: usize) -> Self {
@@ -104,10 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_on_a_host_are_a_node() {
-        let nodes = nodes_of(&["a", "a", "b", "c", "c", "c"]).unwrap();
-        assert_eq!(nodes, [0..2, 2..3, 3..6]);
-        let topology = Topology::new(nodes, 4);
+    fn each_rank_knows_its_node_and_its_partners() {
+        let topology = Topology::new(vec![0..2, 2..3, 3..6], 4);
         assert_eq!((topology.node, topology.local_rank), (2, 1));
         assert_eq!((topology.ranks(), topology.node_count(), topology.owners()), (6, 3, 1));
         assert!(!topology.is_owner());
@@ -117,11 +89,5 @@ mod tests {
         );
         let first = Topology::new(topology.nodes, 0);
         assert_eq!((first.partner(1), first.partner(2)), (2, 3));
-    }
-
-    #[test]
-    fn a_host_that_comes_back_is_refused() {
-        let error = nodes_of(&["a", "b", "a"]).unwrap_err();
-        assert!(error.contains("between those on a there are ranks on b"), "{error}");
     }
 }

@@ -1,6 +1,8 @@
 //! The engine's operations: the collectives over TCP, made of exchanges.
 //!
-//! Every call begins with an exchange of descriptors between all ranks. The first bytes of the payload follow each
+//! Calls of many ranks with few bytes go over the `tree`, and it is there that many ranks meet for larger ones.
+//!
+//! Every other call begins with an exchange of descriptors between all ranks. The first bytes of the payload follow each
 //! descriptor directly; no payload is read before all descriptors have come and are the same.
 //!
 //! A reduction sends to each rank what that rank reduces, and adds up what comes, in rank order, a
@@ -23,6 +25,7 @@ use super::super::parts::{Chunks, slice};
 use super::TcpEngine;
 use super::exchange::Exchange;
 use super::links::Presence;
+use super::tree::{self, Payload, Shape};
 use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::reduce::reduce_in_place;
 use crate::collectives::rendezvous::DISCONNECT_REASON_WAIT;
@@ -32,7 +35,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Up to this size every rank of an all-reduce adds up everything.
-const SMALL_BYTES: usize = 8 * 1024;
+pub(super) const SMALL_BYTES: usize = 8 * 1024;
 /// What each rank reduces of a chunk of an all-reduce between ranks of one host; whole elements.
 pub(super) const NEAR_SEGMENT_BYTES: usize = 128 * 1024;
 /// From this size on a broadcast between hosts goes along a chain of ranks.
@@ -52,6 +55,10 @@ impl Engine for TcpEngine {
     }
 
     fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
+        if let Some(tree) = self.tree_for(output.len(), tree::MOST_BYTES) {
+            output.copy_from_slice(&self.over_tree(tree, call, Payload::Shards(shard.len()), shard)?);
+            return Ok(());
+        }
         let (rank, size) = self.health.label.place();
         for (index, range) in self.chunks_of_shard(shard.len()).enumerate() {
             let chunk = &shard[range.clone()];
@@ -72,6 +79,11 @@ impl Engine for TcpEngine {
     }
 
     fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        if let Some(tree) = self.tree_for(buffer.len(), tree::MOST_REDUCED_BYTES) {
+            let result = self.over_tree(tree, call, Payload::Reduction(buffer.len()), buffer)?;
+            buffer.copy_from_slice(&result);
+            return Ok(());
+        }
         if buffer.len() <= SMALL_BYTES {
             let contribution = buffer.to_vec();
             let exchange = Exchange::open(self, call, |_| &contribution)?;
@@ -86,6 +98,10 @@ impl Engine for TcpEngine {
 
     fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
         let length = shard.len();
+        if let Some(tree) = self.tree_for(input.len(), tree::MOST_REDUCED_BYTES) {
+            shard.copy_from_slice(&self.over_tree(tree, call, Payload::ShardOfReduction(length), input)?[..length]);
+            return Ok(());
+        }
         for (index, range) in self.chunks_of_shard(length).enumerate() {
             let part = |peer: usize| &input[peer * length..(peer + 1) * length][range.clone()];
             let own = &mut shard[range.clone()];
@@ -97,6 +113,13 @@ impl Engine for TcpEngine {
 
     fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
         let root = call.other_side();
+        let bytes = buffer.len();
+        if let Some(tree) = self.tree_for(bytes, CHAIN_BYTES) {
+            let own = if root == self.health.label.rank { &*buffer } else { &[] };
+            let result = self.over_tree(tree, call, Payload::Broadcast { root, bytes }, own)?;
+            buffer.copy_from_slice(&result);
+            return Ok(());
+        }
         if self.is_between_hosts && buffer.len() > CHAIN_BYTES && self.health.label.size() > 2 {
             self.barrier(call)?;
             return self.pass_along(call, root, buffer);
@@ -137,6 +160,11 @@ impl Engine for TcpEngine {
 }
 
 impl TcpEngine {
+    /// Returns the tree if there is one and calls of `bytes` bytes go over it, which are at most `most`.
+    fn tree_for(&self, bytes: usize, most: usize) -> Option<&Shape> {
+        self.tree.as_ref().filter(|_| bytes <= most)
+    }
+
     /// Replaces `buffer`, chunk `index` of the caller's, by its reduction.
     fn all_reduce_chunk(&self, call: &CallDescriptor, buffer: &mut [u8], index: usize) -> Result<(), CollectiveError> {
         let (rank, size) = self.health.label.place();

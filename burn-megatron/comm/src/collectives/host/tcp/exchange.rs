@@ -10,6 +10,7 @@ use super::super::super::error::CollectiveError;
 use super::super::super::health::WaitDeadline;
 use super::links::Channel;
 use super::readiness::{self, Poll, moved};
+use super::tree::Payload;
 use super::{POLL_SLICE, TcpEngine};
 use std::borrow::Cow;
 use std::io::{self, IoSlice, Read, Write};
@@ -132,7 +133,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Begins a call: sends its descriptor to all ranks, and what has room of each one's `part`; compares the
-    /// descriptors that come.
+    /// descriptors that come. Of many ranks, they first meet over the tree.
     ///
     /// # Errors
     /// When the calls differ; as [`receive`](Self::receive).
@@ -141,6 +142,10 @@ impl<'a> Exchange<'a> {
         call: &'a CallDescriptor,
         part: impl Fn(usize) -> &'a [u8],
     ) -> Result<Self, CollectiveError> {
+        if let Some(tree) = &engine.tree {
+            engine.over_tree(tree, call, Payload::Nothing, &[])?;
+            return Ok(Self::resume(engine, call, part));
+        }
         let mut exchange = Self::with_header(engine, call, CallDescriptor::BYTES, part);
         let label = &engine.health.label;
         let mut headers = vec![[0; CallDescriptor::BYTES]; label.size()];

@@ -2,8 +2,9 @@
 //!
 //! `links` makes a connection when it is first used, once both ends have proved that they belong to the job;
 //! `exchange` moves bytes over many connections at once, `collective` builds the operations of all
-//! ranks from it, `streams` gives it to the hierarchical engine, `transfer` has the operations of two ranks. Each pair
-//! has one connection for collectives and one for transfers, so that neither waits for the other.
+//! ranks from it, `tree` lets many ranks meet with few connections, `streams` gives exchanges to the hierarchical
+//! engine, `transfer` has the operations of two ranks. Each pair has one connection for collectives and one for
+//! transfers, so that neither waits for the other.
 
 mod collective;
 pub(super) mod exchange;
@@ -13,10 +14,12 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod tree;
 
 use super::super::call::CallDescriptor;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
+use super::nodes::nodes_of;
 use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::rendezvous::{DISCONNECT_REASON_WAIT, Rendezvous};
 use crate::launch::World;
@@ -25,6 +28,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tree::Shape;
 
 /// The longest wait for a socket before the failure signal and the timeout are looked at.
 const POLL_SLICE: Duration = Duration::from_millis(20);
@@ -35,6 +39,8 @@ pub(in crate::collectives) struct TcpEngine {
     health: Arc<GroupHealth>,
     rendezvous: Rendezvous,
     links: Links,
+    /// Over which the ranks meet, if there are many.
+    tree: Option<Shape>,
     /// How much of an all-reduce each rank reduces before the results go round, and of a shard what is gathered or
     /// scattered at a time; the same on all.
     segment_bytes: usize,
@@ -56,11 +62,25 @@ pub(in crate::collectives) fn connect(
     health: &Arc<GroupHealth>,
     rendezvous: &Rendezvous,
 ) -> Result<TcpEngine, CollectiveError> {
+    let arity = (health.label.size() > tree::TREE_ABOVE).then_some(tree::ARITY);
+    connect_with(world, health, rendezvous, arity)
+}
+
+/// As [`connect`]: over a tree of this arity, or without one.
+pub(in crate::collectives) fn connect_with(
+    world: &World,
+    health: &Arc<GroupHealth>,
+    rendezvous: &Rendezvous,
+    arity: Option<usize>,
+) -> Result<TcpEngine, CollectiveError> {
     let links = Links::open(world, health, rendezvous)?;
-    let mut hosts = health.label.ranks.iter().map(|&rank| world.host_of(rank));
-    let first_host = hosts.next();
-    let is_one_host = hosts.all(|host| Some(host) == first_host);
+    let (rank, size) = health.label.place();
+    let hosts: Vec<&str> = health.label.ranks.iter().map(|&rank| world.host_of(rank)).collect();
+    let is_one_host = hosts.iter().all(|host| *host == hosts[0]);
+    // Where a node's ranks are not next to each other, the tree knows of no nodes.
+    let nodes = nodes_of(&hosts).unwrap_or_else(|_| vec![0..size]);
     Ok(TcpEngine {
+        tree: arity.map(|arity| Shape::new(&nodes, arity, rank)),
         health: health.clone(),
         rendezvous: rendezvous.clone(),
         links,

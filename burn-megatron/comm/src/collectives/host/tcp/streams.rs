@@ -25,6 +25,11 @@ impl Exchange<'_> {
     /// that sends more than the other side has asked for calls [`drain_to`](Self::drain_to) first.
     pub fn send(&mut self, peer: usize, bytes: &[u8]) {
         self.engine.count_bytes(bytes.len());
+        self.queue(peer, bytes);
+    }
+
+    /// As [`send`](Self::send), of what is no payload, or has been counted.
+    pub(super) fn queue(&mut self, peer: usize, bytes: &[u8]) {
         let found = self.outgoing.iter().position(|out| out.peer == peer);
         let index = found.unwrap_or_else(|| {
             self.outgoing.push(Outgoing::new(peer, 0, &[]));

@@ -195,7 +195,7 @@ fn a_rank_whose_welcome_is_lost_connects_again() {
     });
 }
 
-fn barrier() -> CallDescriptor {
+pub(super) fn barrier() -> CallDescriptor {
     describe::<u8>(Operation::Barrier, 0)
 }
 

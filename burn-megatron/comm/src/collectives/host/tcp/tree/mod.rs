@@ -1,0 +1,416 @@
+//! Calls of many ranks over a tree: how all ranks meet, with what few bytes they bring.
+//!
+//! Each rank waits for its children, sends its parent what has come with its own, and gets the result from it. The root
+//! has the contributions of all ranks in rank order and combines them as every rank does in a small group, to the same
+//! bits: it takes n times what a rank brings, every other rank its share of that. A rank has sockets to its parent and
+//! to its children, which is O(log n).
+//!
+//! Calls are compared by the root, which hands all ranks the calls of all if they differ, so that all say the same.
+//! A rank that has waited for a while says for whom, up and down, and a rank whose time is up ends the call everywhere:
+//! so all name the ranks that are missing, wherever these are.
+
+mod frame;
+mod payload;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use super::exchange::{Exchange, LOOKS};
+use super::links::Channel;
+use super::{POLL_SLICE, TcpEngine, readiness};
+use crate::collectives::call::CallDescriptor;
+use crate::collectives::error::CollectiveError;
+use frame::{FrameReader, Kind, MAX_LISTED, Run, Taken};
+use std::time::{Duration, Instant};
+
+pub(super) use payload::Payload;
+pub(super) use shape::{ARITY, Shape};
+
+/// Groups of more ranks make their calls over the tree.
+pub(super) const TREE_ABOVE: usize = 16;
+/// What all ranks together bring or get at most over the tree, other than what is reduced.
+pub(super) const MOST_BYTES: usize = 1024 * 1024;
+/// What a rank brings at most that is reduced over the tree.
+pub(super) const MOST_REDUCED_BYTES: usize = super::collective::SMALL_BYTES;
+
+/// A wait says for whom once it has used up this part of its time.
+const REPORTED_AFTER: u32 = 8;
+/// And again, if that has changed, after this part.
+const REPORTED_AGAIN_AFTER: u32 = 64;
+/// The longest sleep while a child has not connected yet, which no socket tells of.
+const CONNECTING_SLICE: Duration = Duration::from_millis(2);
+
+impl TcpEngine {
+    /// Brings all ranks together, which must make the same call: carries what each brings, `own`, and returns what this
+    /// one gets.
+    ///
+    /// # Errors
+    /// When the calls differ; when a connection breaks, the time runs out or a rank fails.
+    pub(super) fn over_tree(
+        &self,
+        shape: &Shape,
+        call: &CallDescriptor,
+        payload: Payload,
+        own: &[u8],
+    ) -> Result<Vec<u8>, CollectiveError> {
+        Meeting::new(self, shape, call, payload).hold(own)
+    }
+}
+
+/// A rank that this one has a link to.
+struct Neighbour {
+    /// Its group index.
+    peer: usize,
+    reader: FrameReader,
+    /// Whether the socket may have something.
+    may_read: bool,
+    /// Whom it waits for, as it last said.
+    absent: Option<Vec<usize>>,
+    /// Whom this rank waits for, as it last said to the neighbour.
+    said: Option<Vec<usize>>,
+}
+
+/// What a child brings of the ranks that it stands for.
+struct Brought {
+    runs: Vec<Run>,
+    contributions: Vec<u8>,
+}
+
+/// What the root makes of it.
+enum Outcome {
+    Result(Vec<u8>),
+    Differ(Vec<Run>),
+}
+
+/// One call on its way over the tree.
+struct Meeting<'a> {
+    engine: &'a TcpEngine,
+    call: &'a CallDescriptor,
+    payload: Payload,
+    shape: &'a Shape,
+    exchange: Exchange<'a>,
+    /// The children in rank order, then the parent.
+    neighbours: Vec<Neighbour>,
+    /// Of each child.
+    brought: Vec<Option<Brought>>,
+    /// What the parent has sent.
+    outcome: Option<Outcome>,
+    since: Instant,
+    said_at: Option<Instant>,
+}
+
+impl<'a> Meeting<'a> {
+    fn new(engine: &'a TcpEngine, shape: &'a Shape, call: &'a CallDescriptor, payload: Payload) -> Self {
+        let size = engine.health.label.size();
+        let of_parent = shape.parent.map(|parent| (parent, size));
+        let of_children = shape.children.iter().map(|child| (child.start, child.len()));
+        let neighbour = |(peer, ranks): (usize, usize)| Neighbour {
+            peer,
+            // Another call may bring more than this one, but no more than any may.
+            reader: FrameReader::new(frame::longest_calls(ranks, MOST_BYTES.max(ranks * MOST_REDUCED_BYTES))),
+            may_read: true,
+            absent: None,
+            said: None,
+        };
+        Self {
+            engine,
+            call,
+            payload,
+            shape,
+            exchange: Exchange::new(engine, call),
+            neighbours: of_children.chain(of_parent).map(neighbour).collect(),
+            brought: shape.children.iter().map(|_| None).collect(),
+            outcome: None,
+            since: Instant::now(),
+            said_at: None,
+        }
+    }
+
+    fn hold(mut self, own: &[u8]) -> Result<Vec<u8>, CollectiveError> {
+        self.wait_until(|meeting| meeting.brought.iter().all(Option::is_some))?;
+        let (runs, contributions) = self.merge(own);
+        let size = self.engine.health.label.size();
+        let outcome = match self.shape.parent {
+            None if runs.len() == 1 => Outcome::Result(self.payload.combined(self.call, size, contributions)),
+            None => Outcome::Differ(runs),
+            Some(parent) => {
+                self.engine.count_bytes(contributions.len());
+                self.send(parent, Kind::Calls, &[&frame::encode_runs(&runs), &contributions]);
+                self.wait_until(|meeting| meeting.outcome.is_some())?;
+                match self.outcome.take() {
+                    Some(Outcome::Result(returned)) => {
+                        Outcome::Result(self.payload.completed(&self.shape.own, contributions, returned))
+                    }
+                    Some(differ) => differ,
+                    None => unreachable!("the wait was for it"),
+                }
+            }
+        };
+        self.hand_down(&outcome);
+        let (engine, call, shape) = (self.engine, self.call, self.shape);
+        self.exchange.finish()?;
+        match outcome {
+            Outcome::Result(result) => Ok(result),
+            Outcome::Differ(runs) => {
+                let calls = runs.iter().flat_map(|run| std::iter::repeat_n(run.call, run.ranks));
+                engine.health.label.compare_calls(&calls.collect::<Vec<_>>())?;
+                let sender = shape.parent.unwrap_or(shape.own.start);
+                Err(engine.lost(call, sender, &"it sent calls that are the same as different ones"))
+            }
+        }
+    }
+
+    /// Returns the calls of this rank and those below, and what they contribute if all make the same call.
+    fn merge(&mut self, own: &[u8]) -> (Vec<Run>, Vec<u8>) {
+        let call = *self.call;
+        let mut runs = vec![Run { ranks: 1, call }];
+        let mut contributions = own.to_vec();
+        for brought in self.brought.iter_mut().flatten() {
+            frame::extend(&mut runs, &brought.runs);
+            contributions.append(&mut brought.contributions);
+        }
+        if runs.len() > 1 {
+            contributions.clear();
+        }
+        (runs, contributions)
+    }
+
+    fn hand_down(&mut self, outcome: &Outcome) {
+        for child in &self.shape.children {
+            match outcome {
+                Outcome::Result(result) => {
+                    let parts = self.payload.parts_for(&self.shape.own, child, result);
+                    self.engine.count_bytes(parts.iter().map(|part| part.len()).sum());
+                    self.send(child.start, Kind::Result, &parts);
+                }
+                Outcome::Differ(runs) => self.send(child.start, Kind::Differ, &[&frame::encode_runs(runs)]),
+            }
+        }
+    }
+
+    fn send(&mut self, peer: usize, kind: Kind, parts: &[&[u8]]) {
+        self.exchange.queue(peer, &frame::encode(kind, parts));
+    }
+
+    /// Sends and receives until `is_done`.
+    fn wait_until(&mut self, is_done: impl Fn(&Self) -> bool) -> Result<(), CollectiveError> {
+        self.exchange.deadline.renew();
+        let mut vain_looks = 0;
+        loop {
+            let has_moved = self.exchange.write() | self.read()?;
+            if is_done(self) {
+                return Ok(());
+            }
+            if has_moved {
+                vain_looks = 0;
+                self.engine.health.check(Some(self.call))?;
+                self.poll(Duration::ZERO);
+                continue;
+            }
+            self.say_who_is_absent();
+            let checked = self.exchange.deadline.check(|| self.absent());
+            if let Err(CollectiveError::Timeout { .. }) = checked {
+                self.end_everywhere(&self.absent());
+            }
+            checked?;
+            vain_looks += 1;
+            if vain_looks < LOOKS {
+                std::thread::yield_now();
+                self.poll(Duration::ZERO);
+            } else {
+                self.poll(POLL_SLICE);
+            }
+        }
+    }
+
+    /// Returns whether the call still waits for a neighbour.
+    fn awaits(&self, index: usize) -> bool {
+        match self.brought.get(index) {
+            Some(brought) => brought.is_none(),
+            None => self.outcome.is_none(),
+        }
+    }
+
+    /// Takes what has come; returns whether it was anything.
+    fn read(&mut self) -> Result<bool, CollectiveError> {
+        let mut has_moved = false;
+        for index in 0..self.neighbours.len() {
+            while self.awaits(index) && self.neighbours[index].may_read {
+                let neighbour = &mut self.neighbours[index];
+                let Some(stream) = self.engine.links.made(Channel::Collectives, neighbour.peer) else {
+                    break;
+                };
+                let taken = neighbour.reader.take(stream);
+                match taken.map_err(|error| self.engine.lost(self.call, neighbour.peer, &error))? {
+                    Taken::Nothing => neighbour.may_read = false,
+                    Taken::Part => has_moved = true,
+                    Taken::Frame(kind, body) => {
+                        has_moved = true;
+                        self.hear(index, kind, &body)?;
+                    }
+                }
+            }
+        }
+        Ok(has_moved)
+    }
+
+    fn hear(&mut self, index: usize, kind: Kind, body: &[u8]) -> Result<(), CollectiveError> {
+        let size = self.engine.health.label.size();
+        let peer = self.neighbours[index].peer;
+        let is_understood = match (kind, self.shape.children.get(index)) {
+            (Kind::Calls, Some(ranks)) => frame::decode_runs(body, ranks.len()).map(|(runs, payload)| {
+                let is_this_call = matches!(&runs[..], [run] if run.call == *self.call);
+                let is_whole = !is_this_call || payload.len() == self.payload.contributed_by(ranks, size);
+                self.brought[index] = Some(Brought {
+                    runs,
+                    contributions: payload.to_vec(),
+                });
+                is_whole
+            }),
+            (Kind::Result, None) => {
+                self.outcome = Some(Outcome::Result(body.to_vec()));
+                Some(body.len() == self.payload.returned_to(&self.shape.own, size))
+            }
+            (Kind::Differ, None) => frame::decode_runs(body, size).map(|(runs, rest)| {
+                self.outcome = Some(Outcome::Differ(runs));
+                rest.is_empty()
+            }),
+            (Kind::Waits, _) => frame::decode_list(body, size).map(|absent| {
+                let before = self.neighbours[index]
+                    .absent
+                    .replace(absent.clone())
+                    .unwrap_or_default();
+                // Somebody has come.
+                if before.iter().any(|rank| !absent.contains(rank)) {
+                    self.exchange.deadline.renew();
+                }
+                true
+            }),
+            (Kind::TimedOut, _) => match frame::decode_list(body, size) {
+                Some(absent) => {
+                    self.end_everywhere(&absent);
+                    return Err(self.exchange.deadline.end(&absent));
+                }
+                None => None,
+            },
+            _ => None,
+        };
+        if is_understood != Some(true) {
+            return Err(self
+                .engine
+                .lost(self.call, peer, &"it sent something that is no part of this call"));
+        }
+        if kind != Kind::Waits {
+            self.exchange.deadline.renew();
+        }
+        Ok(())
+    }
+
+    /// Returns the ranks below this one that have not come, as far as it knows.
+    fn absent_below(&self) -> Vec<usize> {
+        let children = self.neighbours.iter().zip(&self.brought);
+        let awaited = children
+            .filter(|(_, brought)| brought.is_none())
+            .map(|(child, _)| child);
+        let absent = awaited.flat_map(|child| match &child.absent {
+            Some(absent) if !absent.is_empty() => absent.clone(),
+            _ => vec![child.peer],
+        });
+        absent.take(MAX_LISTED).collect()
+    }
+
+    /// Returns the ranks that have not come, as far as this one knows, in rank order.
+    fn absent(&self) -> Vec<usize> {
+        let mut absent = self.absent_below();
+        if self.shape.parent.is_some()
+            && let Some(parent) = self.neighbours.last()
+        {
+            match &parent.absent {
+                // Of the ranks below this one it has heard from this one.
+                Some(elsewhere) => absent.extend(elsewhere.iter().filter(|rank| !self.shape.own.contains(rank))),
+                // It may not have had time to say.
+                None if self.since.elapsed() < self.engine.health.timeout / 2 && !absent.is_empty() => {}
+                None => absent.push(parent.peer),
+            }
+            if absent.is_empty() {
+                absent.push(parent.peer);
+            }
+        }
+        absent.sort_unstable();
+        absent.dedup();
+        absent.truncate(MAX_LISTED);
+        absent
+    }
+
+    /// Says to the neighbours for whom this rank waits, if it has waited for a while and they do not know.
+    fn say_who_is_absent(&mut self) {
+        let timeout = self.engine.health.timeout;
+        let is_time = match self.said_at {
+            None => self.since.elapsed() > timeout / REPORTED_AFTER,
+            Some(said_at) => said_at.elapsed() > timeout / REPORTED_AGAIN_AFTER,
+        };
+        if !is_time {
+            return;
+        }
+        self.said_at = Some(Instant::now());
+        let (below, all) = (self.absent_below(), self.absent());
+        for index in 0..self.neighbours.len() {
+            let is_child = index < self.brought.len();
+            // A parent that has the calls of all below waits for none of them.
+            if !is_child && below.is_empty() {
+                continue;
+            }
+            let absent = if is_child { &all } else { &below };
+            let neighbour = &mut self.neighbours[index];
+            let (peer, is_known) = (neighbour.peer, neighbour.said.as_ref() == Some(absent));
+            if is_known || (is_child && self.engine.links.made(Channel::Collectives, peer).is_none()) {
+                continue;
+            }
+            neighbour.said = Some(absent.clone());
+            self.send(peer, Kind::Waits, &[&frame::encode_list(absent)]);
+        }
+    }
+
+    /// Lets the neighbours know that the call has ended because these ranks have not come.
+    fn end_everywhere(&mut self, absent: &[usize]) {
+        let body = frame::encode_list(absent);
+        for index in 0..self.neighbours.len() {
+            let peer = self.neighbours[index].peer;
+            // What has been sent up cannot be followed by anything.
+            let has_sent_calls = index >= self.brought.len() && self.brought.iter().all(Option::is_some);
+            if self.engine.links.made(Channel::Collectives, peer).is_some() && !has_sent_calls {
+                self.send(peer, Kind::TimedOut, &[&body]);
+            }
+        }
+    }
+
+    /// Sleeps until a socket takes or gives something, for `limit` at most, and notes which may be read.
+    fn poll(&mut self, limit: Duration) {
+        let links = &self.engine.links;
+        let link = |peer: usize| links.made(Channel::Collectives, peer);
+        let awaited: Vec<usize> = (0..self.neighbours.len()).filter(|&index| self.awaits(index)).collect();
+        let (connected, unconnected): (Vec<_>, Vec<_>) = awaited
+            .into_iter()
+            .partition(|&index| link(self.neighbours[index].peer).is_some());
+        let reads = connected
+            .iter()
+            .map(|&index| (self.neighbours[index].peer, libc::POLLIN));
+        let writes = self.exchange.outgoing.iter().filter(|out| out.wants_to_write());
+        let asked = reads.chain(writes.map(|out| (out.peer, libc::POLLOUT)));
+        let mut polls: Vec<_> = asked
+            .filter_map(|(peer, events)| Some(readiness::ask(link(peer)?, events)))
+            .collect();
+        let limit = if unconnected.is_empty() {
+            limit
+        } else {
+            limit.min(CONNECTING_SLICE)
+        };
+        readiness::wait(&mut polls, self.exchange.deadline.slice(limit));
+        for (&index, poll) in connected.iter().zip(&polls) {
+            self.neighbours[index].may_read |= poll.revents != 0;
+        }
+        for index in unconnected {
+            self.neighbours[index].may_read = true;
+        }
+    }
+}

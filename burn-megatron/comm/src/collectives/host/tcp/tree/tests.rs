@@ -1,0 +1,95 @@
+//! What goes wrong far away in a tree, and that every rank says the same of it.
+
+use super::super::connect_with;
+use super::super::tests::barrier;
+use crate::collectives::engine::Engine;
+use crate::collectives::error::CollectiveError;
+use crate::collectives::external::ConnectEngine;
+use crate::collectives::tests::{TIMEOUT, group_parts, run_ranks};
+use crate::collectives::{EngineChoice, GroupOptions, ProcessGroup, ReduceOp};
+use crate::launch::World;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// With two children for each, five levels: 0 has 1 and 7, 7 has 8 and 11, 8 has 9 and 10.
+const RANKS: usize = 14;
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// A group over a tree of many levels.
+struct Deep;
+
+impl GroupOptions for Deep {
+    fn engine(&self) -> EngineChoice {
+        EngineChoice::Mpi
+    }
+
+    fn mpi_engine(&self) -> Option<ConnectEngine> {
+        Some(|world, health, rendezvous| Ok(Arc::new(connect_with(world, health, rendezvous, Some(2))?)))
+    }
+}
+
+fn connect(world: &World) -> ProcessGroup {
+    let ranks: Vec<usize> = (0..RANKS).collect();
+    ProcessGroup::connect(world, "all", &ranks, &Deep).unwrap()
+}
+
+/// All ranks but `late` come to a call, and must name these.
+fn assert_named(late: &[usize]) {
+    run_ranks(RANKS, PATIENCE, |world| {
+        let group = connect(&world);
+        group.barrier().unwrap();
+        if late.contains(&group.rank()) {
+            std::thread::sleep(3 * PATIENCE);
+            return;
+        }
+        match group.all_reduce(&mut [1.0_f32], ReduceOp::Sum).unwrap_err() {
+            CollectiveError::Timeout { missing, .. } => assert_eq!(missing, late, "rank {}", group.rank()),
+            error => panic!("rank {}: {error}", group.rank()),
+        }
+        // None goes while others still look.
+        std::thread::sleep(PATIENCE);
+    });
+}
+
+#[test]
+fn ranks_far_from_each_other_that_do_not_come_are_named_by_all() {
+    assert_named(&[5, 9]);
+}
+
+#[test]
+fn a_rank_with_others_below_it_that_does_not_come_is_named_by_all() {
+    assert_named(&[7]);
+}
+
+#[test]
+fn the_root_that_does_not_come_is_named_by_all() {
+    assert_named(&[0]);
+}
+
+#[test]
+fn a_different_call_far_from_the_root_is_named_by_all() {
+    run_ranks(RANKS, TIMEOUT, |world| {
+        let group = connect(&world);
+        let length = if group.rank() == 9 { 3 } else { 2 };
+        let error = group.all_reduce(&mut vec![1.0_f32; length], ReduceOp::Sum).unwrap_err();
+        let expected = "rank 9 of group all [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13] called all_reduce sum of 3 f32 \
+                        (call 0) while rank 0 called all_reduce sum of 2 f32 (call 0)";
+        assert_eq!(error.to_string(), expected, "rank {}", group.rank());
+    });
+}
+
+#[test]
+fn a_rank_has_connections_to_its_neighbours_only() {
+    run_ranks(RANKS, TIMEOUT, |world| {
+        let (health, rendezvous) = group_parts(&world, "all");
+        let engine = connect_with(&world, &health, &rendezvous, Some(2)).unwrap();
+        engine.barrier(&barrier()).unwrap();
+        let shape = engine.tree.as_ref().unwrap();
+        let neighbours = shape.children.len() + usize::from(shape.parent.is_some());
+        assert_eq!(engine.links.all().count(), neighbours, "rank {}", world.rank());
+        world.store().set(&format!("counted/{}", world.rank()), b"").unwrap();
+        for rank in 0..RANKS {
+            world.store().wait(&format!("counted/{rank}"), TIMEOUT).unwrap();
+        }
+    });
+}
