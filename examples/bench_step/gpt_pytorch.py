@@ -99,11 +99,21 @@ class Model(nn.Module):
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02)
 
-    def forward(self, ids):
+    def forward(self, ids, targets):
         hidden = self.tokens(ids)
         if self.positions is not None:
             hidden = hidden + self.positions.weight[: ids.shape[1]]
-        return functional.linear(self.norm(self.layers(hidden)), self.tokens.weight)
+        return self.loss(self.layers(hidden), targets)
+
+    def loss(self, hidden, targets):
+        logits = functional.linear(self.norm(hidden), self.tokens.weight)
+        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def compile_parts(self):
+        """Compiles a layer, of which all others are copies, and the loss: as fast as the whole, and compiled sooner."""
+        for layer in self.layers:
+            layer.compile()
+        self.loss = torch.compile(self.loss)
 
 
 def main():
@@ -122,8 +132,10 @@ def main():
         # TF32, as burn's products of f32.
         torch.set_float32_matmul_precision("high")
     torch.manual_seed(1)
-    model = Model(sizes).to(sizes.device)
-    forward = torch.compile(model) if sizes.compile else model
+    with torch.device(sizes.device):
+        model = Model(sizes)
+    if sizes.compile:
+        model.compile_parts()
     optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=is_cuda)
     cast = torch.autocast(sizes.device, dtype=torch.bfloat16, enabled=sizes.dtype == "bf16")
     seconds = []
@@ -133,8 +145,7 @@ def main():
         wait()
         start = time.perf_counter()
         with cast:
-            logits = forward(text[:, :-1])
-            loss = functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
+            loss = model(text[:, :-1], text[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

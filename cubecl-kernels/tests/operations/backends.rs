@@ -44,6 +44,10 @@ pub struct Setting<B: Backend> {
 impl<B: Backend> Setting<B> {
     /// Returns a tensor of the type, rounded from f64.
     pub fn tensor<const D: usize>(&self, values: &[f64], shape: [usize; D]) -> Tensor<B, D> {
+        if values.is_empty() {
+            // CubeCL copies nothing to CUDA where a dimension other than the first is 0.
+            return Tensor::empty(shape, (&self.device, self.dtype));
+        }
         let data = TensorData::new(values.to_vec(), shape).convert_dtype(self.dtype);
         Tensor::from_data(data, (&self.device, self.dtype))
     }
@@ -132,6 +136,18 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
 /// most to try. `KERNEL_TESTS_ALL=1` takes all, everywhere.
 pub fn takes_few<B: Backend>() -> bool {
     std::any::type_name::<B>().contains("CudaSource") && std::env::var_os("KERNEL_TESTS_ALL").is_none()
+}
+
+/// Whether the backend's products round factors in f32 to TF32, which has 13 bits less: burn's on CUDA do, cuBLASLt's do
+/// not.
+pub fn multiplies_in_tf32<B: Backend>(dtype: DType) -> bool {
+    let is_cuda = std::any::type_name::<B>().contains("CudaRuntime");
+    dtype == DType::F32 && is_cuda && !uses_cublaslt()
+}
+
+/// Whether linear layers on CUDA are to multiply with cuBLASLt.
+pub fn uses_cublaslt() -> bool {
+    std::env::var("KERNEL_TESTS_CUBLASLT").is_ok_and(|value| value == "1")
 }
 
 /// Whether a trial's backend says what comes of numbers that are none.

@@ -12,7 +12,7 @@ use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::cublaslt;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, type_name};
+use crate::backends::{Claim, Setting, type_name, uses_cublaslt};
 
 /// CubeCL's kernels as they are.
 pub type Cuda = CubeBackend<CudaRuntime, f32, i32, u8>;
@@ -37,13 +37,14 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     trials
 }
 
-/// Whether there is a CUDA device; says so once where there is none.
+/// Whether there is a CUDA device; says so once where there is none. To be asked before any other device is looked for:
+/// cuBLASLt wants its say in how CubeCL begins.
 pub fn has_cuda() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     let look = || {
         let found =
             kernel_tests::cuda::device().inspect_err(|missing| eprintln!("trials on CUDA are ignored: {missing}"));
-        if found.is_ok() && std::env::var("KERNEL_TESTS_CUBLASLT").is_ok_and(|value| value == "1") {
+        if found.is_ok() && uses_cublaslt() {
             cubecl_kernels::cuda::use_one_stream();
             let version = cublaslt::enable(&CudaDevice::default()).expect("it was asked for");
             eprintln!("linear layers multiply with cuBLASLt {version}");

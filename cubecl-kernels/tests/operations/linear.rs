@@ -9,7 +9,7 @@ use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 
-use crate::backends::{Claim, Setting, trials_of};
+use crate::backends::{Claim, Setting, multiplies_in_tf32, trials_of};
 use crate::compare::{backward, dot, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
@@ -68,6 +68,8 @@ where
     let walk = (rows.max(d_input).max(d_output) as f64).sqrt();
     let (roundings, scale) = if is_half(setting.dtype) {
         (1.0, 1.0)
+    } else if multiplies_in_tf32::<B>(setting.dtype) {
+        (2f64.powi(13), 3.0 * walk)
     } else {
         (2.0 + 2.0 * walk, 3.0 * walk)
     };

@@ -44,6 +44,8 @@ static ALLOCATOR: allocation::ThreadAllocator = allocation::ThreadAllocator;
 
 fn main() {
     let arguments = Arguments::from_args();
+    #[cfg(feature = "cuda")]
+    cuda::has_cuda();
     let trials = [
         accumulate::trials(),
         adamw::trials(),

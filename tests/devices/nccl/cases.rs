@@ -241,8 +241,8 @@ fn start(
 }
 
 fn play(case: &str, ranks: usize, more: &[(&str, &str)]) -> Result<Ended, Failed> {
-    let folder = library_folder()?;
-    let libraries = (!is_on_gpu()).then(|| folder.path());
+    let folder = if is_on_gpu() { None } else { Some(library_folder()?) };
+    let libraries = folder.as_ref().map(|folder| folder.path());
     start(case, ranks, ranks, libraries, more)?.end()
 }
 
