@@ -9,7 +9,7 @@ use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 
-use crate::backends::{Claim, Setting, multiplies_in_tf32, trials_of};
+use crate::backends::{Claim, Setting, multiplies_in_tf32, trials_of, trials_of_nothing};
 use crate::compare::{backward, dot, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
     }));
     // On CubeCL it is burn's product, which rounds factors in f32 to TF32 on CUDA.
     trials.retain(|trial| !trial.name().starts_with("cuda_source_f32"));
-    trials.extend(trials_of(TakesNoRows));
+    trials.extend(trials_of_nothing(TakesNoRows));
     trials
 }
 

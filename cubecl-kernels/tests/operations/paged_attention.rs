@@ -9,7 +9,7 @@ use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, PagedSizes, page
 use cubecl_kernels::precision::{compute_type, is_half};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
+use crate::backends::{Claim, Setting, trials_of, trials_of_nothing};
 use crate::compare::{expect_close, normal, over};
 
 pub fn trials() -> Vec<Trial> {
@@ -17,7 +17,7 @@ pub fn trials() -> Vec<Trial> {
     trials.extend(trials_of(AddsSlopesWithinAWindow));
     trials.extend(trials_of(LongSequencesMatchTheHost));
     trials.extend(trials_of(PagesOutsideThePoolAreHidden));
-    trials.extend(trials_of(NothingIsTheAttentionOfNothing));
+    trials.extend(trials_of_nothing(NothingIsTheAttentionOfNothing));
     trials
 }
 

@@ -9,14 +9,14 @@ use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
 use super::case::{Tolerance, largest, small};
-use crate::backends::{Claim, Setting, trials_of};
+use crate::backends::{Claim, Setting, trials_of, trials_of_nothing};
 use crate::compare::{backward, expect_close};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(ShowsWhatIsNotFinite);
     trials.extend(trials_of(TakesLargeScores));
     trials.extend(trials_of(TakesGrowingScores));
-    trials.extend(trials_of(TakesNothing));
+    trials.extend(trials_of_nothing(TakesNothing));
     trials
 }
 

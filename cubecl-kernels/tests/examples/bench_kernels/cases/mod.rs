@@ -101,9 +101,11 @@ impl<B: KernelBackend> Setting<B> {
         self.random_of(shape, self.dtype)
     }
 
-    /// Returns numbers of N(0, 1) in a type.
+    /// Returns numbers of N(0, 1) in a type, contiguous as what layers hand on: on CUDA burn's own tensors have padding
+    /// after rows that are no multiple of 512 bytes.
     fn random_of<const D: usize>(&self, shape: [usize; D], dtype: DType) -> Tensor<B, D> {
-        Tensor::random(shape, Distribution::Normal(0.0, 1.0), (&self.device, dtype))
+        let count: usize = shape.iter().product();
+        Tensor::<B, 1>::random([count], Distribution::Normal(0.0, 1.0), (&self.device, dtype)).reshape(shape)
     }
 
     /// Returns a number below `end` for each row.
