@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::error::LaunchError;
 
-/// For what a process opens besides connections to ranks: files, libraries, devices.
+/// For what a process opens in addition to connections to ranks: files, libraries, devices.
 const OTHERS: u64 = 128;
 
 /// Raises the limit of this process as far as it may, which must be enough for `connections` at a time.

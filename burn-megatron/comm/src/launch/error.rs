@@ -107,8 +107,8 @@ pub enum LaunchError {
 
     /// This process may open too few file descriptors for the connections that it needs.
     #[error(
-        "this process needs {needed} file descriptors, and may open {allowed}: raise its hard limit (`ulimit -Hn` shows \
-         it; LimitNOFILE= of a systemd unit, /etc/security/limits.conf, or --ulimit nofile= of a container)"
+        "this process needs {needed} file descriptors, and may open {allowed}: raise its hard limit (`ulimit -Hn`; \
+         LimitNOFILE= of a systemd unit, /etc/security/limits.conf, or --ulimit nofile= of a container)"
     )]
     TooFewDescriptors {
         /// How many it needs at a time.

@@ -2,8 +2,8 @@
 //!
 //! Calls of many ranks with few bytes go over the `tree`, and it is there that many ranks meet for larger ones.
 //!
-//! Every other call begins with an exchange of descriptors between all ranks. The first bytes of the payload follow each
-//! descriptor directly; no payload is read before all descriptors have come and are the same.
+//! Every other call begins with an exchange of descriptors between all ranks. The first bytes of the payload follow
+//! each descriptor directly; no payload is read before all descriptors have come and are the same.
 //!
 //! A reduction sends to each rank what that rank reduces, and adds up what comes, in rank order, a
 //! piece at a time: pieces of all ranks wait for each other in a scratch buffer of a piece per rank, and

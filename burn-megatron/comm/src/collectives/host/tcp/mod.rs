@@ -27,11 +27,14 @@ use links::Links;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tree::Shape;
 
 /// The longest wait for a socket before the failure signal and the timeout are looked at.
 const POLL_SLICE: Duration = Duration::from_millis(20);
+
+/// How long to wait for a rank's words before the failure signal is looked at.
+const DISCONNECT_REASON_SLICE: Duration = Duration::from_millis(50);
 
 /// Moves bytes over connections between ranks of the group.
 #[derive(Debug)]
@@ -97,10 +100,20 @@ pub(in crate::collectives) fn connect_with(
 }
 
 impl TcpEngine {
-    /// Returns why the connection to a rank is gone: what the rank said, what the job knows, or
-    /// else what the operating system says.
+    /// Returns why the connection to a rank is gone: what the job knows, what the rank said, or else what the operating
+    /// system says.
     fn lost(&self, call: &CallDescriptor, peer: usize, what: &dyn Display) -> CollectiveError {
-        let disconnect_reason = self.rendezvous.disconnect_reason(peer, DISCONNECT_REASON_WAIT);
+        let end = Instant::now() + DISCONNECT_REASON_WAIT;
+        let disconnect_reason = loop {
+            // If it has died the job knows that before anyone has words of it.
+            if let Err(known) = self.health.check(Some(call)) {
+                return known;
+            }
+            let reason = self.rendezvous.disconnect_reason(peer, DISCONNECT_REASON_SLICE);
+            if reason.is_some() || Instant::now() >= end {
+                break reason;
+            }
+        };
         if let Err(known) = self.health.check(Some(call)) {
             return known;
         }

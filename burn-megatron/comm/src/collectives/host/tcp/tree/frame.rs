@@ -215,10 +215,12 @@ mod tests {
     proptest! {
         #[test]
         fn frames_come_as_they_were_sent(
-            bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..8), step in 1..50_usize,
+            bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..8),
+            step in 1..50_usize,
         ) {
             let kind = |index: usize| Kind::VARIANTS[index % Kind::VARIANTS.len()];
-            let frames = bodies.iter().enumerate().map(|(index, body)| encode(kind(index), &[&body[..], b"end"]));
+            let frame = |(index, body): (usize, &Vec<u8>)| encode(kind(index), &[&body[..], b"end"]);
+            let frames = bodies.iter().enumerate().map(frame);
             let sent: Vec<u8> = frames.flatten().collect();
             let mut stream = Slowly { bytes: &sent, step };
             let mut reader = FrameReader::new(203);
@@ -236,9 +238,11 @@ mod tests {
 
         #[test]
         fn runs_and_lists_survive_encoding(
-            ranks in proptest::collection::vec(1..5_usize, 1..20), listed in proptest::collection::btree_set(0..5000_usize, 0..64),
+            ranks in proptest::collection::vec(1..5_usize, 1..20),
+            listed in proptest::collection::btree_set(0..5000_usize, 0..64),
         ) {
-            let runs: Vec<_> = ranks.iter().enumerate().map(|(index, &ranks)| Run { ranks, call: call(index as u64) }).collect();
+            let run = |(index, &ranks)| Run { ranks, call: call(index as u64) };
+            let runs: Vec<_> = ranks.iter().enumerate().map(run).collect();
             let total = ranks.iter().sum();
             let body = [encode_runs(&runs), b"payload".to_vec()].concat();
             prop_assert!(body.len() <= longest_calls(total, 7));

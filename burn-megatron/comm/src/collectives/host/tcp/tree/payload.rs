@@ -5,16 +5,16 @@ use crate::collectives::call::CallDescriptor;
 use crate::collectives::reduce::reduce_in_place;
 use std::ops::Range;
 
-/// What each rank contributes, and what becomes of it, in bytes. Equal calls have equal payloads.
+/// What each rank contributes, and what becomes of it. Equal calls have equal payloads; sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Payload {
     /// Nothing: the ranks meet.
     Nothing,
-    /// All ranks get the shards of all, each of so many bytes.
+    /// All ranks get the shards of all, each of this size.
     Shards(usize),
-    /// All ranks get the reduction of so many bytes.
+    /// All ranks get the reduction, which has this size.
     Reduction(usize),
-    /// Each rank gets its shard, of so many bytes, of the reduction.
+    /// Each rank gets its shard of the reduction, of this size.
     ShardOfReduction(usize),
     /// All ranks get the bytes of one.
     Broadcast {

@@ -72,8 +72,8 @@ fn a_different_call_far_from_the_root_is_named_by_all() {
         let group = connect(&world);
         let length = if group.rank() == 9 { 3 } else { 2 };
         let error = group.all_reduce(&mut vec![1.0_f32; length], ReduceOp::Sum).unwrap_err();
-        let expected = "rank 9 of group all [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13] called all_reduce sum of 3 f32 \
-                        (call 0) while rank 0 called all_reduce sum of 2 f32 (call 0)";
+        let expected = "rank 9 of group all [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13] called all_reduce sum of 3 \
+                        f32 (call 0) while rank 0 called all_reduce sum of 2 f32 (call 0)";
         assert_eq!(error.to_string(), expected, "rank {}", group.rank());
     });
 }
