@@ -3,7 +3,7 @@
 
 use super::error::CollectiveError;
 use super::health::GroupHealth;
-use crate::launch::{LaunchError, MAX_GATHERED_VALUE_BYTES, Store, World};
+use crate::launch::{LaunchError, MAX_GATHERED_VALUE_BYTES, Run, Store, World};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -94,18 +94,18 @@ impl Rendezvous {
         }
     }
 
-    /// Gives a value to all ranks of the group and returns that of each, by group index: one message to the store and
+    /// Gives a value to all ranks of the group and returns those of all, in rank order: one message to the store and
     /// one back. `step` is for this once.
     ///
     /// # Errors
     /// When a rank does not come in time; when the store or a rank fails.
-    pub fn gather(&self, step: &str, value: &[u8]) -> Result<Vec<Vec<u8>>, CollectiveError> {
+    pub(crate) fn gather(&self, step: &str, value: &[u8]) -> Result<Vec<Run>, CollectiveError> {
         let deadline = self.health.deadline(None);
         let key = self.key(step);
         loop {
             let slice = deadline.slice(WAIT_SLICE);
             match self.store.gather(&key, self.health.label.place(), value, slice) {
-                Ok(Ok(values)) => return Ok(values),
+                Ok(Ok(runs)) => return Ok(runs),
                 Ok(Err(absent)) => deadline.check(|| absent)?,
                 Err(source) => {
                     self.health.check(None)?;
@@ -123,14 +123,14 @@ impl Rendezvous {
     pub fn agree(&self, step: &str, statement: &str) -> Result<Result<(), String>, CollectiveError> {
         let statement = &statement[..statement.floor_char_boundary(MAX_GATHERED_VALUE_BYTES)];
         let statements = self.gather(step, statement.as_bytes())?;
-        let Some(other) = statements.iter().position(|other| *other != statements[0]) else {
+        let [first, other, ..] = &statements[..] else {
             return Ok(Ok(()));
         };
         let ranks = &self.health.label.ranks;
-        let [theirs, first] = [other, 0].map(|index| String::from_utf8_lossy(&statements[index]));
+        let [theirs, ours] = [other, first].map(|run| String::from_utf8_lossy(&run.value));
         Ok(Err(format!(
-            "the ranks do not agree on {step}: rank {}: {theirs}; rank {}: {first}",
-            ranks[other], ranks[0]
+            "the ranks do not agree on {step}: rank {}: {theirs}; rank {}: {ours}",
+            ranks[first.members], ranks[0]
         )))
     }
 

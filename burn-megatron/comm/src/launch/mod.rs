@@ -77,7 +77,7 @@ pub(crate) use peer_failure::{DID_NOT_COME, OUT_OF_STEP};
 pub use role::{Role, enter, join};
 pub use run::run;
 pub use server::{FailureCallback, StoreServer, StoreServerConfig, StoreTraffic};
-pub(crate) use store::{BoundedStream, HostTable, MAX_GATHERED_VALUE_BYTES};
+pub(crate) use store::{BoundedStream, HostTable, MAX_GATHERED_VALUE_BYTES, Run};
 pub use store::{MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store};
 pub use world::{JoinConfig, World};
 

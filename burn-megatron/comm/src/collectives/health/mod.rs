@@ -15,6 +15,7 @@ use crate::flight_recorder::{FlightRecorder, GroupRecorder};
 use crate::launch::{FailureSignal, World};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -123,6 +124,12 @@ impl GroupHealth {
             },
             _ => Ok(()),
         }
+    }
+
+    /// Returns a file descriptor that can be read once a rank has failed, for waits for sockets; none where there is
+    /// none.
+    pub fn failure_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.failure.as_ref()?.descriptor()
     }
 
     /// Returns the deadline of a wait that starts now, or when somebody waits for the call that this thread performs.

@@ -1,9 +1,12 @@
 //! [`FailureSignal`]: tells every wait loop of this process to stop waiting.
 
 use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::states::accuse;
 use crate::launch::lock;
@@ -29,6 +32,8 @@ struct Inner {
     changed: Condvar,
     /// Tells the store of a failure that was raised here. Absent in a world of one.
     announcer: OnceLock<Announcer>,
+    /// Can be read once the signal is raised. None inside where the system gives none.
+    descriptor: OnceLock<Option<Arc<OwnedFd>>>,
 }
 
 #[derive(Default)]
@@ -104,6 +109,20 @@ impl FailureSignal {
             }
         }
         wake();
+    }
+
+    /// Returns a file descriptor that can be read, and is not, once the signal is raised: for waits for sockets. None
+    /// where the system gives none.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let made = self.inner.descriptor.get_or_init(|| {
+            let made = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?);
+            let raised = Arc::clone(&made);
+            self.on_raise(Box::new(move || {
+                let _ = rustix::io::write(&*raised, &1_u64.to_ne_bytes());
+            }));
+            Some(made)
+        });
+        made.as_ref().map(|made| made.as_fd())
     }
 
     /// Waits until the signal is raised, at most for `limit`; returns the cause.
@@ -197,6 +216,20 @@ mod tests {
         signal.on_raise(count(10));
         signal.raise(PeerFailure::example(1));
         assert_eq!(calls.load(Ordering::Relaxed), 11);
+    }
+
+    #[test]
+    fn the_descriptor_can_be_read_once_the_signal_is_raised() {
+        for is_early in [true, false] {
+            let signal = FailureSignal::detached();
+            let can_be_read = || {
+                let mut count = [0; 8];
+                rustix::io::read(signal.descriptor().unwrap(), &mut count).is_ok()
+            };
+            assert!(!is_early || !can_be_read());
+            signal.raise(PeerFailure::example(0));
+            assert!(can_be_read());
+        }
     }
 
     #[test]

@@ -108,10 +108,11 @@ impl HeartbeatSender {
                     if !beat(&connection, &beats, &failure, &options) {
                         return;
                     }
-                    if lock(&beats.store).is_late() {
-                        relay_heartbeat(&mut second, connection.address(), &beats, &failure, &options);
-                    } else {
+                    let store = *lock(&beats.store);
+                    if !store.is_late() {
                         second = None;
+                    } else if second.is_some() || store.is_worth_connecting() {
+                        relay_heartbeat(&mut second, connection.address(), &beats, &failure, &options);
                     }
                 }
             })

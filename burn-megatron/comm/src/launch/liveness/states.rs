@@ -12,7 +12,7 @@ pub(super) const NEVER_CAME: &str = "ended without joining the job";
 const NEVER_HEARD: &str = "is silent: its connection to the store broke before the first heartbeat";
 /// How long to listen to a peer that has sent no heartbeat yet.
 const IDLE: Duration = Duration::from_secs(1);
-/// Heartbeats without an answer before a new connection is tried.
+/// Heartbeats without an answer before a new connection is tried, and before it is tried again.
 const PATIENCE: u32 = 3;
 
 /// A rank, or the launcher of a further node, as the store sees it.
@@ -159,6 +159,12 @@ impl StoreState {
     /// Returns whether an answer is so late that a second connection is worth a try.
     pub(super) fn is_late(self) -> bool {
         matches!(self, StoreState::Asked(PATIENCE..))
+    }
+
+    /// Returns whether it is time to make a second connection where there is none: not with every heartbeat, for all
+    /// ranks of a job try when the store's host has too much to do.
+    pub(super) fn is_worth_connecting(self) -> bool {
+        matches!(self, StoreState::Asked(unanswered) if unanswered >= PATIENCE && unanswered % PATIENCE == 0)
     }
 }
 

@@ -119,6 +119,8 @@ proptest! {
             }
             prop_assert!(is_out_of_reach || in_vain <= limit, "{in_vain} in vain");
             prop_assert!(is_out_of_reach || store.is_late() == (unanswered >= 3), "{unanswered} unanswered");
+            let is_third = unanswered > 0 && unanswered % 3 == 0;
+            prop_assert!(is_out_of_reach || store.is_worth_connecting() == is_third, "{unanswered} unanswered");
         }
     }
 

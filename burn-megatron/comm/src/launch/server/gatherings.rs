@@ -148,7 +148,14 @@ mod tests {
     fn values(answer: &Answer) -> Option<Vec<Vec<u8>>> {
         let frame = answer.borrow().clone()?;
         match Reply::from_body(&frame[4..]) {
-            Ok(Reply::Gathered(runs)) => Some(Run::values(&runs).map(<[u8]>::to_vec).collect()),
+            Ok(Reply::Gathered(runs)) => {
+                let values = runs.into_iter();
+                Some(
+                    values
+                        .flat_map(|run| std::iter::repeat_n(run.value, run.members))
+                        .collect(),
+                )
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -26,7 +26,7 @@ pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
 #[cfg(test)]
 pub(super) use protocol::read_body;
 pub(super) use protocol::{HeartbeatStatus, PeerId, Reply, Request};
-pub(crate) use protocol::{HostTable, MAX_GATHERED_VALUE_BYTES};
+pub(crate) use protocol::{HostTable, MAX_GATHERED_VALUE_BYTES, Run};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use table::MAX_STORE_BYTES;
 
@@ -38,7 +38,6 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use self::protocol::Run;
 use self::table::{Table, check_entry};
 use super::error::LaunchError;
 use super::lock;
@@ -48,8 +47,9 @@ use super::peer_failure::PeerFailure;
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// Longest time for one more connection to a store that was reached before.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How much later than the store a client gives up on a `wait`.
-const WAIT_SLACK: Duration = Duration::from_secs(10);
+/// How much later than the store a client gives up on a `wait`: as long as heartbeats may go unanswered by default,
+/// since the store's host may have too much to do.
+const WAIT_SLACK: Duration = Duration::from_secs(30);
 /// Longest time for the news of a failure to reach the store, and for the connection that carries it.
 const FAIL_LIMIT: Duration = Duration::from_secs(1);
 /// Connections that are kept for later requests.
@@ -230,11 +230,11 @@ impl Store {
         (index, size): (usize, usize),
         value: &[u8],
         timeout: Duration,
-    ) -> Result<Result<Vec<Vec<u8>>, Vec<usize>>, LaunchError> {
+    ) -> Result<Result<Vec<Run>, Vec<usize>>, LaunchError> {
         let operation = || format!("gather {key:?}");
         check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
         if size == 1 {
-            return Ok(Ok(vec![value.to_vec()]));
+            return Ok(Ok(Run::all_of([value.to_vec()].into_iter())));
         }
         if let Backing::InProcess { .. } = &*self.backing {
             return Err(LaunchError::StoreRefused {
@@ -251,9 +251,7 @@ impl Store {
         };
         let limit = timeout.saturating_add(self.limit().min(WAIT_SLACK));
         self.call(request, limit, operation(), |reply| match reply {
-            Reply::Gathered(runs) if Run::are_of(&runs, size) => {
-                Ok(Ok(Ok(Run::values(&runs).map(<[u8]>::to_vec).collect())))
-            }
+            Reply::Gathered(runs) if Run::are_of(&runs, size) => Ok(Ok(Ok(runs))),
             Reply::Absent(absent) => Ok(Ok(Err(absent))),
             Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
             other => Err(other),

@@ -334,10 +334,10 @@ impl<'a> Exchange<'a> {
             .iter()
             .map(|incoming| readiness::ask(self.link(incoming.peer), libc::POLLIN));
         let writes = self.outgoing.iter().filter(|out| out.wants_to_write());
-        let mut polls: Vec<Poll> = asked
+        let polls: Vec<Poll> = asked
             .chain(writes.map(|out| readiness::ask(self.link(out.peer), libc::POLLOUT)))
             .collect();
-        readiness::wait(&mut polls, self.deadline.slice(limit));
+        let polls = readiness::wait_unless_failed(polls, &self.engine.health, self.deadline.slice(limit));
         for (incoming, poll) in reads.iter_mut().zip(&polls) {
             incoming.may_read |= poll.revents != 0;
         }

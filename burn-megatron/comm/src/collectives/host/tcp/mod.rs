@@ -30,8 +30,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tree::Shape;
 
-/// The longest wait for a socket before the failure signal and the timeout are looked at.
-const POLL_SLICE: Duration = Duration::from_millis(20);
+/// The longest wait for a socket, which a failure ends, before a cause in this rank and the timeout are looked at.
+const POLL_SLICE: Duration = Duration::from_millis(100);
 
 /// How long to wait for a rank's words before the failure signal is looked at.
 const DISCONNECT_REASON_SLICE: Duration = Duration::from_millis(50);
@@ -49,8 +49,8 @@ pub(in crate::collectives) struct TcpEngine {
     segment_bytes: usize,
     /// Whether a network, and not the processors, limits what a rank can send.
     is_between_hosts: bool,
-    /// Looks at a transfer's socket before a sleep.
-    transfer_looks: u32,
+    /// Looks at sockets before a sleep, of transfers and in the tree.
+    looks: u32,
     /// Where contributions wait for each other.
     scratch: Mutex<AlignedBytes>,
     bytes_communicated: AtomicU64,
@@ -93,7 +93,7 @@ pub(in crate::collectives) fn connect_with(
             usize::MAX
         },
         is_between_hosts: !is_one_host,
-        transfer_looks: transfer::looks(world.local_world_size()),
+        looks: transfer::looks(world.local_world_size()),
         scratch: Mutex::default(),
         bytes_communicated: AtomicU64::new(0),
     })

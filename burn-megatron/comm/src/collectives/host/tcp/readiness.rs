@@ -1,5 +1,6 @@
 //! Waiting for sockets: `poll(2)`.
 
+use crate::collectives::health::GroupHealth;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
@@ -22,6 +23,15 @@ pub(super) fn wait(polls: &mut [Poll], limit: Duration) {
     let milliseconds = limit.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
     // SAFETY: the pointer and the count describe a live slice of pollfd.
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
+}
+
+/// As [`wait`], or until a rank has failed.
+pub(super) fn wait_unless_failed(mut polls: Vec<Poll>, health: &GroupHealth, limit: Duration) -> Vec<Poll> {
+    let count = polls.len();
+    polls.extend(health.failure_descriptor().map(|failure| ask(&failure, libc::POLLIN)));
+    wait(&mut polls, limit);
+    polls.truncate(count);
+    polls
 }
 
 /// Returns whether the other end writes no more, whether or not everything has been read.

@@ -101,11 +101,12 @@ impl<'a> Transfer<'a> {
         }
         self.deadline.check(|| vec![peer])?;
         self.vain_looks += 1;
-        if self.vain_looks < self.engine.transfer_looks {
+        if self.vain_looks < self.engine.looks {
             std::thread::yield_now();
         } else {
             let slice = self.deadline.slice(POLL_SLICE);
-            readiness::wait(&mut [readiness::ask(self.stream, self.events)], slice);
+            let asked = vec![readiness::ask(self.stream, self.events)];
+            readiness::wait_unless_failed(asked, &self.engine.health, slice);
         }
         Ok(0)
     }

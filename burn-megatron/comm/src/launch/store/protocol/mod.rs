@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 pub(crate) use self::host_table::HostTable;
-pub(in crate::launch) use self::run::Run;
+pub(crate) use self::run::Run;
 use crate::launch::peer_failure::PeerFailure;
 
 /// Longest key, in bytes.

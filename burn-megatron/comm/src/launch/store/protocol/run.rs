@@ -6,10 +6,10 @@ use super::encoding;
 
 /// The value of adjacent members of a group: mostly all say the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::launch) struct Run {
-    members: usize,
+pub(crate) struct Run {
+    pub(crate) members: usize,
     #[serde(with = "encoding::bytes")]
-    value: Vec<u8>,
+    pub(crate) value: Vec<u8>,
 }
 
 impl Run {
@@ -29,11 +29,5 @@ impl Run {
     pub(in crate::launch) fn are_of(runs: &[Run], size: usize) -> bool {
         let members = runs.iter().try_fold(0_usize, |sum, run| sum.checked_add(run.members));
         members == Some(size)
-    }
-
-    /// Returns each member's value.
-    pub(in crate::launch) fn values(runs: &[Run]) -> impl Iterator<Item = &[u8]> {
-        runs.iter()
-            .flat_map(|run| std::iter::repeat_n(run.value.as_slice(), run.members))
     }
 }

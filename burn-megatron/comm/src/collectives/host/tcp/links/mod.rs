@@ -11,7 +11,6 @@ mod slots;
 
 use super::super::super::error::CollectiveError;
 use super::super::super::health::{GroupHealth, WaitDeadline};
-use super::POLL_SLICE;
 use super::readiness;
 use crate::collectives::rendezvous::Rendezvous;
 use crate::launch::{self, BoundedStream, LaunchError, World};
@@ -32,6 +31,9 @@ pub(super) use listener::address_key;
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest wait for a connection that the other rank makes before the failure signal and the timeout are looked at.
+const ACCEPT_SLICE: Duration = Duration::from_millis(20);
 
 /// What a connection of two ranks carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +123,7 @@ impl Links {
                     self.check_left(place, deadline)?;
                     RETRY_PAUSE
                 }
-                None => POLL_SLICE,
+                None => ACCEPT_SLICE,
             };
             deadline.check(|| vec![peer])?;
             self.group.wait(place, deadline.slice(pause));

@@ -15,7 +15,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use super::exchange::{Exchange, LOOKS};
+use super::exchange::Exchange;
 use super::links::Channel;
 use super::{POLL_SLICE, TcpEngine, readiness};
 use crate::collectives::call::CallDescriptor;
@@ -214,7 +214,7 @@ impl<'a> Meeting<'a> {
             }
             checked?;
             vain_looks += 1;
-            if vain_looks < LOOKS {
+            if vain_looks < self.engine.looks {
                 std::thread::yield_now();
                 self.poll(Duration::ZERO);
             } else {
@@ -397,7 +397,7 @@ impl<'a> Meeting<'a> {
             .map(|&index| (self.neighbours[index].peer, libc::POLLIN));
         let writes = self.exchange.outgoing.iter().filter(|out| out.wants_to_write());
         let asked = reads.chain(writes.map(|out| (out.peer, libc::POLLOUT)));
-        let mut polls: Vec<_> = asked
+        let polls: Vec<_> = asked
             .filter_map(|(peer, events)| Some(readiness::ask(link(peer)?, events)))
             .collect();
         let limit = if unconnected.is_empty() {
@@ -405,7 +405,7 @@ impl<'a> Meeting<'a> {
         } else {
             limit.min(CONNECTING_SLICE)
         };
-        readiness::wait(&mut polls, self.exchange.deadline.slice(limit));
+        let polls = readiness::wait_unless_failed(polls, &self.engine.health, self.exchange.deadline.slice(limit));
         for (&index, poll) in connected.iter().zip(&polls) {
             self.neighbours[index].may_read |= poll.revents != 0;
         }
