@@ -43,19 +43,16 @@ pub struct GroupCore {
     pub device: OnceLock<Box<dyn DeviceEngine>>,
     pub(super) blocked: Arc<BlockedTime>,
     collectives: Arc<Lane>,
-    /// By group index of the receiver.
-    sends: Vec<Arc<Lane>>,
-    /// By group index of the sender.
-    receives: Vec<Arc<Lane>>,
+    /// By group index of the receiver, once there is a call.
+    sends: Vec<OnceLock<Arc<Lane>>>,
+    /// By group index of the sender, once there is a call.
+    receives: Vec<OnceLock<Arc<Lane>>>,
 }
 
 impl GroupCore {
     /// Returns the core of a group without calls, whose collectives are this thread's.
     pub fn new(health: Arc<GroupHealth>, engine: Arc<dyn Engine>) -> Self {
-        let lanes = || {
-            let lane = |_| Lane::new(LaneOwner::first_caller());
-            (0..health.label.size()).map(lane).collect()
-        };
+        let lanes = || health.label.ranks.iter().map(|_| OnceLock::new()).collect();
         Self {
             collectives: Lane::new(LaneOwner::this_thread()),
             sends: lanes(),
@@ -213,15 +210,16 @@ impl GroupCore {
 
     fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
         let transfers = self.sends.iter().chain(&self.receives);
-        std::iter::once(&self.collectives).chain(transfers)
+        std::iter::once(&self.collectives).chain(transfers.filter_map(OnceLock::get))
     }
 
     fn lane(&self, call: &CallDescriptor) -> &Arc<Lane> {
-        match (call.operation, call.peer) {
+        let transfers = match (call.operation, call.peer) {
             (Operation::Send, Some(peer)) => &self.sends[peer],
             (Operation::Recv, Some(peer)) => &self.receives[peer],
-            _ => &self.collectives,
-        }
+            _ => return &self.collectives,
+        };
+        transfers.get_or_init(|| Lane::new(LaneOwner::first_caller()))
     }
 
     /// Lets the calls that are this thread's be those of the next thread that makes one.

@@ -1,5 +1,6 @@
 //! Which ranks of a group are on the same node.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Returns the ranks of each host, from the host of every rank in rank order.
@@ -8,6 +9,7 @@ use std::ops::Range;
 /// When the ranks of a host are not next to each other: a sum in rank order would then go back and forth.
 pub(in crate::collectives) fn nodes_of(hosts: &[&str]) -> Result<Vec<Range<usize>>, String> {
     let mut nodes: Vec<Range<usize>> = Vec::new();
+    let mut known = HashSet::new();
     for (rank, host) in hosts.iter().enumerate() {
         let is_next = rank > 0 && hosts[rank - 1] == *host;
         if let Some(last) = nodes.last_mut()
@@ -16,7 +18,7 @@ pub(in crate::collectives) fn nodes_of(hosts: &[&str]) -> Result<Vec<Range<usize
             last.end = rank + 1;
             continue;
         }
-        if nodes.iter().any(|node| hosts[node.start] == *host) {
+        if !known.insert(*host) {
             let between = hosts[rank - 1];
             return Err(format!(
                 "hierarchical needs the ranks of each host next to each other, but between those on {host} there are \
