@@ -90,10 +90,10 @@ struct Arguments {
 }
 
 const NEEDS: &str = "\
-What it needs, for N ranks of which each has about 2 N sockets and some more for its smaller groups:
-  descriptors  2,900 of a process of 16 ranks in a job of 64, 9,700 in one of 256 (see `ulimit -n`)
-  threads      3 for each rank
-  memory       1 MiB for each rank, and N / 4 MiB more for the sums of an all-reduce: 16 GiB at 256;
+What it needs, for N ranks:
+  descriptors  some 12 of a process for each of its ranks, 2 N of the store's (see `ulimit -Hn`)
+  threads      5 for each rank
+  memory       0.3 MiB for each rank at 1024, 0.6 MiB at 4096;
                a size at which less than a sixth of the machine's memory is left is given up
   processes    one for each --ranks-per-process ranks, one for the last rank, one for the store
 
