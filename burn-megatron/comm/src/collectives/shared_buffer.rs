@@ -130,10 +130,10 @@ impl<T: CollectiveElement> Memory<T> {
     }
 }
 
-/// Collectives on buffers of the group's own.
 /// What an engine does with a buffer's memory, which it returns.
 type OnMemory<T> = fn(Memory<T>, &dyn Engine, &CallDescriptor) -> Result<Memory<T>, CollectiveError>;
 
+/// Collectives on buffers of the group's own.
 impl ProcessGroup {
     /// Returns a buffer of `length` zeros, for the calls below. Collective, the same length and type on every rank.
     ///

@@ -52,13 +52,12 @@ impl Gatherings {
                 "{key:?}: {bytes} bytes of member {index}; a value has at most {MAX_GATHERED_VALUE_BYTES}"
             ));
         }
-        let is_new = !self.open.contains_key(key);
-        let room = if is_new {
-            key.len().saturating_add(size.saturating_mul(MEMBER_BYTES))
-        } else {
-            0
+        // What is said again is not kept again.
+        let added = match self.open.get(key) {
+            None => key.len().saturating_add(size.saturating_mul(MEMBER_BYTES)) + value.len(),
+            Some(gathering) if gathering.values.get(index).is_some_and(Option::is_none) => value.len(),
+            Some(_) => 0,
         };
-        let added = room.saturating_add(value.len());
         let bytes = self.bytes.saturating_add(added);
         if bytes > MAX_BYTES {
             return Err(format!(

@@ -1,6 +1,6 @@
 //! The engine for ranks on several nodes, some of which have several ranks: shared memory inside a node, TCP between.
 //!
-//! Every rank maps the segment of its node (`shared_memory`) and is connected to all ranks (`tcp`). A large message is
+//! Every rank maps the segment of its node (`shared_memory`) and can reach all ranks (`tcp`). A large message is
 //! cut into chunks and every chunk into slices, one for each of the first S ranks of a node, its owners; S is the size
 //! of the smallest node. Ranks of a node hand their data over in shared memory, the owners of a slice carry it between
 //! the nodes, side by side, and hand what has come to their node. So a byte crosses between two nodes once for the
@@ -13,10 +13,10 @@
 //! | `reduction` | all_reduce and reduce_scatter: a chain of nodes, in rank order |
 //! | `spreading` | all_gather and broadcast |
 //!
-//! Before any data moves, all ranks exchange the call's descriptor over TCP, each with each, as the flat engine does:
-//! so a mismatch and a timeout name exactly the ranks concerned, on every rank. Calls of a few KiB are left to the flat
-//! engine, whose one exchange takes less time than steps and chains. Send and receive take the shared memory to a rank
-//! of the same node, TCP to another.
+//! Before any data moves, all ranks compare the call's descriptor over TCP, as the flat engine does: so a mismatch and
+//! a timeout name exactly the ranks concerned, on every rank. Calls of a few KiB are left to the flat engine, whose one
+//! exchange, or tree, takes less time than steps and chains. Send and receive take the shared memory to a rank of the
+//! same node, TCP to another.
 
 mod in_flight;
 mod reduction;

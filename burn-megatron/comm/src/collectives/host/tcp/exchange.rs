@@ -31,7 +31,16 @@ pub(super) struct Outgoing<'a> {
     sent: usize,
     /// Why nothing more can be sent. Not an error until nothing else is left to do: the rank may have left a better
     /// one.
-    broken: Option<io::Error>,
+    broken: Option<Broken>,
+}
+
+/// Why nothing more can be sent to a rank.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The connection is gone.
+    Lost(io::Error),
+    /// There is none.
+    Unconnected(CollectiveError),
 }
 
 impl<'a> Outgoing<'a> {
@@ -234,16 +243,11 @@ impl<'a> Exchange<'a> {
             if incoming.iter().all(Incoming::is_complete) {
                 let unsent = self.outgoing.iter().filter(is_unsent);
                 // A rank that did not take the header may still have sent its own: the caller compares.
-                match unsent.clone().find(|out| out.broken.is_some()) {
-                    Some(Outgoing {
-                        peer,
-                        broken: Some(error),
-                        ..
-                    }) if sent == Sent::All => {
-                        return Err(self.engine.lost(self.call, *peer, error));
-                    }
-                    _ if unsent.clone().all(|out| out.broken.is_some()) => return Ok(()),
-                    _ => {}
+                if sent == Sent::All && unsent.clone().any(|out| out.broken.is_some()) {
+                    return self.check_broken();
+                }
+                if unsent.clone().all(|out| out.broken.is_some()) {
+                    return Ok(());
                 }
             }
             if has_moved {
@@ -273,7 +277,23 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Writes what the sockets take; returns whether it was anything.
+    /// Checks that all that is sent can still arrive.
+    ///
+    /// # Errors
+    /// Why the first rank to which nothing more can be sent is not reached.
+    pub(super) fn check_broken(&mut self) -> Result<(), CollectiveError> {
+        let broken = self
+            .outgoing
+            .iter_mut()
+            .find_map(|out| Some((out.peer, out.broken.take()?)));
+        match broken {
+            Some((peer, Broken::Lost(error))) => Err(self.engine.lost(self.call, peer, &error)),
+            Some((_, Broken::Unconnected(error))) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what the sockets take, and connects where there is no connection; returns whether it was anything.
     pub(super) fn write(&mut self) -> bool {
         let mut has_moved = false;
         for out in &mut self.outgoing {
@@ -281,7 +301,7 @@ impl<'a> Exchange<'a> {
                 let mut stream = match self.engine.links.to(Channel::Collectives, out.peer, &self.deadline) {
                     Ok(stream) => stream,
                     Err(error) => {
-                        out.broken = Some(io::Error::other(error.to_string()));
+                        out.broken = Some(Broken::Unconnected(error));
                         has_moved = true;
                         break;
                     }
@@ -292,7 +312,7 @@ impl<'a> Exchange<'a> {
                 match moved(stream.write_vectored(&parts)) {
                     Ok(0) => break,
                     Ok(bytes) => out.sent += bytes,
-                    Err(error) => out.broken = Some(error),
+                    Err(error) => out.broken = Some(Broken::Lost(error)),
                 }
                 has_moved = true;
             }

@@ -6,6 +6,9 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
+/// Where the system does not wait: the pause before sockets are looked at.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// What a wait for one socket asks, and what it found.
 pub(super) type Poll = libc::pollfd;
 
@@ -18,11 +21,16 @@ fn ask_descriptor(fd: RawFd, events: libc::c_short) -> Poll {
     Poll { fd, events, revents: 0 }
 }
 
-/// Waits until a question has an answer, for `limit` at most, in whole milliseconds. Errors mean: look again.
+/// Waits until a question has an answer, for `limit` at most, in whole milliseconds. Where the system does not wait for
+/// that many, all questions are answered with yes, after a pause.
 pub(super) fn wait(polls: &mut [Poll], limit: Duration) {
     let milliseconds = limit.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
     // SAFETY: the pointer and the count describe a live slice of pollfd.
-    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
+    let found = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
+    if found < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+        polls.iter_mut().for_each(|poll| poll.revents = poll.events);
+        std::thread::sleep(limit.min(PAUSE));
+    }
 }
 
 /// As [`wait`], or until a rank has failed.

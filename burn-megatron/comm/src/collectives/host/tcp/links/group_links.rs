@@ -3,7 +3,7 @@
 use super::claim::RankClaim;
 use super::listener::lock;
 use super::slots::{Place, Slots};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -81,6 +81,10 @@ impl GroupLinks {
     pub fn keep(&self, place: Place, stream: TcpStream) {
         let mut slots = lock(&self.slots);
         slots.made(place);
+        if slots.has_left() {
+            // As all connections when this rank left: the other one is to see that.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
         self.put(place, stream);
         drop(slots);
         self.changed.notify_all();

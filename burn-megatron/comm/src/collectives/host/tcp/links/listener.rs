@@ -7,6 +7,7 @@
 use super::super::readiness::{self, Poll};
 use super::claim::RankClaim;
 use super::group_links::GroupLinks;
+use super::is_out_of_descriptors;
 use crate::launch::{self, Acceptance, LaunchError, Next, Store, World};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// The pause before a connection is accepted again when this process can open no further file.
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(50);
 /// How long a stranger may take to complete the handshake.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
 /// The longest sleep while a stranger's time runs.
@@ -178,9 +181,16 @@ impl Acceptor {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTED_PER_ROUND {
-            // Out of descriptors, or a connection already gone again: the next round tries again.
-            let Ok((stream, address)) = self.listener.accept() else {
-                return;
+            let (stream, address) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // The next round tries again, which would be at once: who cannot be accepted stays in the queue.
+                    if is_out_of_descriptors(&error) {
+                        tracing::warn!(%error, "connections of other ranks have to wait");
+                        std::thread::sleep(DESCRIPTOR_PAUSE);
+                    }
+                    return;
+                }
             };
             let is_stranger = |candidate: &Candidate| candidate.welcomed.is_none();
             if self

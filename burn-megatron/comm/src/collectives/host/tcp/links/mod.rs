@@ -118,15 +118,50 @@ impl Links {
             let pause = match self.make(place, deadline.slice(ATTEMPT_LIMIT)) {
                 Some(Ok(())) => continue,
                 Some(Err(error)) => {
-                    let rank = self.ranks[peer];
-                    tracing::debug!(rank, %error, "connecting again");
-                    self.check_left(place, deadline)?;
+                    self.check_attempt(place, error, deadline)?;
                     RETRY_PAUSE
                 }
                 None => ACCEPT_SLICE,
             };
             deadline.check(|| vec![peer])?;
             self.group.wait(place, deadline.slice(pause));
+        }
+    }
+
+    /// Tries once to make a connection to another rank that has not made one, for `limit` at most.
+    ///
+    /// # Errors
+    /// When the other rank has left the group.
+    pub fn try_once(
+        &self,
+        channel: Channel,
+        peer: usize,
+        limit: Duration,
+        deadline: &WaitDeadline<'_>,
+    ) -> Result<(), CollectiveError> {
+        let place = (channel as u8, peer);
+        match self.make(place, deadline.slice(limit)) {
+            Some(Err(error)) => self.check_attempt(place, error, deadline),
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+
+    /// Returns whether a failed attempt is worth another one.
+    fn check_attempt(
+        &self,
+        place: Place,
+        error: AttemptError,
+        deadline: &WaitDeadline<'_>,
+    ) -> Result<(), CollectiveError> {
+        let rank = self.ranks[place.1];
+        tracing::debug!(rank, %error, "connecting again");
+        match error {
+            AttemptError::Connection(source) if is_out_of_descriptors(&source) => Err(CollectiveError::Setup {
+                group: deadline.health.label.to_string(),
+                what: format!("connect to rank {rank}"),
+                source,
+            }),
+            _ => self.check_left(place, deadline),
         }
     }
 
@@ -203,6 +238,11 @@ impl Drop for Links {
         self.group.leave();
         self.listener.dismiss(&self.group.digest);
     }
+}
+
+/// Returns whether this process, or the system, can open no further file.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Why an attempt has failed.

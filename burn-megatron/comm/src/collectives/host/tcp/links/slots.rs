@@ -36,8 +36,12 @@ impl Slots {
         }
     }
 
-    /// Returns whether this rank is to make the connection now; if not, one that the other rank makes is on its way.
+    /// Returns whether this rank is to make the connection now; if not, one that the other rank makes is on its way, or
+    /// this rank has left.
     pub(super) fn initiate(&mut self, place: Place) -> bool {
+        if self.has_left {
+            return false;
+        }
         let progress = self.in_progress.entry(place).or_default();
         let is_free = !progress.is_initiating && progress.accepting == 0;
         progress.is_initiating |= is_free;
@@ -84,6 +88,11 @@ impl Slots {
     /// Notes that there is a connection from now on.
     pub(super) fn made(&mut self, place: Place) {
         self.in_progress.remove(&place);
+    }
+
+    /// Returns whether this rank wants no further connection.
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left
     }
 
     /// Notes that this rank wants no further connection.

@@ -37,6 +37,8 @@ pub(super) const MOST_REDUCED_BYTES: usize = super::collective::SMALL_BYTES;
 const REPORTED_AFTER: u32 = 8;
 /// And again, if that has changed, after this part.
 const REPORTED_AGAIN_AFTER: u32 = 64;
+/// How long children have to connect before this rank looks for them, and how long one look at one takes at most.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest sleep while a child has not connected yet, which no socket tells of.
 const CONNECTING_SLICE: Duration = Duration::from_millis(2);
 
@@ -97,6 +99,8 @@ struct Meeting<'a> {
     outcome: Option<Outcome>,
     since: Instant,
     said_at: Option<Instant>,
+    /// When it last looked for children that have not connected.
+    looked_at: Instant,
 }
 
 impl<'a> Meeting<'a> {
@@ -123,6 +127,7 @@ impl<'a> Meeting<'a> {
             outcome: None,
             since: Instant::now(),
             said_at: None,
+            looked_at: Instant::now(),
         }
     }
 
@@ -138,6 +143,11 @@ impl<'a> Meeting<'a> {
                 self.send(parent, Kind::Calls, &[&frame::encode_runs(&runs), &contributions]);
                 self.wait_until(|meeting| meeting.outcome.is_some())?;
                 match self.outcome.take() {
+                    Some(Outcome::Result(_)) if runs.len() > 1 => {
+                        return Err(self
+                            .engine
+                            .lost(self.call, parent, &"it sent a result of different calls"));
+                    }
                     Some(Outcome::Result(returned)) => {
                         Outcome::Result(self.payload.completed(&self.shape.own, contributions, returned))
                     }
@@ -207,6 +217,9 @@ impl<'a> Meeting<'a> {
                 self.poll(Duration::ZERO);
                 continue;
             }
+            // What a neighbour has said before it left has been heard now.
+            self.exchange.check_broken()?;
+            self.look_for_children()?;
             self.say_who_is_absent();
             let checked = self.exchange.deadline.check(|| self.absent());
             if let Err(CollectiveError::Timeout { .. }) = checked {
@@ -221,6 +234,22 @@ impl<'a> Meeting<'a> {
                 self.poll(POLL_SLICE);
             }
         }
+    }
+
+    /// Connects to children that have not connected for a while: one that has left will not.
+    fn look_for_children(&mut self) -> Result<(), CollectiveError> {
+        if self.looked_at.elapsed() < LOOK_INTERVAL {
+            return Ok(());
+        }
+        for index in 0..self.brought.len() {
+            let peer = self.neighbours[index].peer;
+            let links = &self.engine.links;
+            if self.awaits(index) && links.made(Channel::Collectives, peer).is_none() {
+                links.try_once(Channel::Collectives, peer, LOOK_INTERVAL, &self.exchange.deadline)?;
+            }
+        }
+        self.looked_at = Instant::now();
+        Ok(())
     }
 
     /// Returns whether the call still waits for a neighbour.
@@ -275,7 +304,11 @@ impl<'a> Meeting<'a> {
                 self.outcome = Some(Outcome::Differ(runs));
                 rest.is_empty()
             }),
-            (Kind::Waits, _) => frame::decode_list(body, size).map(|absent| {
+            (Kind::Waits, of) => frame::decode_list(body, size).map(|absent| {
+                let is_of_sender = |rank| of.is_none_or(|ranks| ranks.contains(rank));
+                if !absent.iter().all(is_of_sender) {
+                    return false;
+                }
                 let before = self.neighbours[index]
                     .absent
                     .replace(absent.clone())

@@ -9,7 +9,7 @@ use crate::collectives::tests::{TIMEOUT, group_parts, run_ranks};
 use crate::collectives::{EngineChoice, GroupOptions, ProcessGroup, ReduceOp};
 use crate::launch::World;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// With two children for each, five levels: 0 has 1 and 7, 7 has 8 and 11, 8 has 9 and 10.
 const RANKS: usize = 14;
@@ -64,6 +64,28 @@ fn a_rank_with_others_below_it_that_does_not_come_is_named_by_all() {
 #[test]
 fn the_root_that_does_not_come_is_named_by_all() {
     assert_named(&[0]);
+}
+
+#[test]
+fn ranks_that_leave_before_the_first_call_are_named() {
+    // A leaf, and a rank with others below it.
+    for leaver in [5, 7] {
+        run_ranks(RANKS, TIMEOUT, |world| {
+            let group = connect(&world);
+            let start = Instant::now();
+            if group.rank() == leaver {
+                group.give_up("no file");
+                std::thread::sleep(Duration::from_secs(5));
+                return;
+            }
+            let error = group.barrier().unwrap_err().to_string();
+            let cause = format!("rank {leaver} gave the group up: no file");
+            assert!(error.contains(&cause), "rank {}: {error}", group.rank());
+            assert!(start.elapsed() < Duration::from_secs(10), "rank {}", group.rank());
+            drop(group);
+            std::thread::sleep(Duration::from_secs(2));
+        });
+    }
 }
 
 #[test]
