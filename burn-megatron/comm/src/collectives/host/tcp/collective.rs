@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Up to this size every rank of an all-reduce adds up everything.
-pub(super) const SMALL_BYTES: usize = 8 * 1024;
+const SMALL_BYTES: usize = tree::MOST_REDUCED_BYTES;
 /// What each rank reduces of a chunk of an all-reduce between ranks of one host; whole elements.
 pub(super) const NEAR_SEGMENT_BYTES: usize = 128 * 1024;
 /// From this size on a broadcast between hosts goes along a chain of ranks.
@@ -62,7 +62,7 @@ impl Engine for TcpEngine {
         let (rank, size) = self.health.label.place();
         for (index, range) in self.chunks_of_shard(shard.len()).enumerate() {
             let chunk = &shard[range.clone()];
-            let mut exchange = Exchange::of_chunk(self, call, index, |_| chunk)?;
+            let mut exchange = self.exchange_of_chunk(call, index, |_| chunk)?;
             let mut rest = &mut *output;
             let mut places: Vec<_> = (0..size)
                 .map(|peer| {
@@ -86,7 +86,7 @@ impl Engine for TcpEngine {
         }
         if buffer.len() <= SMALL_BYTES {
             let contribution = buffer.to_vec();
-            let exchange = Exchange::open(self, call, |_| &contribution)?;
+            let exchange = self.exchange_of_chunk(call, 0, |_| &contribution)?;
             return self.reduce(call, buffer, exchange);
         }
         let chunk_bytes = self.segment_bytes.saturating_mul(self.health.label.size());
@@ -106,7 +106,7 @@ impl Engine for TcpEngine {
             let part = |peer: usize| &input[peer * length..(peer + 1) * length][range.clone()];
             let own = &mut shard[range.clone()];
             own.copy_from_slice(part(self.health.label.rank));
-            self.reduce(call, own, Exchange::of_chunk(self, call, index, part)?)?;
+            self.reduce(call, own, self.exchange_of_chunk(call, index, part)?)?;
         }
         Ok(())
     }
@@ -125,9 +125,9 @@ impl Engine for TcpEngine {
             return self.pass_along(call, root, buffer);
         }
         if root == self.health.label.rank {
-            return Exchange::open(self, call, |_| buffer)?.finish();
+            return self.exchange_of_chunk(call, 0, |_| buffer)?.finish();
         }
-        let mut exchange = Exchange::open(self, call, |_| &[])?;
+        let mut exchange = self.exchange_of_chunk(call, 0, |_| &[])?;
         exchange.receive([(root, buffer)])?;
         exchange.finish()
     }
@@ -165,6 +165,27 @@ impl TcpEngine {
         self.tree.as_ref().filter(|_| bytes <= most)
     }
 
+    /// Sends each rank its `part` of chunk `index` of a message, the first of which begins the call. Many ranks first
+    /// meet over the tree.
+    ///
+    /// # Errors
+    /// As [`Exchange::open`].
+    fn exchange_of_chunk<'a>(
+        &'a self,
+        call: &'a CallDescriptor,
+        index: usize,
+        part: impl Fn(usize) -> &'a [u8],
+    ) -> Result<Exchange<'a>, CollectiveError> {
+        match (index, &self.tree) {
+            (0, None) => Exchange::open(self, call, part),
+            (0, Some(tree)) => {
+                self.over_tree(tree, call, Payload::Nothing, &[])?;
+                Ok(Exchange::resume(self, call, part))
+            }
+            _ => Ok(Exchange::resume(self, call, part)),
+        }
+    }
+
     /// Replaces `buffer`, chunk `index` of the caller's, by its reduction.
     fn all_reduce_chunk(&self, call: &CallDescriptor, buffer: &mut [u8], index: usize) -> Result<(), CollectiveError> {
         let (rank, size) = self.health.label.place();
@@ -182,7 +203,7 @@ impl TcpEngine {
                 &after[start - after_start..end - after_start]
             }
         };
-        self.reduce(call, own, Exchange::of_chunk(self, call, index, part)?)?;
+        self.reduce(call, own, self.exchange_of_chunk(call, index, part)?)?;
         // Descriptors have been compared; the segments follow in the same streams.
         let mut exchange = Exchange::resume(self, call, |_| own);
         let (mut before, mut after) = (before, after);

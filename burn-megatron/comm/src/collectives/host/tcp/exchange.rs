@@ -10,7 +10,6 @@ use super::super::super::error::CollectiveError;
 use super::super::super::health::WaitDeadline;
 use super::links::Channel;
 use super::readiness::{self, Poll, moved};
-use super::tree::Payload;
 use super::{POLL_SLICE, TcpEngine};
 use std::borrow::Cow;
 use std::io::{self, IoSlice, Read, Write};
@@ -142,7 +141,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Begins a call: sends its descriptor to all ranks, and what has room of each one's `part`; compares the
-    /// descriptors that come. Of many ranks, they first meet over the tree.
+    /// descriptors that come.
     ///
     /// # Errors
     /// When the calls differ; as [`receive`](Self::receive).
@@ -151,10 +150,6 @@ impl<'a> Exchange<'a> {
         call: &'a CallDescriptor,
         part: impl Fn(usize) -> &'a [u8],
     ) -> Result<Self, CollectiveError> {
-        if let Some(tree) = &engine.tree {
-            engine.over_tree(tree, call, Payload::Nothing, &[])?;
-            return Ok(Self::resume(engine, call, part));
-        }
         let mut exchange = Self::with_header(engine, call, CallDescriptor::BYTES, part);
         let label = &engine.health.label;
         let mut headers = vec![[0; CallDescriptor::BYTES]; label.size()];
@@ -169,22 +164,6 @@ impl<'a> Exchange<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         label.compare_calls(&calls)?;
         Ok(exchange)
-    }
-
-    /// Sends each rank its `part` of chunk `index` of a message, the first of which begins the call.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub(super) fn of_chunk(
-        engine: &'a TcpEngine,
-        call: &'a CallDescriptor,
-        index: usize,
-        part: impl Fn(usize) -> &'a [u8],
-    ) -> Result<Self, CollectiveError> {
-        match index {
-            0 => Self::open(engine, call, part),
-            _ => Ok(Self::resume(engine, call, part)),
-        }
     }
 
     /// Continues a call whose descriptors have been compared: sends each rank its `part`.

@@ -62,3 +62,8 @@ pub(super) fn moved(result: io::Result<usize>) -> io::Result<usize> {
         Err(error) => Err(error),
     }
 }
+
+/// Returns whether this process, or the system, can open no further file.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}

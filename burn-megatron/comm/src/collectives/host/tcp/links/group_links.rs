@@ -1,10 +1,9 @@
 //! [`GroupLinks`]: the connections of one rank to the others of a group, as far as there are any.
 
 use super::claim::RankClaim;
-use super::listener::lock;
 use super::slots::{Place, Slots};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Connections between two ranks: one for collectives, one for transfers.
@@ -141,4 +140,8 @@ impl GroupLinks {
 
 fn place(claim: &RankClaim) -> Place {
     (claim.channel, claim.from as usize)
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

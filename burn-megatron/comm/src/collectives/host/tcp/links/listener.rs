@@ -4,16 +4,15 @@
 //! silence keeps the others from connecting. One that has been welcomed becomes a connection with its last word: the
 //! other end says that the welcome has come, for it may have given up before.
 
-use super::super::readiness::{self, Poll};
+use super::super::readiness::{self, Poll, is_out_of_descriptors};
 use super::claim::RankClaim;
-use super::group_links::GroupLinks;
-use super::is_out_of_descriptors;
+use super::group_links::{GroupLinks, lock};
 use crate::launch::{self, Acceptance, LaunchError, Next, Store, World};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -130,10 +129,6 @@ impl Drop for Listener {
 /// The key under which a rank says where it listens.
 pub(in super::super) fn address_key(rank: usize) -> String {
     format!("collectives/address/{rank}")
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread of a listener.

@@ -156,11 +156,13 @@ impl Links {
         let rank = self.ranks[place.1];
         tracing::debug!(rank, %error, "connecting again");
         match error {
-            AttemptError::Connection(source) if is_out_of_descriptors(&source) => Err(CollectiveError::Setup {
-                group: deadline.health.label.to_string(),
-                what: format!("connect to rank {rank}"),
-                source,
-            }),
+            AttemptError::Connection(source) if readiness::is_out_of_descriptors(&source) => {
+                Err(CollectiveError::Setup {
+                    group: deadline.health.label.to_string(),
+                    what: format!("connect to rank {rank}"),
+                    source,
+                })
+            }
             _ => self.check_left(place, deadline),
         }
     }
@@ -238,11 +240,6 @@ impl Drop for Links {
         self.group.leave();
         self.listener.dismiss(&self.group.digest);
     }
-}
-
-/// Returns whether this process, or the system, can open no further file.
-fn is_out_of_descriptors(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Why an attempt has failed.

@@ -31,7 +31,7 @@ pub(super) const TREE_ABOVE: usize = 16;
 /// What all ranks together bring or get at most over the tree, other than what is reduced.
 pub(super) const MOST_BYTES: usize = 1024 * 1024;
 /// What a rank brings at most that is reduced over the tree.
-pub(super) const MOST_REDUCED_BYTES: usize = super::collective::SMALL_BYTES;
+pub(super) const MOST_REDUCED_BYTES: usize = 8 * 1024;
 
 /// A wait says for whom once it has used up this part of its time.
 const REPORTED_AFTER: u32 = 8;
