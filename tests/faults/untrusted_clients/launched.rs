@@ -75,15 +75,16 @@ impl Waiting {
         [vec![pid], children].concat()
     }
 
-    /// Fails unless the store listens on this address only, and everybody is connected by it.
+    /// Fails unless the store and the ranks listen on this address only, and everybody is connected by it.
     fn expect_only(&self, ip: IpAddr) {
         let doors = own_ends(&self.pids(), LISTENING);
+        // The store's, and one of each rank, at which the others connect when they first have something to say.
         assert!(
-            matches!(&doors[..], [store] if store.ip() == ip),
+            doors.len() == 3 && doors.iter().all(|door| door.ip() == ip),
             "listens on {doors:?}, expected {ip}"
         );
-        // Both ends of two ranks' lives, and of their two connections to each other. A rank publishes the address that
-        // it listens on, and an accepted connection has that address.
+        // Both ends of two ranks' lives, of their requests to the store and of what they have said to each other. A
+        // rank publishes the address that it listens on, and an accepted connection has that address.
         let connected = own_ends(&self.pids(), CONNECTED);
         assert!(
             connected.len() >= 8 && connected.iter().all(|end| end.ip() == ip),
