@@ -86,7 +86,11 @@ impl Gatherings {
         let Some(gathering) = self.open.get_mut(key) else {
             return;
         };
-        if !std::mem::replace(&mut gathering.answered[index], true) {
+        // Another group may have taken the key meanwhile.
+        let Some(answered) = gathering.answered.get_mut(index) else {
+            return;
+        };
+        if !std::mem::replace(answered, true) {
             gathering.unanswered -= 1;
         }
         if gathering.unanswered == 0 {

@@ -28,6 +28,6 @@ impl Run {
     /// Returns whether these are of `size` members: a message may say anything.
     pub(in crate::launch) fn are_of(runs: &[Run], size: usize) -> bool {
         let members = runs.iter().try_fold(0_usize, |sum, run| sum.checked_add(run.members));
-        members == Some(size)
+        members == Some(size) && runs.iter().all(|run| run.members > 0)
     }
 }
