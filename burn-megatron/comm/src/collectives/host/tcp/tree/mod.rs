@@ -9,6 +9,7 @@
 //! A rank that has waited for a while says for whom, up and down, and a rank whose time is up ends the call everywhere:
 //! so all name the ranks that are missing, wherever these are.
 
+mod absence;
 mod frame;
 mod payload;
 mod shape;
@@ -20,7 +21,7 @@ use super::links::Channel;
 use super::{POLL_SLICE, TcpEngine, readiness};
 use crate::collectives::call::CallDescriptor;
 use crate::collectives::error::CollectiveError;
-use frame::{FrameReader, Kind, MAX_LISTED, Run, Taken};
+use frame::{FrameReader, Kind, Run, Taken};
 use std::time::{Duration, Instant};
 
 pub(super) use payload::Payload;
@@ -33,10 +34,6 @@ pub(super) const MOST_BYTES: usize = 1024 * 1024;
 /// What a rank brings at most that is reduced over the tree.
 pub(super) const MOST_REDUCED_BYTES: usize = 8 * 1024;
 
-/// A wait says for whom once it has used up this part of its time.
-const REPORTED_AFTER: u32 = 8;
-/// And again, if that has changed, after this part.
-const REPORTED_AGAIN_AFTER: u32 = 64;
 /// How long children have to connect before this rank looks for them, and how long one look at one takes at most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest sleep while a child has not connected yet, which no socket tells of.
@@ -337,84 +334,6 @@ impl<'a> Meeting<'a> {
             self.exchange.deadline.renew();
         }
         Ok(())
-    }
-
-    /// Returns the ranks below this one that have not come, as far as it knows.
-    fn absent_below(&self) -> Vec<usize> {
-        let children = self.neighbours.iter().zip(&self.brought);
-        let awaited = children
-            .filter(|(_, brought)| brought.is_none())
-            .map(|(child, _)| child);
-        let absent = awaited.flat_map(|child| match &child.absent {
-            Some(absent) if !absent.is_empty() => absent.clone(),
-            _ => vec![child.peer],
-        });
-        absent.take(MAX_LISTED).collect()
-    }
-
-    /// Returns the ranks that have not come, as far as this one knows, in rank order.
-    fn absent(&self) -> Vec<usize> {
-        let mut absent = self.absent_below();
-        if self.shape.parent.is_some()
-            && let Some(parent) = self.neighbours.last()
-        {
-            match &parent.absent {
-                // Of the ranks below this one it has heard from this one.
-                Some(elsewhere) => absent.extend(elsewhere.iter().filter(|rank| !self.shape.own.contains(rank))),
-                // It may not have had time to say.
-                None if self.since.elapsed() < self.engine.health.timeout / 2 && !absent.is_empty() => {}
-                None => absent.push(parent.peer),
-            }
-            if absent.is_empty() {
-                absent.push(parent.peer);
-            }
-        }
-        absent.sort_unstable();
-        absent.dedup();
-        absent.truncate(MAX_LISTED);
-        absent
-    }
-
-    /// Says to the neighbours for whom this rank waits, if it has waited for a while and they do not know.
-    fn say_who_is_absent(&mut self) {
-        let timeout = self.engine.health.timeout;
-        let is_time = match self.said_at {
-            None => self.since.elapsed() > timeout / REPORTED_AFTER,
-            Some(said_at) => said_at.elapsed() > timeout / REPORTED_AGAIN_AFTER,
-        };
-        if !is_time {
-            return;
-        }
-        self.said_at = Some(Instant::now());
-        let (below, all) = (self.absent_below(), self.absent());
-        for index in 0..self.neighbours.len() {
-            let is_child = index < self.brought.len();
-            // A parent that has the calls of all below waits for none of them.
-            if !is_child && below.is_empty() {
-                continue;
-            }
-            let absent = if is_child { &all } else { &below };
-            let neighbour = &mut self.neighbours[index];
-            let (peer, is_known) = (neighbour.peer, neighbour.said.as_ref() == Some(absent));
-            if is_known || (is_child && self.engine.links.made(Channel::Collectives, peer).is_none()) {
-                continue;
-            }
-            neighbour.said = Some(absent.clone());
-            self.send(peer, Kind::Waits, &[&frame::encode_list(absent)]);
-        }
-    }
-
-    /// Lets the neighbours know that the call has ended because these ranks have not come.
-    fn end_everywhere(&mut self, absent: &[usize]) {
-        let body = frame::encode_list(absent);
-        for index in 0..self.neighbours.len() {
-            let peer = self.neighbours[index].peer;
-            // What has been sent up cannot be followed by anything.
-            let has_sent_calls = index >= self.brought.len() && self.brought.iter().all(Option::is_some);
-            if self.engine.links.made(Channel::Collectives, peer).is_some() && !has_sent_calls {
-                self.send(peer, Kind::TimedOut, &[&body]);
-            }
-        }
     }
 
     /// Sleeps until a socket takes or gives something, for `limit` at most, and notes which may be read.

@@ -1,0 +1,91 @@
+//! Who has not come to a call over the tree, and how all ranks learn of it.
+
+use super::super::links::Channel;
+use super::Meeting;
+use super::frame::{self, Kind, MAX_LISTED};
+use std::time::Instant;
+
+/// A wait says for whom once it has used up this part of its time.
+const REPORTED_AFTER: u32 = 8;
+/// And again, if that has changed, after this part.
+const REPORTED_AGAIN_AFTER: u32 = 64;
+
+impl Meeting<'_> {
+    /// Returns the ranks below this one that have not come, as far as it knows.
+    fn absent_below(&self) -> Vec<usize> {
+        let children = self.neighbours.iter().zip(&self.brought);
+        let awaited = children
+            .filter(|(_, brought)| brought.is_none())
+            .map(|(child, _)| child);
+        let absent = awaited.flat_map(|child| match &child.absent {
+            Some(absent) if !absent.is_empty() => absent.clone(),
+            _ => vec![child.peer],
+        });
+        absent.take(MAX_LISTED).collect()
+    }
+
+    /// Returns the ranks that have not come, as far as this one knows, in rank order.
+    pub(super) fn absent(&self) -> Vec<usize> {
+        let mut absent = self.absent_below();
+        if self.shape.parent.is_some()
+            && let Some(parent) = self.neighbours.last()
+        {
+            match &parent.absent {
+                // Of the ranks below this one it has heard from this one.
+                Some(elsewhere) => absent.extend(elsewhere.iter().filter(|rank| !self.shape.own.contains(rank))),
+                // It may not have had time to say.
+                None if self.since.elapsed() < self.engine.health.timeout / 2 && !absent.is_empty() => {}
+                None => absent.push(parent.peer),
+            }
+            if absent.is_empty() {
+                absent.push(parent.peer);
+            }
+        }
+        absent.sort_unstable();
+        absent.dedup();
+        absent.truncate(MAX_LISTED);
+        absent
+    }
+
+    /// Says to the neighbours for whom this rank waits, if it has waited for a while and they do not know.
+    pub(super) fn say_who_is_absent(&mut self) {
+        let timeout = self.engine.health.timeout;
+        let is_time = match self.said_at {
+            None => self.since.elapsed() > timeout / REPORTED_AFTER,
+            Some(said_at) => said_at.elapsed() > timeout / REPORTED_AGAIN_AFTER,
+        };
+        if !is_time {
+            return;
+        }
+        self.said_at = Some(Instant::now());
+        let (below, all) = (self.absent_below(), self.absent());
+        for index in 0..self.neighbours.len() {
+            let is_child = index < self.brought.len();
+            // A parent that has the calls of all below waits for none of them.
+            if !is_child && below.is_empty() {
+                continue;
+            }
+            let absent = if is_child { &all } else { &below };
+            let neighbour = &mut self.neighbours[index];
+            let (peer, is_known) = (neighbour.peer, neighbour.said.as_ref() == Some(absent));
+            if is_known || (is_child && self.engine.links.made(Channel::Collectives, peer).is_none()) {
+                continue;
+            }
+            neighbour.said = Some(absent.clone());
+            self.send(peer, Kind::Waits, &[&frame::encode_list(absent)]);
+        }
+    }
+
+    /// Lets the neighbours know that the call has ended because these ranks have not come.
+    pub(super) fn end_everywhere(&mut self, absent: &[usize]) {
+        let body = frame::encode_list(absent);
+        for index in 0..self.neighbours.len() {
+            let peer = self.neighbours[index].peer;
+            // What has been sent up cannot be followed by anything.
+            let has_sent_calls = index >= self.brought.len() && self.brought.iter().all(Option::is_some);
+            if self.engine.links.made(Channel::Collectives, peer).is_some() && !has_sent_calls {
+                self.send(peer, Kind::TimedOut, &[&body]);
+            }
+        }
+    }
+}
