@@ -94,7 +94,7 @@ pub const SECONDARY_FAILURE_EXIT_CODE: i32 = 75;
 ///
 /// The state in these mutexes is changed in single steps, so it stays whole; and a second panic here would hide the
 /// first failure, which is the one worth reporting.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

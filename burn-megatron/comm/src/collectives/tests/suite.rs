@@ -65,7 +65,7 @@ impl Suite {
 
     /// As [`in_threads`](Self::in_threads), over TCP with a tree of many levels.
     #[cfg(test)]
-    pub(super) fn over_tree() -> Self {
+    pub(in crate::collectives) fn over_tree() -> Self {
         Self::in_threads_with(SuiteOptions {
             engine: EngineChoice::Mpi,
             mpi: Some(|world, health, rendezvous| {
@@ -135,7 +135,7 @@ impl Suite {
     }
 
     /// Connects a group over the engine under test.
-    pub(super) fn connect(&self, world: &World, name: &str, ranks: &[usize]) -> ProcessGroup {
+    pub(in crate::collectives) fn connect(&self, world: &World, name: &str, ranks: &[usize]) -> ProcessGroup {
         ProcessGroup::connect(world, name, ranks, &self.options()).unwrap()
     }
 

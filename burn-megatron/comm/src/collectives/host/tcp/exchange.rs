@@ -35,7 +35,7 @@ pub(super) struct Outgoing<'a> {
 
 /// Why nothing more can be sent to a rank.
 #[derive(Debug)]
-pub(super) enum Broken {
+enum Broken {
     /// The connection is gone.
     Lost(io::Error),
     /// There is none.

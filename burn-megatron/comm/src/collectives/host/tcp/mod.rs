@@ -80,10 +80,13 @@ pub(in crate::collectives) fn connect_with(
     let (rank, size) = health.label.place();
     let hosts: Vec<&str> = health.label.ranks.iter().map(|&rank| world.host_of(rank)).collect();
     let is_one_host = hosts.iter().all(|host| *host == hosts[0]);
-    // Where a node's ranks are not next to each other, the tree knows of no nodes.
-    let nodes = nodes_of(&hosts).unwrap_or_else(|_| std::iter::once(0..size).collect());
+    let shape = |arity| {
+        // Where a node's ranks are not next to each other, the tree knows of no nodes.
+        let nodes = nodes_of(&hosts).unwrap_or_else(|_| std::iter::once(0..size).collect());
+        Shape::new(&nodes, arity, rank)
+    };
     Ok(TcpEngine {
-        tree: arity.map(|arity| Shape::new(&nodes, arity, rank)),
+        tree: arity.map(shape),
         health: health.clone(),
         rendezvous: rendezvous.clone(),
         links,

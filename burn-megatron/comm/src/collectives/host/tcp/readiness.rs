@@ -3,7 +3,7 @@
 use crate::collectives::health::GroupHealth;
 use std::io;
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Where the system does not wait: the pause before sockets are looked at.
@@ -14,11 +14,11 @@ pub(super) type Poll = libc::pollfd;
 
 /// Returns a question to the socket: can it be read, can it be written, has its other end gone?
 pub(super) fn ask(socket: &impl AsRawFd, events: libc::c_short) -> Poll {
-    ask_descriptor(socket.as_raw_fd(), events)
-}
-
-fn ask_descriptor(fd: RawFd, events: libc::c_short) -> Poll {
-    Poll { fd, events, revents: 0 }
+    Poll {
+        fd: socket.as_raw_fd(),
+        events,
+        revents: 0,
+    }
 }
 
 /// Waits until a question has an answer, for `limit` at most, in whole milliseconds. Where the system does not wait for

@@ -2,8 +2,9 @@
 
 use super::claim::RankClaim;
 use super::slots::{Place, Slots};
+use crate::launch::lock;
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Connections between two ranks: one for collectives, one for transfers.
@@ -140,8 +141,4 @@ impl GroupLinks {
 
 fn place(claim: &RankClaim) -> Place {
     (claim.channel, claim.from as usize)
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,8 +6,8 @@
 
 use super::super::readiness::{self, Poll, is_out_of_descriptors};
 use super::claim::RankClaim;
-use super::group_links::{GroupLinks, lock};
-use crate::launch::{self, Acceptance, LaunchError, Next, Store, World};
+use super::group_links::GroupLinks;
+use crate::launch::{self, Acceptance, LaunchError, Next, Store, World, lock};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -4,33 +4,18 @@ use super::super::connect_with;
 use super::super::tests::barrier;
 use crate::collectives::engine::Engine;
 use crate::collectives::error::CollectiveError;
-use crate::collectives::external::ConnectEngine;
-use crate::collectives::tests::{TIMEOUT, group_parts, run_ranks};
-use crate::collectives::{EngineChoice, GroupOptions, ProcessGroup, ReduceOp};
+use crate::collectives::tests::{Suite, TIMEOUT, group_parts, run_ranks};
+use crate::collectives::{ProcessGroup, ReduceOp};
 use crate::launch::World;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// With two children for each, five levels: 0 has 1 and 7, 7 has 8 and 11, 8 has 9 and 10.
 const RANKS: usize = 14;
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// A group over a tree of many levels.
-struct Deep;
-
-impl GroupOptions for Deep {
-    fn engine(&self) -> EngineChoice {
-        EngineChoice::Mpi
-    }
-
-    fn mpi_engine(&self) -> Option<ConnectEngine> {
-        Some(|world, health, rendezvous| Ok(Arc::new(connect_with(world, health, rendezvous, Some(2))?)))
-    }
-}
-
 fn connect(world: &World) -> ProcessGroup {
     let ranks: Vec<usize> = (0..RANKS).collect();
-    ProcessGroup::connect(world, "all", &ranks, &Deep).unwrap()
+    Suite::over_tree().connect(world, "all", &ranks)
 }
 
 /// All ranks but `late` come to a call, and must name these.
