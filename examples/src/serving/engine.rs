@@ -230,10 +230,11 @@ impl<'a> Engine<'a> {
             }
             self.take_commands();
             let events = self.generator.step()?;
+            // First, so that a client that has its token finds the figures that go with it.
+            self.report_load();
             for event in events {
                 self.pass_on(event);
             }
-            self.report_load();
         }
     }
 
