@@ -13,7 +13,7 @@ use burn::tensor::{
     ops::Device,
 };
 
-use super::factored::{FactoredDirection, factored_moment, mean, sums_of_squares};
+use super::factored::{FactoredDirection, MeanSquare, factored_moment, mean, sums_of_squares};
 use super::{ElementWise, scaled};
 use crate::data_parallel::{FactoredForm, FactoredMoment, FactoredStep, SecondMoment};
 use crate::parameters::{Factoring, Placement};
@@ -139,22 +139,22 @@ impl<B: Backend> SimpleOptimizer<B> for Adafactor {
         let flat = gradient.reshape([count]);
         let scaled_gradient = scaled(flat.clone(), step.gradient_scale);
         let factoring = Factoring::of(&shape, &Placement::whole(shape));
-        let moment = match &factoring {
+        let mean_square = match factoring {
             Some(factoring) => {
-                let sums = sums_of_squares(scaled_gradient, factoring, &(0..count));
+                let sums = sums_of_squares(scaled_gradient, &factoring, &(0..count));
                 let before = before.map(SecondMoment::into_factored);
-                SecondMoment::Factored(factored_moment(&sums, factoring, before, step.share))
+                let moment = factored_moment(&sums, &factoring, before, step.share);
+                MeanSquare::Factored(Box::new(factoring), moment)
             }
             None => {
                 let before = before.map(|moment| moment.into_elements().reshape([count]));
-                SecondMoment::Elements(mean(before, scaled_gradient.powi_scalar(2), step.share))
+                MeanSquare::Elements(mean(before, scaled_gradient.powi_scalar(2), step.share))
             }
         };
         let direction = FactoredDirection {
             number: 0,
             step,
-            factoring,
-            moment,
+            mean_square,
             range: 0..count,
         };
         let update = direction.of(flat);
@@ -162,9 +162,9 @@ impl<B: Backend> SimpleOptimizer<B> for Adafactor {
         let moved = scaled(tensor, step.keep) - update.mul_scalar(factor).reshape(shape);
         let state = AdafactorState {
             time: time + 1,
-            moment: match direction.moment {
-                SecondMoment::Factored(moment) => SecondMoment::Factored(moment),
-                SecondMoment::Elements(moment) => SecondMoment::Elements(moment.reshape(shape)),
+            moment: match direction.mean_square {
+                MeanSquare::Factored(_, moment) => SecondMoment::Factored(moment),
+                MeanSquare::Elements(moment) => SecondMoment::Elements(moment.reshape(shape)),
             },
         };
         (moved, Some(state))

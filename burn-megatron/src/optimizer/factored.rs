@@ -76,15 +76,32 @@ pub(super) fn mean<B: Backend, const D: usize>(
     }
 }
 
+/// The mean of squared gradients that a direction is made of.
+#[derive(Clone, Debug)]
+pub(super) enum MeanSquare<B: Backend> {
+    /// Of each element of the piece, `[range]`.
+    Elements(Tensor<B, 1>),
+    /// By rows and columns of the whole parameter.
+    Factored(Box<Factoring>, FactoredMoment<B>),
+}
+
+impl<B: Backend> MeanSquare<B> {
+    /// Returns what the optimizer keeps of it.
+    pub(super) fn moment(&self) -> SecondMoment<B, 1> {
+        match self {
+            Self::Elements(moment) => SecondMoment::Elements(moment.clone()),
+            Self::Factored(_, moment) => SecondMoment::Factored(moment.clone()),
+        }
+    }
+}
+
 /// What makes the direction of a piece of a parameter of its gradient.
 #[derive(Clone, Debug)]
 pub(super) struct FactoredDirection<B: Backend> {
     /// The number of the parameter.
     pub(super) number: usize,
     pub(super) step: FactoredStep,
-    /// Where the moment is one of rows and columns.
-    pub(super) factoring: Option<Factoring>,
-    pub(super) moment: SecondMoment<B, 1>,
+    pub(super) mean_square: MeanSquare<B>,
     /// The elements of the local array that the piece has.
     pub(super) range: Range<usize>,
 }
@@ -94,10 +111,9 @@ impl<B: Backend> FactoredDirection<B> {
     pub(super) fn of(&self, gradient: Tensor<B, 1>) -> Tensor<B, 1> {
         let eps1 = self.step.eps1.unwrap_or_else(|| epsilon(gradient.dtype()));
         let gradient = scaled(gradient, self.step.gradient_scale);
-        let variance = match (&self.moment, &self.factoring) {
-            (SecondMoment::Elements(variance), _) => variance.clone(),
-            (SecondMoment::Factored(moment), Some(factoring)) => self.variance(moment, factoring, eps1),
-            (SecondMoment::Factored(_), None) => unreachable!("only what has rows and columns has a moment of them"),
+        let variance = match &self.mean_square {
+            MeanSquare::Elements(variance) => variance.clone(),
+            MeanSquare::Factored(factoring, moment) => self.variance(moment, factoring, eps1),
         };
         gradient / variance.clamp_min(eps1 * eps1).sqrt()
     }
@@ -167,8 +183,7 @@ mod tests {
                 eps2: 1e-3,
                 clip_threshold: 1.0,
             },
-            factoring: Some(factoring.clone()),
-            moment: SecondMoment::Factored(factored_moment(sums, factoring, None, 1.0)),
+            mean_square: MeanSquare::Factored(Box::new(factoring.clone()), factored_moment(sums, factoring, None, 1.0)),
             range,
         }
     }

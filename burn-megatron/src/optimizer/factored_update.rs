@@ -8,7 +8,7 @@ use burn::tensor::{FloatDType, Tensor, backend::Backend};
 use cubecl_kernels::l2_norm::{self, SquaredPart};
 use cubecl_kernels::tape::{float, primitive};
 
-use super::factored::{FactoredDirection, factored_moment, mean, sums_of_squares};
+use super::factored::{FactoredDirection, MeanSquare, factored_moment, mean, sums_of_squares};
 use super::matrix::slice;
 use super::piece::{Direction, Piece, Update};
 use super::{ElementWise, OptimizerError, scaled};
@@ -210,23 +210,23 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
         let form = optimizer.factored_form().expect("those that have one were chosen");
         let state = self.pieces[number].state.take();
         let before = state.map(|state| (form.moment)(O::to_device(state, &update.device)));
-        let moment = match (&part.factoring, sums) {
+        let mean_square = match (&part.factoring, sums) {
             (Some(factoring), Some(sums)) => {
                 let before = before.map(SecondMoment::into_factored);
-                SecondMoment::Factored(factored_moment(sums, factoring, before, step.share))
+                let moment = factored_moment(sums, factoring, before, step.share);
+                MeanSquare::Factored(Box::new(factoring.clone()), moment)
             }
             _ => {
                 let squares = self.gradient(part, step, update).powi_scalar(2);
-                SecondMoment::Elements(mean(before.map(SecondMoment::into_elements), squares, step.share))
+                MeanSquare::Elements(mean(before.map(SecondMoment::into_elements), squares, step.share))
             }
         };
         let piece = &mut self.pieces[number];
-        piece.state = Some((form.state)(piece.steps + 1, moment.clone()));
+        piece.state = Some((form.state)(piece.steps + 1, mean_square.moment()));
         FactoredDirection {
             number,
             step,
-            factoring: part.factoring.clone(),
-            moment,
+            mean_square,
             range: piece.range.clone(),
         }
     }
