@@ -36,7 +36,11 @@ pub fn check(training: &TrainingArguments) -> anyhow::Result<()> {
             parallel.pipeline_model_parallel_size != 1,
             layout,
         ),
-        ("--nnodes", parallel.nodes.nnodes != 1, "the ranks are on one machine"),
+        (
+            "--nnodes",
+            parallel.launcher.nnodes != 1,
+            "the ranks are on one machine",
+        ),
         ("--train-iters", length.train_iters.is_some(), steps),
         ("--train-samples", length.train_samples.is_some(), steps),
         (

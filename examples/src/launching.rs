@@ -1,6 +1,7 @@
 //! What the programs do before they train: logging to the terminal, the number of ranks, the launcher's terminal, the
 //! groups.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -40,18 +41,21 @@ fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Ro
     show_warnings();
     let world_size = parallel.world_size();
     let mut options = parallel.communication.join_options()?;
-    options.interface = parallel.nodes.interface.clone();
+    options.interface = parallel.launcher.interface.clone();
     let mut launcher = Launcher::new(world_size)
         .prefix(prefix)
         .rendezvous_timeout(options.rendezvous_timeout)
         // Asked to stop, the ranks finish a step and save: of a large model, that takes minutes.
         .interrupt_grace(options.timeout)
         .heartbeat_limit(options.heartbeat_limit, options.timeout);
-    if let Some(nodes) = parallel.nodes.nodes()? {
+    if let Some(nodes) = parallel.launcher.nodes()? {
         launcher = launcher.nodes(nodes);
     }
-    if let Some(interface) = &parallel.nodes.interface {
+    if let Some(interface) = &parallel.launcher.interface {
         launcher = launcher.interface(interface);
+    }
+    if let Some(ranks) = &parallel.launcher.log_rank {
+        launcher = launcher.log_ranks(ranks.clone());
     }
     for (name, value) in terminal::environment() {
         launcher = launcher.environment(name, value);
@@ -133,6 +137,8 @@ pub fn show_warnings() {
     // Fails when a subscriber is there already, which then shows them.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // Colours are for terminals: a launcher compares what ranks write.
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .try_init();
 }

@@ -18,7 +18,7 @@ pub fn exit_code_of_the_first_failure_is_kept() -> Result<(), Failed> {
     let ended = Job::start("exit_three")?.end()?;
     ended.expect_code(3)?;
     ended.expect_line(&format!(
-        "[launcher] rank 1 (pid {}) failed first: exit code 3; then rank ",
+        "[launcher] rank 1 (pid {}) failed first: exit code 3; then ranks 0, 2: ",
         ended.pid(1)?
     ))?;
     ended.expect_line("exit code 75 (because another rank failed)")
@@ -27,17 +27,32 @@ pub fn exit_code_of_the_first_failure_is_kept() -> Result<(), Failed> {
 pub fn own_error_is_reported_everywhere_and_printed_once() -> Result<(), Failed> {
     let ended = Job::start("own_error")?.end()?;
     ended.expect_code(1)?;
-    ended.expect_line("failed first: exit code 1 (its message is above); then rank ")?;
-    for rank in [0, 2] {
-        let line = ended.line(&format!("[rank {rank}] [rank {rank} on host "))?;
-        expect(
-            line.contains("ends because rank 1 on host ") && line.ends_with(" failed"),
-            line,
-        )?;
-    }
+    ended.expect_line("failed first: exit code 1 (its message is above); then ranks 0, 2: ")?;
+    let line = ended.line("[ranks 0, 2 on host ")?;
+    expect(
+        line.contains("ends because rank 1 on host ") && line.ends_with(" failed"),
+        line,
+    )?;
     let printed = ended.stderr.lines().filter(|line| line.contains("loss is not finite"));
     let printed: Vec<&str> = printed.collect();
-    expect(printed.len() == 1 && printed[0].starts_with("[rank 1] "), &ended.stderr)
+    expect(
+        printed.len() == 1 && printed[0].starts_with("[rank 1 on host "),
+        &ended.stderr,
+    )
+}
+
+pub fn error_of_a_rank_that_is_not_logged_is_printed() -> Result<(), Failed> {
+    let ended = Job::start("unlogged_error")?.end()?;
+    ended.expect_code(1)?;
+    ended.expect_line("failed first: exit code 1 (its message is above); then ranks 0, 2: ")?;
+    let lines: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("[rank")).collect();
+    expect(
+        lines.len() == 2
+            && lines[0].starts_with("[rank 0 on host ")
+            && lines[1].starts_with("[rank 1 on host ")
+            && lines[1].ends_with("failed: loss is not finite"),
+        &ended.stderr,
+    )
 }
 
 pub fn panic_is_reported_everywhere() -> Result<(), Failed> {
@@ -45,8 +60,11 @@ pub fn panic_is_reported_everywhere() -> Result<(), Failed> {
     ended.expect_code(101)?;
     let printed = ended.stderr.lines().filter(|line| line.contains("panicked: "));
     let printed: Vec<&str> = printed.collect();
-    expect(printed.len() == 1 && printed[0].starts_with("[rank 1]"), &ended.stderr)?;
-    ended.expect_line("failed first: exit code 101 (its message is above); then rank ")
+    expect(
+        printed.len() == 1 && printed[0].starts_with("[rank 1 on host "),
+        &ended.stderr,
+    )?;
+    ended.expect_line("failed first: exit code 101 (its message is above); then ranks 0, 2: ")
 }
 
 pub fn killed_rank_is_named_and_nothing_is_left() -> Result<(), Failed> {

@@ -64,6 +64,10 @@ fn run_tests() {
             "own_error_is_reported_everywhere_and_printed_once",
             own_error_is_reported_everywhere_and_printed_once,
         ),
+        test(
+            "error_of_a_rank_that_is_not_logged_is_printed",
+            error_of_a_rank_that_is_not_logged_is_printed,
+        ),
         test("panic_is_reported_everywhere", panic_is_reported_everywhere),
         test(
             "killed_rank_is_named_and_nothing_is_left",

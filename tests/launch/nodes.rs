@@ -40,7 +40,7 @@ pub fn killed_rank_is_named_on_both_nodes() -> Result<(), Failed> {
     ))?;
     zero.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
     let line = zero.line("[launcher] rank 3 on host node1 (another node) failed first: ")?;
-    expect(line.contains("; here rank ") && line.contains("exit code 75"), line)?;
+    expect(line.contains("; here rank") && line.contains("exit code 75"), line)?;
     expect(
         shared_memory.iter().all(|path| !Path::new(path).exists()),
         "files are left in /dev/shm",

@@ -20,6 +20,7 @@ use crate::{LONG, NODE, NODE_ZERO};
 pub fn act_as_launcher(case: &str) -> ! {
     let short = Duration::from_millis(300);
     let launcher = match case {
+        "unlogged_error" => Launcher::new(3).log_ranks([0].iter().collect()),
         "two_writers" => Launcher::new(2).prefix(Prefix::AllButRankZero),
         "stubborn_rank" | "never_joins" => Launcher::new(2).failure_grace(short),
         "deaf" => Launcher::new(2).interrupt_grace(LONG),
@@ -126,7 +127,7 @@ fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
             );
         }
         ("exit_three", 1) => std::process::exit(3),
-        ("own_error", 1) => return Err("loss is not finite".into()),
+        ("own_error" | "unlogged_error", 1) => return Err("loss is not finite".into()),
         ("panic", 1) => panic!("index out of range"),
         ("killed" | "launcher_killed", _) => {
             let leftover = format!("/dev/shm/burn-megatron-test-{}-{rank}", world.job_id());

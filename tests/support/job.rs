@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use burn_megatron::launch::Launcher;
+use burn_megatron::launch::{Launcher, RankSet};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
@@ -136,6 +136,17 @@ impl Ended {
     pub fn line(&self, text: &str) -> Result<&str, Failed> {
         let line = self.stderr.lines().find(|line| line.contains(text));
         line.ok_or_else(|| format!("no line contains {text:?}:\n{}", self.stderr).into())
+    }
+
+    /// A line that begins with this rank and its host, or with several ranks that have written it.
+    pub fn line_of(&self, rank: usize) -> Result<&str, Failed> {
+        let is_of = |line: &&str| {
+            let ranks = line.strip_prefix("[rank").and_then(|line| line.split_once(" on host "));
+            let ranks = ranks.and_then(|(ranks, _)| ranks.trim_start_matches('s').parse::<RankSet>().ok());
+            ranks.is_some_and(|ranks| ranks.contains(rank))
+        };
+        let line = self.stderr.lines().find(is_of);
+        line.ok_or_else(|| format!("no line is rank {rank}'s:\n{}", self.stderr).into())
     }
 
     pub fn expect_line(&self, text: &str) -> Result<(), Failed> {

@@ -37,6 +37,7 @@ pub mod flight_recorder;
 pub mod fuzzing;
 pub mod launch;
 mod limits;
+mod ranks;
 
 pub use launch::run;
 

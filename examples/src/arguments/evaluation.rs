@@ -8,7 +8,7 @@ use burn_megatron_data::programs::TokenizerArguments;
 use clap::{Args, ValueEnum};
 use cubecl_kernels::Kernels;
 
-use super::{DeviceArguments, NodeArguments, ParallelArguments, PrecisionArguments};
+use super::{DeviceArguments, LauncherArguments, ParallelArguments, PrecisionArguments};
 
 /// Megatron-LM's default of `--overlapping-eval`.
 const USUAL_OVERLAPPING: usize = 32;
@@ -112,7 +112,7 @@ impl EvaluationArguments {
     /// are; the data is compared by its contents.
     pub fn statement(&self) -> Statement {
         let mut common = self.clone();
-        common.parallel.nodes = NodeArguments::default();
+        common.parallel.launcher = LauncherArguments::default();
         common.parallel.communication.flight_recorder = None;
         common.task.data = PathBuf::new();
         common.tokenizer = TokenizerArguments::default();

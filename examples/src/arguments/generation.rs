@@ -9,7 +9,7 @@ use clap::Args;
 use cubecl_kernels::Kernels;
 use models::generation::SamplingConfig;
 
-use super::{DeviceArguments, NodeArguments, ParallelArguments, PrecisionArguments};
+use super::{DeviceArguments, LauncherArguments, ParallelArguments, PrecisionArguments};
 
 /// Where a checkpoint is looked for without `--load`.
 pub const USUAL_FOLDER: &str = "checkpoints";
@@ -161,7 +161,7 @@ impl GeneratorArguments {
     /// Returns what must be the same on every rank: all flags except those that say where a rank is.
     pub fn statement(&self) -> Statement {
         let mut common = self.clone();
-        common.parallel.nodes = NodeArguments::default();
+        common.parallel.launcher = LauncherArguments::default();
         common.parallel.communication.flight_recorder = None;
         Statement {
             what: "configuration",

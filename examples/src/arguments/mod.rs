@@ -45,7 +45,7 @@ pub use model::ModelArguments;
 pub use monitoring::{MonitoringArguments, TimingLogOption};
 pub use offload::{OffloadArguments, OffloadPlace};
 pub use optimization::{MuonScaleMode, OptimizationArguments, OptimizerKind, WeightDecayStyle};
-pub use parallel::{CommunicationArguments, NodeArguments, ParallelArguments};
+pub use parallel::{CommunicationArguments, LauncherArguments, ParallelArguments};
 pub use precision::{Dtype, PrecisionArguments};
 pub use serving::{ApiKey, LimitArguments, ListeningArguments, ServerArguments};
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
@@ -115,7 +115,7 @@ impl TrainingArguments {
     /// and where the text is stored. The text itself is compared.
     pub fn statement(&self) -> Statement {
         let mut common = self.clone();
-        common.parallel.nodes = NodeArguments::default();
+        common.parallel.launcher = LauncherArguments::default();
         // Texts and tokenizers are compared by their contents.
         common.data.data_path.clear();
         common.data.data_cache_path = None;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use burn_megatron::context::{ParallelContext, ParallelContextConfig, TensorOverlap};
 use burn_megatron::data_parallel::ShardingStrategy;
-use burn_megatron::launch::{JoinConfig, Nodes};
+use burn_megatron::launch::{JoinConfig, Nodes, RankSet};
 use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::topology::ParallelConfig;
 use clap::Args;
@@ -52,13 +52,13 @@ pub struct ParallelArguments {
     pub communication: CommunicationArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub nodes: NodeArguments,
+    pub launcher: LauncherArguments,
 }
 
-/// One launcher per node, for a job on several that no other launcher starts.
+/// How the ranks are started, where no other launcher starts them; on several nodes by a launcher on each.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Several nodes (with BURN_MEGATRON_JOB_TOKEN the same secret on each)")]
-pub struct NodeArguments {
+pub struct LauncherArguments {
     /// Nodes; this program is started once on each, and starts its share of the ranks
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nnodes: usize,
@@ -75,6 +75,10 @@ pub struct NodeArguments {
     /// the one that reaches node 0]
     #[arg(long, value_name = "INTERFACE", env = "BURN_MEGATRON_INTERFACE")]
     pub interface: Option<String>,
+    /// Print the output of these ranks only, such as 0 or 0,8-15, rank 0's results in any case, and the last lines of a
+    /// rank that fails first [default: of all, equal lines of several ranks once]
+    #[arg(long, value_name = "RANKS", help_heading = "Parallelism")]
+    pub log_rank: Option<RankSet>,
 }
 
 /// How the ranks talk to each other.
@@ -154,7 +158,7 @@ impl ParallelArguments {
                 _ => stages.clone(),
             },
             communication: communication.clone(),
-            nodes: NodeArguments::default(),
+            launcher: LauncherArguments::default(),
         }
     }
 
@@ -220,7 +224,7 @@ impl ParallelArguments {
     }
 }
 
-impl Default for NodeArguments {
+impl Default for LauncherArguments {
     /// One node.
     fn default() -> Self {
         Self {
@@ -229,11 +233,12 @@ impl Default for NodeArguments {
             master_addr: None,
             master_port: 29500,
             interface: None,
+            log_rank: None,
         }
     }
 }
 
-impl NodeArguments {
+impl LauncherArguments {
     /// This launcher's place among those of all nodes; `None` for one node.
     ///
     /// # Errors

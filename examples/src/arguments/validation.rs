@@ -236,7 +236,7 @@ impl TrainingArguments {
 
     /// The ranks on this machine, which a launcher numbers one after the other.
     fn local_ranks(&self, grid: &RankGrid) -> anyhow::Result<Range<usize>> {
-        let nodes = &self.parallel.nodes;
+        let nodes = &self.parallel.launcher;
         let (first, count) = match Environment::detect()? {
             Some(environment) => (
                 environment.rank.saturating_sub(environment.local_rank),

@@ -281,7 +281,7 @@ fn killed_rank_is_named(ranks: usize) -> Result<(), Failed> {
     ended.expect_line("rank 1")?;
     // The calls of the other ranks have ended, and each rank names the cause.
     for rank in [0, 2] {
-        let line = ended.line(&format!("[rank {rank} on host "))?;
+        let line = ended.line_of(rank)?;
         expect(
             line.contains("because rank 1 on host ") && line.contains("all_reduce sum of 42 f32"),
             line,
@@ -306,7 +306,7 @@ fn rank_is_late(case: &str, late: usize, ranks: usize, call: &str) -> Result<(),
     };
     let mut lines = vec![said(late, "hears that rank ")?];
     for rank in (0..ranks).filter(|&rank| rank != late) {
-        lines.push(ended.line(&format!("[rank {rank} on host "))?);
+        lines.push(ended.line_of(rank)?);
         let stops = said(rank, "stops: ")?;
         let is_told =
             stops.contains("timed out after 10 s") || stops.contains(&format!("because rank {late} on host "));
@@ -358,7 +358,7 @@ fn rank_leaves(ranks: usize, engine: &str) -> Result<(), Failed> {
     let is_told = |line: &&str| line.contains("rank 1 gave the group up: it was dropped there");
     expect(ended.stdout.lines().any(|line| is_told(&line)), &ended.stdout)?;
     for rank in (0..ranks).filter(|&rank| rank != 1) {
-        let line = ended.line(&format!("[rank {rank} on host "))?;
+        let line = ended.line_of(rank)?;
         expect(line.contains("because rank 1 on host "), line)?;
         let waits = format!("rank {rank} waits for ");
         let seconds = ended.stdout.lines().find_map(|line| line.split_once(&waits));

@@ -183,9 +183,6 @@ pub struct GroupLabel {
     pub rank: usize,
 }
 
-/// Ranks that a message lists before it only counts them.
-const LISTED_RANKS: usize = 16;
-
 impl GroupLabel {
     /// Returns the number of ranks.
     pub fn size(&self) -> usize {
@@ -205,12 +202,7 @@ impl GroupLabel {
 
     /// Returns the ranks as messages show them: `[0, 1]`.
     pub fn listed_ranks(&self) -> String {
-        let (size, ranks) = (self.size(), &self.ranks);
-        if size <= LISTED_RANKS {
-            format!("{ranks:?}")
-        } else {
-            format!("[{}, …, {}] ({size} ranks)", ranks[0], ranks[size - 1])
-        }
+        crate::ranks::listed_ranks(&self.ranks)
     }
 
     /// Returns the call in words: `all_reduce sum of 64 f32 (call 17)`.

@@ -62,6 +62,7 @@ mod single;
 #[doc(hidden)]
 pub mod tests;
 
+pub use crate::ranks::listed_ranks;
 pub use call::{CallDescriptor, Operation, ReduceOp};
 pub use element::{CollectiveElement, ElementType};
 pub use engine::Engine;

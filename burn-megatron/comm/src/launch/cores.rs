@@ -7,6 +7,8 @@ use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
+use crate::ranks::{numbers_of, runs_of};
+
 /// Where the operating system describes its cores.
 const CPUS: &str = "/sys/devices/system/cpu";
 /// How many times threads are looked for that began while others were bound.
@@ -132,28 +134,13 @@ impl FromStr for CoreSet {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let invalid = || format!("{text:?} is no list of cores, such as 0-7,64-71, with numbers up to {MAX_CORE}");
-        let number = |text: &str| {
-            let number: Option<usize> = text.parse().ok();
-            number.filter(|&core| core <= MAX_CORE).ok_or_else(invalid)
-        };
-        let mut cores = BTreeSet::new();
-        for part in text.split(',').filter(|part| !part.is_empty()) {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            cores.extend(number(first)?..=number(last)?);
-        }
-        Ok(Self(cores))
+        numbers_of(text, MAX_CORE).map(Self).ok_or_else(invalid)
     }
 }
 
 impl fmt::Display for CoreSet {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut ranges: Vec<(usize, usize)> = Vec::new();
-        for &core in &self.0 {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == core => *last = core,
-                _ => ranges.push((core, core)),
-            }
-        }
+        let ranges = runs_of(self.0.iter().copied());
         for (number, (first, last)) in ranges.iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };
             match last - first {

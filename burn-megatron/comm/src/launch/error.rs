@@ -4,8 +4,8 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::list_ranks;
 use super::peer_failure::PeerFailure;
+use crate::ranks::RankSet;
 
 /// Why a process could not find, join or talk to its job.
 #[derive(Debug, thiserror::Error)]
@@ -180,8 +180,8 @@ pub enum LaunchError {
 
     /// Ranks survive SIGKILL, as a process in an uninterruptible system call does.
     #[error(
-        "rank(s) {} did not end within {waited:?} of SIGKILL (uninterruptible system call?); pid(s) {pids:?}",
-        list_ranks(ranks)
+        "{} did not end within {waited:?} of SIGKILL (uninterruptible system call?); pid(s) {pids:?}",
+        ranks.iter().collect::<RankSet>().named()
     )]
     RanksStuck {
         /// The ranks that are still there.
@@ -254,9 +254,8 @@ pub enum LaunchError {
 
     /// Some ranks never came.
     #[error(
-        "rendezvous at {address} timed out after {timeout:?}: waiting for {} {} of {world_size}",
-        if missing.len() == 1 { "rank" } else { "ranks" },
-        list_ranks(missing)
+        "rendezvous at {address} timed out after {timeout:?}: waiting for {} of {world_size}",
+        missing.iter().collect::<RankSet>().named()
     )]
     RendezvousTimeout {
         /// The store's address.

@@ -81,6 +81,8 @@ pub(crate) use store::{BoundedStream, HostTable, MAX_GATHERED_VALUE_BYTES, Run};
 pub use store::{MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store};
 pub use world::{JoinConfig, World};
 
+pub use crate::ranks::RankSet;
+
 use std::fmt;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -102,19 +104,4 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn log_stderr(line: fmt::Arguments<'_>) {
     // In one piece: other ranks write to the same pipe.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
-}
-
-/// Returns `1, 3` for `[1, 3]`, cut short when the list is long.
-fn list_ranks(ranks: &[usize]) -> String {
-    const SHOWN: usize = 16;
-    let mut text = ranks
-        .iter()
-        .take(SHOWN)
-        .map(usize::to_string)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if ranks.len() > SHOWN {
-        text.push_str(&format!(", ... ({} ranks)", ranks.len()));
-    }
-    text
 }

@@ -10,6 +10,7 @@ use crate::collectives::fake::FakeEngine;
 use crate::collectives::health::GroupHealth;
 use crate::collectives::single::SingleEngine;
 use crate::launch::World;
+use crate::ranks::listed_ranks;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -90,7 +91,7 @@ impl ProcessGroup {
 fn check_membership(world: &World, name: &str, ranks: &[usize]) -> Result<GroupLabel, CollectiveError> {
     let refuse = |what: String| {
         Err(CollectiveError::InvalidArgument {
-            group: format!("{name} {ranks:?}"),
+            group: format!("{name} {}", listed_ranks(ranks)),
             operation: "connect".to_string(),
             what,
         })

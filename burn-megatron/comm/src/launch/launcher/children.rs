@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::event::Event;
-use super::output::{LastWords, Outputs, Prefix};
+use super::output::{LastWords, OutputOptions, Outputs};
 use super::summary::{RankEnd, RankOutcome};
 use crate::launch::error::LaunchError;
 use crate::launch::store::deadline_after;
@@ -30,6 +30,8 @@ const REAP_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Children {
     ranks: Vec<RankProcess>,
+    /// The ranks of this node.
+    expected: Range<usize>,
     outputs: Outputs,
     events: mpsc::Sender<Event>,
 }
@@ -44,25 +46,36 @@ struct RankProcess {
 }
 
 impl Children {
-    /// Returns no processes yet; `events` hears of each end.
-    pub(super) fn new(prefix: Prefix, events: mpsc::Sender<Event>) -> Children {
-        Children {
+    /// Returns no processes yet, for these ranks; `events` hears of each end.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub(super) fn new(
+        output: OutputOptions,
+        expected: Range<usize>,
+        events: mpsc::Sender<Event>,
+    ) -> Result<Children, LaunchError> {
+        let outputs = Outputs::start(output, expected.clone()).map_err(|source| LaunchError::System {
+            action: "cannot start a thread for the ranks' output".into(),
+            source,
+        })?;
+        Ok(Children {
             ranks: Vec::new(),
-            outputs: Outputs::new(prefix),
+            expected,
+            outputs,
             events,
-        }
+        })
     }
 
     /// Starts the ranks of this node, in order. If one cannot be started, those before it are killed when `self` is
     /// dropped.
     pub(super) fn spawn_all(
         &mut self,
-        ranks: Range<usize>,
         world_size: usize,
         arguments: &[OsString],
         environment: &[(OsString, OsString)],
     ) -> Result<(), LaunchError> {
-        for rank in ranks {
+        for rank in self.expected.clone() {
             self.spawn(rank, arguments, environment)
                 .map_err(|source| LaunchError::Spawn {
                     rank,
@@ -121,6 +134,11 @@ impl Children {
     /// What the ranks have written to stderr last.
     pub(super) fn last_words(&self) -> LastWords {
         self.outputs.last_words().clone()
+    }
+
+    /// Writes a line of the launcher's own, after what ranks have written before.
+    pub(super) fn say(&self, line: String) {
+        self.outputs.say(line);
     }
 
     /// Returns the process ids of the ranks that have not been reaped.

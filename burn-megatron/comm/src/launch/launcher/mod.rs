@@ -4,7 +4,7 @@
 //! - here: what to launch.
 //! - [`children`]: starting, signalling and reaping processes.
 //! - [`job_store`]: the job's store, here or on node 0.
-//! - [`output`]: prefixing the ranks' lines.
+//! - [`output`]: the ranks' lines, prefixed, and equal ones merged.
 //! - [`watch`]: the loop, from the first start to the last end.
 //! - [`summary`]: which rank failed first, and how.
 
@@ -33,6 +33,7 @@ use signal_hook::iterator::Signals;
 use self::children::Children;
 use self::event::Event;
 use self::job_store::{JobStore, common_token};
+use self::output::{LastWords, OutputOptions};
 use self::watch::Watch;
 use super::environment::port;
 use super::error::LaunchError;
@@ -45,6 +46,10 @@ use super::server::{StoreServer, StoreServerConfig};
 use super::variables;
 use super::{SECONDARY_FAILURE_EXIT_CODE, log_stderr};
 use crate::limits::MAX_WORLD_SIZE;
+use crate::ranks::RankSet;
+
+/// Lines that are printed of a rank that failed first and whose output was not.
+const LAST_LINES: usize = 20;
 
 /// A launcher's place among those of a job on several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +78,7 @@ pub struct Launcher {
     world_size: usize,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
-    prefix: Prefix,
+    output: OutputOptions,
     master_port: Option<u16>,
     nodes: Option<Nodes>,
     interface: Option<String>,
@@ -91,7 +96,10 @@ impl Launcher {
             world_size,
             arguments: env::args_os().skip(1).collect(),
             environment: Vec::new(),
-            prefix: Prefix::All,
+            output: OutputOptions {
+                prefix: Prefix::All,
+                logged: None,
+            },
             master_port: None,
             nodes: None,
             interface: None,
@@ -122,7 +130,14 @@ impl Launcher {
 
     /// Sets whose output is prefixed: all of it unless set.
     pub fn prefix(mut self, prefix: Prefix) -> Launcher {
-        self.prefix = prefix;
+        self.output.prefix = prefix;
+        self
+    }
+
+    /// Sets whose output is printed: that of all ranks unless set. What passes without a [`Prefix`] is printed in any
+    /// case, and the last lines of a rank that failed first.
+    pub fn log_ranks(mut self, ranks: RankSet) -> Launcher {
+        self.output.logged = Some(ranks);
         self
     }
 
@@ -198,6 +213,15 @@ impl Launcher {
                 rule: format!("must be at most {MAX_WORLD_SIZE}; valid: 1 to {MAX_WORLD_SIZE}"),
             });
         }
+        if let Some(rank) = self.output.logged.as_ref().and_then(RankSet::last)
+            && rank >= self.world_size
+        {
+            return Err(LaunchError::InvalidNodes {
+                what: "rank to log",
+                value: rank,
+                rule: format!("must be below the world size; valid: 0 to {}", self.world_size - 1),
+            });
+        }
         let ranks = self.local_ranks()?;
         let rhythm = Rhythm::new(self.heartbeat_limit, self.timeout)?;
         let (events, inbox) = mpsc::channel();
@@ -225,8 +249,8 @@ impl Launcher {
         let signals = forward_signals(events.clone())?;
 
         let environment = self.rank_environment(&master, ranks.len(), &job_id, &token);
-        let mut children = Children::new(self.prefix, events);
-        let spawned = children.spawn_all(ranks.clone(), self.world_size, &self.arguments, &environment);
+        let mut children = Children::new(self.output.clone(), ranks.clone(), events)?;
+        let spawned = children.spawn_all(self.world_size, &self.arguments, &environment);
         if let Err(LaunchError::Spawn { rank, source, .. }) = &spawned {
             // Before its own ranks go, or other nodes would name those, or wait for them.
             store.fail(PeerFailure {
@@ -265,9 +289,21 @@ impl Launcher {
         let has_said = |failure: &PeerFailure| last_words.contain(failure.rank, failure.own_text());
         let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by).leaving_out(has_said);
         if !summary.is_success() {
+            self.print_last_words(&summary, &last_words);
             log_stderr(format_args!("[launcher] {summary}"));
         }
         Ok(summary)
+    }
+
+    /// Prints the last lines of the rank that failed first, if its output was not printed.
+    fn print_last_words(&self, summary: &LaunchSummary, last_words: &LastWords) {
+        if let Some(end) = summary.first_failure()
+            && !self.output.logs(end.rank)
+        {
+            for line in output::prefixed(end.rank, last_words.last_lines(end.rank, LAST_LINES)) {
+                log_stderr(format_args!("{line}"));
+            }
+        }
     }
 
     /// The ranks of this node.

@@ -8,6 +8,7 @@ use signal_hook::low_level::signal_name;
 use crate::launch::SECONDARY_FAILURE_EXIT_CODE;
 use crate::launch::host::host_name;
 use crate::launch::peer_failure::{CONNECTION_LOST, PeerFailure};
+use crate::ranks::RankSet;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,16 +198,27 @@ impl LaunchSummary {
         beginning: &str,
         left_out: impl Fn(&RankEnd) -> bool,
     ) -> fmt::Result {
-        let failures = self
+        // Many ranks end alike; in the order of the first of each.
+        let mut alike: Vec<(String, Vec<usize>)> = Vec::new();
+        for end in self
             .ends
             .iter()
-            .filter(|end| !end.outcome.is_success() && !left_out(end));
-        for (index, end) in failures.enumerate() {
-            formatter.write_str(if index == 0 { beginning } else { ", " })?;
-            write!(formatter, "rank {}: {}", end.rank, end.outcome)?;
-            if end.is_killed_by_launcher() {
-                formatter.write_str(" by the launcher")?;
+            .filter(|end| !end.outcome.is_success() && !left_out(end))
+        {
+            let by_whom = if end.is_killed_by_launcher() {
+                " by the launcher"
+            } else {
+                ""
+            };
+            let how = format!("{}{by_whom}", end.outcome);
+            match alike.iter_mut().find(|(known, _)| *known == how) {
+                Some((_, ranks)) => ranks.push(end.rank),
+                None => alike.push((how, vec![end.rank])),
             }
+        }
+        for (index, (how, ranks)) in alike.iter().enumerate() {
+            formatter.write_str(if index == 0 { beginning } else { ", " })?;
+            write!(formatter, "{}: {how}", ranks.iter().collect::<RankSet>().named())?;
         }
         Ok(())
     }
@@ -319,8 +331,7 @@ mod tests {
         let summary = LaunchSummary::new(0..4, ends, reported(2, CONNECTION_LOST), None);
         assert_eq!(
             summary.to_string(),
-            "rank 2 (pid 1002) failed first: killed by signal 9 (SIGKILL); then rank 0: exit code 1, rank 1: exit code \
-             1"
+            "rank 2 (pid 1002) failed first: killed by signal 9 (SIGKILL); then ranks 0, 1: exit code 1"
         );
         assert_eq!(summary.exit_code(), 137);
     }

@@ -11,7 +11,6 @@ use super::job_store::JobStore;
 use super::summary::{RankEnd, signal_text};
 use crate::launch::error::LaunchError;
 use crate::launch::host::own_host;
-use crate::launch::log_stderr;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::deadline_after;
 
@@ -111,7 +110,7 @@ impl<'a> Watch<'a> {
         if !end.outcome.is_success() && end.outcome.asked_by().is_none() {
             let is_first = !another_was_first && !self.ends.iter().any(RankEnd::is_primary_failure);
             if is_first && end.is_primary_failure() {
-                log_stderr(format_args!(
+                self.children.say(format!(
                     "[launcher] {end}; the others get {:?} to end on their own",
                     self.failure_grace
                 ));
@@ -129,7 +128,7 @@ impl<'a> Watch<'a> {
 
     fn interrupted(&mut self, signal: i32) {
         if self.phase == Phase::Running {
-            log_stderr(format_args!(
+            self.children.say(format!(
                 "[launcher] {}: the ranks have {:?} to end in good order; once more to kill them",
                 signal_text(signal),
                 self.interrupt_grace

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::states::{Action, Event, NEVER_CAME, PeerState, accuse};
 use crate::launch::host::host_name;
-use crate::launch::list_ranks;
 use crate::launch::peer_failure::{PeerFailure, silence_text};
 use crate::launch::store::{HeartbeatStatus, HostTable, PeerId, Reply};
+use crate::ranks::RankSet;
 
 /// All peers of the store.
 #[derive(Debug)]
@@ -214,8 +214,11 @@ impl Members {
     pub(in crate::launch) fn rendezvous_timed_out(&mut self, timeout: Duration) -> Vec<usize> {
         let missing = self.missing();
         if let Some(&rank) = missing.first() {
-            let (host, ranks, all) = ("unknown".into(), list_ranks(&missing), self.ranks.len());
-            let what = format!("did not register within {timeout:?}; waiting for rank(s) {ranks} of {all}");
+            let (host, ranks, all) = ("unknown".into(), missing.iter().collect::<RankSet>(), self.ranks.len());
+            let what = format!(
+                "did not register within {timeout:?}; waiting for {} of {all}",
+                ranks.named()
+            );
             self.accuse(&PeerFailure { rank, host, what });
         }
         missing

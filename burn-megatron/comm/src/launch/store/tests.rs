@@ -355,7 +355,7 @@ fn missing_ranks_are_named() {
     let (_connection, reply) = register(&address, &hello(0, 4, Duration::from_millis(100)));
     assert_eq!(reply, Reply::Missing(vec![1, 3]));
     // Those that would have waited longer learn of it, too, and so does a rank that comes after that.
-    let what = "rank 1 on host unknown failed: did not register within 100ms; waiting for rank(s) 1, 3 of 4";
+    let what = "rank 1 on host unknown failed: did not register within 100ms; waiting for ranks 1, 3 of 4";
     for reply in [others.join().unwrap(), register(&address, &hello(1, 4, LONG)).1] {
         let Reply::Failed(failure) = reply else {
             panic!("{reply:?}")

@@ -186,7 +186,7 @@ fn missing_ranks_are_named() {
     let expected = format!("rendezvous at 127.0.0.1:{port} timed out after 1s: waiting for ranks 1, 3 of 4");
     assert_eq!(zero, expected);
     let two = two.join().unwrap();
-    assert!(two.contains("waiting for rank(s) 1, 3 of 4"), "{two}");
+    assert!(two.contains("waiting for ranks 1, 3 of 4"), "{two}");
 }
 
 #[test]

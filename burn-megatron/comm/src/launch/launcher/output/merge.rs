@@ -1,0 +1,260 @@
+//! [`Merger`]: lines of several ranks, those that are equal as one.
+//!
+//! A line waits for a moment, so that the other ranks can say the same. The lines of a rank stay in order: what a line
+//! is joined with is the other ranks' next ones.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::ranks::RankSet;
+
+/// Most bytes that wait.
+const MAX_HELD_BYTES: usize = 1 << 20;
+
+/// Lines of ranks that wait to be written.
+pub(super) struct Merger {
+    /// How many ranks write: of a line that all have written, no other is awaited.
+    ranks: usize,
+    hold: Duration,
+    held: BTreeMap<usize, VecDeque<Line>>,
+    held_bytes: usize,
+    arrived: u64,
+}
+
+/// A line that waits.
+struct Line {
+    /// Its number, of all lines.
+    arrival: u64,
+    due: Instant,
+    bytes: Vec<u8>,
+    /// Where what is compared begins in the line.
+    compared_from: usize,
+    /// The host, in a line that begins with its own rank and host.
+    host: Option<String>,
+}
+
+impl Merger {
+    /// Returns nothing yet, of so many ranks, whose lines wait for at most `hold`.
+    pub(super) fn new(ranks: usize, hold: Duration) -> Self {
+        Self {
+            ranks,
+            hold,
+            held: BTreeMap::new(),
+            held_bytes: 0,
+            arrived: 0,
+        }
+    }
+
+    /// Takes a rank's next line, without its end.
+    pub(super) fn push(&mut self, rank: usize, line: Vec<u8>, now: Instant) {
+        self.held_bytes += line.len();
+        self.arrived += 1;
+        let line = Line::new(rank, line, self.arrived, now + self.hold);
+        self.held.entry(rank).or_default().push_back(line);
+    }
+
+    /// Returns when the next line has waited long enough; `None` if none waits.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.heads().map(|(_, line)| line.due).min()
+    }
+
+    /// Returns the lines that wait no longer, each with who wrote it.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<u8> {
+        self.take(|line| line.due <= now)
+    }
+
+    /// Returns all lines.
+    pub(super) fn take_all(&mut self) -> Vec<u8> {
+        self.take(|_| true)
+    }
+
+    fn take(&mut self, is_due: impl Fn(&Line) -> bool) -> Vec<u8> {
+        let mut text = Vec::new();
+        while let Some((_, oldest)) = self.heads().min_by_key(|(_, line)| line.arrival) {
+            let equal: Vec<usize> = self
+                .heads()
+                .filter(|(_, line)| line.equals(oldest))
+                .map(|(rank, _)| rank)
+                .collect();
+            if !is_due(oldest) && equal.len() < self.ranks && self.held_bytes <= MAX_HELD_BYTES {
+                break;
+            }
+            oldest.write(&equal, &mut text);
+            for rank in equal {
+                self.drop_head(rank);
+            }
+        }
+        text
+    }
+
+    /// Each rank's next line.
+    fn heads(&self) -> impl Iterator<Item = (usize, &Line)> {
+        self.held
+            .iter()
+            .filter_map(|(&rank, lines)| Some((rank, lines.front()?)))
+    }
+
+    fn drop_head(&mut self, rank: usize) {
+        let line = self.held.get_mut(&rank).and_then(VecDeque::pop_front);
+        self.held_bytes -= line.map_or(0, |line| line.bytes.len());
+    }
+}
+
+impl Line {
+    fn new(rank: usize, bytes: Vec<u8>, arrival: u64, due: Instant) -> Self {
+        let own = own_place(rank, &bytes).map(|(host, length)| (host.to_owned(), length));
+        let (host, compared_from) = match own {
+            Some((host, length)) => (Some(host), length),
+            None => (None, time_length(&bytes)),
+        };
+        Self {
+            arrival,
+            due,
+            bytes,
+            compared_from,
+            host,
+        }
+    }
+
+    fn equals(&self, other: &Self) -> bool {
+        self.host == other.host && self.bytes[self.compared_from..] == other.bytes[other.compared_from..]
+    }
+
+    /// Writes the line as that of `ranks`.
+    fn write(&self, ranks: &[usize], text: &mut Vec<u8>) {
+        let ranks = ranks.iter().collect::<RankSet>().named();
+        let (place, line) = match &self.host {
+            Some(host) => (format!("[{ranks} on host {host}] "), &self.bytes[self.compared_from..]),
+            None => (format!("[{ranks}] "), &self.bytes[..]),
+        };
+        text.extend(place.bytes());
+        text.extend(line);
+        text.push(b'\n');
+    }
+}
+
+/// The host in `[rank 3 on host a] ` at the beginning of rank 3's line, and how long that is.
+fn own_place(rank: usize, line: &[u8]) -> Option<(&str, usize)> {
+    let start = format!("[rank {rank} on host ");
+    let rest = line.strip_prefix(start.as_bytes())?;
+    let length = rest.iter().position(|&byte| byte == b']')?;
+    let host = str::from_utf8(&rest[..length]).ok()?;
+    let end = start.len() + length + 1;
+    (line.get(end) == Some(&b' ')).then_some((host, end + 1))
+}
+
+/// How long the time is with which a line of a log begins, such as `2026-11-27T06:51:41.123456Z`; 0 if it does not.
+fn time_length(line: &[u8]) -> usize {
+    let date = b"dddd-dd-ddTdd:dd:dd";
+    let is_like = |(byte, form): (&u8, &u8)| {
+        if *form == b'd' {
+            byte.is_ascii_digit()
+        } else {
+            byte == form
+        }
+    };
+    if line.len() < date.len() || !line.iter().zip(date).all(is_like) {
+        return 0;
+    }
+    let fraction = line[date.len()..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit() || **byte == b'.');
+    let end = date.len() + fraction.count();
+    if line.get(end) == Some(&b'Z') { end + 1 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HOLD: Duration = Duration::from_millis(200);
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn merged(ranks: usize, lines: &[(usize, &str)]) -> String {
+        let mut merger = Merger::new(ranks, HOLD);
+        for (rank, line) in lines {
+            merger.push(*rank, line.as_bytes().to_vec(), Instant::now());
+        }
+        text(merger.take_all())
+    }
+
+    #[test]
+    fn equal_lines_become_one() {
+        let lines = [(2, "a"), (0, "b"), (1, "a"), (0, "a"), (2, "c"), (1, "c")];
+        assert_eq!(
+            merged(4, &lines),
+            "[ranks 1, 2] a\n[rank 0] b\n[rank 0] a\n[ranks 1, 2] c\n",
+            "rank 0 said b first"
+        );
+    }
+
+    #[test]
+    fn times_and_the_ranks_own_places_are_no_difference() {
+        let lines = [
+            (0, "2026-11-27T06:51:41.123456Z  WARN slow"),
+            (1, "2026-11-27T06:51:42Z  WARN slow"),
+            (0, "[rank 0 on host a] ends because rank 2 is dead"),
+            (1, "[rank 1 on host a] ends because rank 2 is dead"),
+            (3, "[rank 0 on host a] ends because rank 2 is dead"),
+        ];
+        assert_eq!(
+            merged(4, &lines),
+            "[ranks 0, 1] 2026-11-27T06:51:41.123456Z  WARN slow\n\
+             [ranks 0, 1 on host a] ends because rank 2 is dead\n\
+             [rank 3] [rank 0 on host a] ends because rank 2 is dead\n"
+        );
+    }
+
+    #[test]
+    fn a_line_waits_for_the_others_and_not_for_long() {
+        let start = Instant::now();
+        let mut merger = Merger::new(3, HOLD);
+        merger.push(0, b"a".to_vec(), start);
+        assert_eq!(text(merger.take_due(start)), "");
+        assert_eq!(merger.next_due(), Some(start + HOLD));
+        merger.push(1, b"a".to_vec(), start + HOLD / 2);
+        merger.push(1, b"b".to_vec(), start + HOLD / 2);
+        assert_eq!(text(merger.take_due(start + HOLD)), "[ranks 0, 1] a\n");
+        assert_eq!(text(merger.take_due(start + HOLD)), "");
+        // All have said it: there is no other to wait for.
+        merger.push(0, b"b".to_vec(), start + HOLD);
+        merger.push(2, b"b".to_vec(), start + HOLD);
+        assert_eq!(text(merger.take_due(start + HOLD)), "[ranks 0-2] b\n");
+        assert_eq!(merger.next_due(), None);
+        // Much that waits is written.
+        merger.push(0, vec![b'x'; MAX_HELD_BYTES + 1], start);
+        assert_eq!(merger.take_due(start).len(), "[rank 0] \n".len() + MAX_HELD_BYTES + 1);
+        assert_eq!(merger.held_bytes, 0);
+    }
+
+    proptest! {
+        /// Whatever is merged, each rank's lines are all there, in its order.
+        #[test]
+        fn every_rank_keeps_its_lines(pushed in prop::collection::vec((0..4_usize, 0..3_u8), 0..40)) {
+            let start = Instant::now();
+            let mut merger = Merger::new(4, HOLD);
+            let mut written = String::new();
+            for (step, (rank, line)) in pushed.iter().enumerate() {
+                let now = start + HOLD / 4 * step as u32;
+                merger.push(*rank, format!("line {line}").into_bytes(), now);
+                written += &text(merger.take_due(now));
+            }
+            written += &text(merger.take_all());
+            for rank in 0..4 {
+                let expected: Vec<String> =
+                    pushed.iter().filter(|pushed| pushed.0 == rank).map(|pushed| format!("line {}", pushed.1)).collect();
+                let of_rank = |line: &&str| {
+                    let place = line.split_once("] ").expect("a place").0.trim_start_matches(['[', 'r', 'a', 'n', 'k', 's']);
+                    place.trim().parse::<RankSet>().expect("ranks").contains(rank)
+                };
+                let found: Vec<&str> = written.lines().filter(of_rank).map(|line| line.split_once("] ").expect("a place").1).collect();
+                prop_assert_eq!(&found, &expected, "rank {}: {}", rank, written);
+            }
+        }
+    }
+}
