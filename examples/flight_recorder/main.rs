@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use burn_megatron::flight_recorder::{Report, read_folder};
+use burn_megatron::flight_recorder::Report;
 use clap::Parser;
 
 /// Line up the collectives of all ranks after a failure, and name the ranks that the others wait for.
@@ -20,9 +20,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match read_folder(&Arguments::parse().folder) {
-        Ok(records) => {
-            print!("{}", Report::new(&records));
+    match Report::read(&Arguments::parse().folder) {
+        Ok(report) => {
+            print!("{report}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -2,14 +2,19 @@
 //!
 //! Times are seconds since 1970 by the rank's own clock.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
 use crate::limits::MAX_WORLD_SIZE;
 use serde::{Deserialize, Serialize};
 
 const PREFIX: &str = "flight-record-rank-";
+/// The largest file that is read.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// What one rank has recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,48 +187,112 @@ pub(super) fn write(folder: &Path, record: &RankRecord) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the records in a folder, by rank, ascending. Ranks may be missing: one that hangs writes nothing.
-///
-/// # Errors
-/// The folder or a file cannot be read, there is none, one is broken, or they are of several jobs.
-pub fn read_folder(folder: &Path) -> Result<Vec<RankRecord>, FlightRecorderError> {
-    let failed = |source| FlightRecorderError::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    let mut records: Vec<(PathBuf, RankRecord)> = Vec::new();
-    for file in fs::read_dir(folder).map_err(failed)? {
-        let path = file.map_err(failed)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with(PREFIX) && name.ends_with(".json") {
-            let record = read(&path)?;
-            records.push((path, record));
-        }
-    }
-    let Some((first, of_first)) = records.first() else {
-        return Err(FlightRecorderError::Empty {
-            path: folder.to_owned(),
-        });
-    };
-    if let Some((other, of_other)) = records.iter().find(|(_, record)| record.job_id != of_first.job_id) {
-        return Err(FlightRecorderError::SeveralJobs {
-            first: first.clone(),
-            first_job: of_first.job_id.clone(),
-            other: other.clone(),
-            other_job: of_other.job_id.clone(),
-        });
-    }
-    let mut records: Vec<RankRecord> = records.into_iter().map(|(_, record)| record).collect();
-    records.sort_by_key(|record| record.rank);
-    Ok(records)
+/// The files in a folder.
+pub(super) struct RecordFolder {
+    /// By rank, ascending.
+    files: BTreeMap<usize, PathBuf>,
 }
 
-fn read(path: &Path) -> Result<RankRecord, FlightRecorderError> {
-    let bytes = fs::read(path).map_err(|source| FlightRecorderError::Read {
+impl RecordFolder {
+    /// Finds the files of a folder.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or there is no file.
+    pub(super) fn open(folder: &Path) -> Result<Self, FlightRecorderError> {
+        let failed = |source| FlightRecorderError::Read {
+            path: folder.to_owned(),
+            source,
+        };
+        let mut files = BTreeMap::new();
+        for file in fs::read_dir(folder).map_err(failed)? {
+            let path = file.map_err(failed)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let rank = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(".json"));
+            if let Some(rank) = rank.and_then(|rank| rank.parse().ok()) {
+                files.insert(rank, path);
+            }
+        }
+        if files.is_empty() {
+            let path = folder.to_owned();
+            return Err(FlightRecorderError::Empty { path });
+        }
+        Ok(Self { files })
+    }
+
+    /// Takes the records, by rank, ascending. They are read on all cores, a few at a time.
+    ///
+    /// # Errors
+    /// A file cannot be read or is broken, or they are of several jobs.
+    pub(super) fn for_each(&self, mut take: impl FnMut(RankRecord)) -> Result<(), FlightRecorderError> {
+        let readers = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(self.files.len());
+        let mut first: Option<(&Path, String)> = None;
+        thread::scope(|scope| {
+            // Each reads its share of the files and waits until the last but one is taken.
+            let records: Vec<Receiver<_>> = (0..readers)
+                .map(|reader| {
+                    let (sender, receiver) = mpsc::sync_channel(1);
+                    let share = self.files.iter().skip(reader).step_by(readers);
+                    scope.spawn(move || {
+                        share
+                            .into_iter()
+                            .all(|(rank, path)| sender.send(read(*rank, path)).is_ok())
+                    });
+                    receiver
+                })
+                .collect();
+            for (place, path) in self.files.values().enumerate() {
+                let record = records[place % readers]
+                    .recv()
+                    .expect("a reader reads all of its share")?;
+                match &first {
+                    None => first = Some((path, record.job_id.clone())),
+                    Some((_, job)) if *job == record.job_id => {}
+                    Some((first, job)) => {
+                        return Err(FlightRecorderError::SeveralJobs {
+                            first: first.to_path_buf(),
+                            first_job: job.clone(),
+                            other: path.clone(),
+                            other_job: record.job_id,
+                        });
+                    }
+                }
+                take(record);
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns a rank's record, if it has written one.
+    ///
+    /// # Errors
+    /// The file cannot be read or is broken.
+    pub(super) fn read(&self, rank: usize) -> Result<Option<RankRecord>, FlightRecorderError> {
+        self.files.get(&rank).map(|path| read(rank, path)).transpose()
+    }
+}
+
+/// Reads the file that is named after a rank.
+fn read(rank: usize, path: &Path) -> Result<RankRecord, FlightRecorderError> {
+    let failed = |source| FlightRecorderError::Read {
         path: path.to_owned(),
         source,
-    })?;
-    parse(path, &bytes)
+    };
+    let invalid = |what| FlightRecorderError::Invalid {
+        path: path.to_owned(),
+        what,
+    };
+    let bytes = fs::metadata(path).map_err(failed)?.len();
+    if bytes > MAX_BYTES {
+        return Err(invalid(format!("{bytes} bytes, expected at most {MAX_BYTES}")));
+    }
+    let record = parse(path, &fs::read(path).map_err(failed)?)?;
+    if record.rank != rank {
+        let what = format!("it is rank {}'s, and named after rank {rank}", record.rank);
+        return Err(invalid(what));
+    }
+    Ok(record)
 }
 
 /// Returns the record that a file's bytes are.

@@ -7,16 +7,18 @@
 //!
 //! - `recorder`: the rings.
 //! - `file`(mod@file): the files, written and read.
+//! - `line_up`: takes the records of all ranks, one after the other.
 //! - `report`: puts the files of all ranks side by side and says who is late; `examples/flight_recorder` prints it.
 
 mod file;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod line_up;
 mod recorder;
 mod report;
 #[cfg(test)]
 mod tests;
 
-pub use file::{FlightRecorderError, RankRecord, RecordedCall, RecordedGroup, State, read_folder};
+pub use file::{FlightRecorderError, RankRecord, RecordedCall, RecordedGroup, State};
 pub use recorder::{CallNote, FlightRecorder, GroupRecorder, RankIdentity, variables};
-pub use report::{LateRank, OutOfStep, Report};
+pub use report::{LateLane, LateRank, MetFailure, OutOfStep, Report};

@@ -7,11 +7,30 @@
 //! this rank has not begun that call. A rank without a record has begun nothing that is known. A late rank may itself
 //! wait, in another lane, for another late rank: the *culprits* are those that wait nowhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
-use super::file::{RankRecord, RecordedCall, RecordedGroup, State};
+use super::file::{FlightRecorderError, RankRecord, RecordFolder, RecordedCall};
+use super::line_up::{GroupKey, Lane, LineUp, Transfer, transfer};
+use crate::ranks::{RankSet, listed_ranks};
+
+/// Failures, lanes and mismatches that are printed; more are counted.
+const SHOWN: usize = 20;
+
+/// A group, or sender and receiver in it, in which ranks wait for others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateLane {
+    /// Group, and sender and receiver of a transfer.
+    pub lane: String,
+    /// The call that some have begun and others have not.
+    pub awaited: RecordedCall,
+    /// The ranks that wait there.
+    pub waiting: RankSet,
+    /// The ranks that they wait for.
+    pub late: Vec<LateRank>,
+}
 
 /// A rank that others wait for.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,14 +39,8 @@ pub struct LateRank {
     pub rank: usize,
     /// Whether it has written a record: one that hangs or was killed has not.
     pub has_record: bool,
-    /// Group, and sender and receiver of a transfer.
-    pub lane: String,
     /// The last call of the lane that it has begun, if any is known.
     pub last: Option<RecordedCall>,
-    /// The call that others have begun and it has not.
-    pub awaited: RecordedCall,
-    /// The ranks that wait there.
-    pub waiting: Vec<usize>,
 }
 
 /// Two ranks that made different calls under the same number.
@@ -36,9 +49,18 @@ pub struct OutOfStep {
     /// Group, and sender and receiver of a transfer.
     pub lane: String,
     /// The lower rank, and its call.
-    pub first: (usize, RecordedCall),
+    pub first: (usize, Option<RecordedCall>),
     /// The other rank, and its call.
     pub other: (usize, RecordedCall),
+}
+
+/// A failure that ranks have met.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetFailure {
+    /// The ranks and their hosts, ascending.
+    pub ranks: Vec<(usize, String)>,
+    /// What it was, in words.
+    pub what: String,
 }
 
 /// What the records of a job say together. Its `Display` is a short table.
@@ -50,81 +72,95 @@ pub struct Report {
     pub world_size: usize,
     /// Ranks without a record, in runs, ascending.
     pub missing: Vec<Range<usize>>,
-    /// Each rank's host and the first failure that it met.
-    pub failures: Vec<(usize, String, String)>,
-    /// The late ranks, lane by lane.
-    pub late: Vec<LateRank>,
-    /// Ranks that made different calls under the same number.
+    /// The first failure that each rank met, by its first rank.
+    pub failures: Vec<MetFailure>,
+    /// Where ranks are late: first where a rank is that waits for none.
+    pub late: Vec<LateLane>,
+    /// Ranks that made different calls under the same number, in the first 20 lanes where any did.
     pub out_of_step: Vec<OutOfStep>,
+    /// The lanes where ranks did.
+    pub lanes_out_of_step: usize,
     /// Ranks that others wait for and that wait for no rank.
     pub culprits: Vec<usize>,
 }
 
-/// Name, ranks, generation of a group, and sender and receiver of a transfer.
-type LaneKey = (String, Vec<usize>, u64, Option<(usize, usize)>);
-/// The calls of each rank that have a number.
-type Lane<'a> = BTreeMap<usize, Vec<&'a RecordedCall>>;
-
 impl Report {
-    /// Lines up the records of one job.
+    /// Lines up the records of one job, by rank, ascending.
     pub fn new(records: &[RankRecord]) -> Self {
-        let world_size = records.iter().map(|record| record.world_size).max().unwrap_or(0);
-        let recorded: BTreeSet<usize> = records.iter().map(|record| record.rank).collect();
-        let lanes = lanes(records);
-        let late_ranks: Vec<LateRank> = lanes
+        let mut line_up = LineUp::default();
+        records.iter().cloned().for_each(|record| line_up.add(record));
+        let again = |rank| records.iter().find(|record| record.rank == rank).cloned();
+        Self::of(&line_up, again)
+    }
+
+    /// Lines up the records in a folder. Ranks may be missing: one that hangs writes nothing. Of thousands of records, a
+    /// few are in memory at a time; they are read on all cores.
+    ///
+    /// # Errors
+    /// The folder or a file cannot be read, there is none, one is broken, or they are of several jobs.
+    pub fn read(folder: &Path) -> Result<Self, FlightRecorderError> {
+        let folder = RecordFolder::open(folder)?;
+        let mut line_up = LineUp::default();
+        folder.for_each(|record| line_up.add(record))?;
+        Ok(Self::of(&line_up, |rank| folder.read(rank).ok().flatten()))
+    }
+
+    /// `again` returns a rank's record once more.
+    fn of(line_up: &LineUp, again: impl Fn(usize) -> Option<RankRecord>) -> Self {
+        let lanes = line_up.lanes();
+        let late = lanes
             .iter()
-            .flat_map(|(key, lane)| find_late(key, lane, &recorded))
+            .filter_map(|(group, transfer, lane)| find_late(group, *transfer, lane, &line_up.recorded));
+        let mut late: Vec<LateLane> = late.collect();
+        let waiting: BTreeSet<usize> = late.iter().flat_map(|lane| lane.waiting.iter()).collect();
+        let all: BTreeSet<usize> = late
+            .iter()
+            .flat_map(|lane| lane.late.iter().map(|late| late.rank))
             .collect();
-        let waiting: BTreeSet<usize> = late_ranks.iter().flat_map(|late| late.waiting.clone()).collect();
-        let late: BTreeSet<usize> = late_ranks.iter().map(|late| late.rank).collect();
-        let idle: Vec<usize> = late.difference(&waiting).copied().collect();
+        let idle: BTreeSet<usize> = all.difference(&waiting).copied().collect();
+        // A circle of ranks that wait for each other: each of them.
+        let culprits = if idle.is_empty() { all } else { idle };
+        late.sort_by_key(|lane| !lane.late.iter().any(|late| culprits.contains(&late.rank)));
+        let out_of_step = || {
+            lanes
+                .iter()
+                .filter_map(|(group, transfer, lane)| Some((group, *transfer, lane.out_of_step.as_ref()?)))
+        };
+        let mut failures: Vec<MetFailure> = line_up
+            .failures
+            .iter()
+            .map(|(what, ranks)| MetFailure {
+                ranks: ranks.clone(),
+                what: what.clone(),
+            })
+            .collect();
+        failures.sort_by_key(|failure| failure.ranks.first().map(|(rank, _)| *rank));
         Self {
-            job_id: records.first().map_or_else(String::new, |record| record.job_id.clone()),
-            world_size,
-            missing: gaps(&recorded, world_size),
-            failures: records
-                .iter()
-                .filter_map(|record| Some((record.rank, record.host.clone(), record.failure.clone()?)))
+            job_id: line_up.job_id.clone(),
+            world_size: line_up.world_size,
+            missing: gaps(&line_up.recorded, line_up.world_size),
+            failures,
+            late,
+            lanes_out_of_step: out_of_step().count(),
+            out_of_step: out_of_step()
+                .take(SHOWN)
+                .map(|(group, transfer, found)| {
+                    let first = again(found.first_rank);
+                    let first = first.and_then(|record| find_call(record, group, transfer, found.sequence));
+                    OutOfStep {
+                        lane: lane_name(group, transfer),
+                        first: (found.first_rank, first),
+                        other: found.other.clone(),
+                    }
+                })
                 .collect(),
-            out_of_step: lanes
-                .iter()
-                .filter_map(|(key, lane)| find_out_of_step(key, lane))
-                .collect(),
-            // A circle of ranks that wait for each other: each of them.
-            culprits: if idle.is_empty() {
-                late.into_iter().collect()
-            } else {
-                idle
-            },
-            late: late_ranks,
+            culprits: culprits.into_iter().collect(),
         }
     }
 }
 
-fn lanes(records: &[RankRecord]) -> BTreeMap<LaneKey, Lane<'_>> {
-    let mut lanes: BTreeMap<LaneKey, Lane<'_>> = BTreeMap::new();
-    for record in records {
-        for group in &record.groups {
-            for call in group.calls.iter().filter(|call| call.sequence.is_some()) {
-                let key = lane_key(record.rank, group, call);
-                lanes.entry(key).or_default().entry(record.rank).or_default().push(call);
-            }
-        }
-    }
-    lanes
-}
-
-fn lane_key(rank: usize, group: &RecordedGroup, call: &RecordedCall) -> LaneKey {
-    let transfer = match (call.operation.as_str(), call.peer) {
-        ("send", Some(peer)) => Some((rank, peer)),
-        ("recv", Some(peer)) => Some((peer, rank)),
-        _ => None,
-    };
-    (group.name.clone(), group.ranks.clone(), group.generation, transfer)
-}
-
-fn lane_name((name, ranks, generation, transfer): &LaneKey) -> String {
-    let mut text = format!("{name} {ranks:?}");
+fn lane_name((name, ranks, generation): &GroupKey, transfer: Transfer) -> String {
+    let mut text = format!("{name} {}", listed_ranks(ranks));
     if *generation > 1 {
         text.push_str(&format!(" ({generation})"));
     }
@@ -134,74 +170,44 @@ fn lane_name((name, ranks, generation, transfer): &LaneKey) -> String {
     text
 }
 
-fn begun(calls: &[&RecordedCall]) -> Option<u64> {
-    let begun = calls.iter().filter(|call| call.started.is_some());
-    begun.filter_map(|call| call.sequence).max()
-}
-
-fn find_late(key: &LaneKey, lane: &Lane<'_>, recorded: &BTreeSet<usize>) -> Vec<LateRank> {
-    // The first call in which a rank is stuck: later calls wait for it.
-    let is_stuck =
-        |call: &&&RecordedCall| call.started.is_some() && matches!(call.state, State::Running | State::Failed);
-    let stuck: Vec<(usize, &RecordedCall)> = lane
-        .iter()
-        .flat_map(|(rank, calls)| calls.iter().filter(is_stuck).map(|call| (*rank, *call)))
-        .collect();
-    let Some(awaited) = stuck.iter().map(|(_, call)| *call).min_by_key(|call| call.sequence) else {
-        return Vec::new();
-    };
-    let at_call = stuck.iter().filter(|(_, call)| call.sequence == awaited.sequence);
-    let waiting: Vec<usize> = at_call.map(|(rank, _)| *rank).collect();
-    let members = match key.3 {
+fn find_late(group: &GroupKey, transfer: Transfer, lane: &Lane, recorded: &BTreeSet<usize>) -> Option<LateLane> {
+    let awaited = lane.awaited()?;
+    let waits = lane.stuck.iter().filter(|(_, call)| call.sequence == awaited.sequence);
+    let members = match transfer {
         Some((from, to)) => vec![from, to],
-        None => key.1.clone(),
+        None => group.1.clone(),
     };
-    let is_late = |rank: &usize| lane.get(rank).and_then(|calls| begun(calls)) < awaited.sequence;
-    members
+    let late: Vec<LateRank> = members
         .into_iter()
-        .filter(is_late)
+        .filter(|&rank| lane.begun(rank) < awaited.sequence)
         .map(|rank| LateRank {
             rank,
             has_record: recorded.contains(&rank),
-            lane: lane_name(key),
-            last: lane.get(&rank).and_then(|calls| {
-                let last = begun(calls)?;
-                calls.iter().find(|call| call.sequence == Some(last)).copied().cloned()
-            }),
-            awaited: awaited.clone(),
-            waiting: waiting.clone(),
+            last: lane.last.get(&rank).cloned(),
         })
-        .collect()
+        .collect();
+    (!late.is_empty()).then(|| LateLane {
+        lane: lane_name(group, transfer),
+        awaited: awaited.clone(),
+        waiting: waits.map(|(rank, _)| rank).collect(),
+        late,
+    })
 }
 
-fn find_out_of_step(key: &LaneKey, lane: &Lane<'_>) -> Option<OutOfStep> {
-    let mut firsts: BTreeMap<u64, (usize, &RecordedCall)> = BTreeMap::new();
-    for (rank, calls) in lane {
-        for call in calls.iter().filter(|call| call.started.is_some()) {
-            let (first_rank, first) = *firsts.entry(call.sequence?).or_insert((*rank, call));
-            if !first.agrees_with(call) {
-                return Some(OutOfStep {
-                    lane: lane_name(key),
-                    first: (first_rank, first.clone()),
-                    other: (*rank, (*call).clone()),
-                });
-            }
-        }
-    }
-    None
-}
-
-impl RecordedCall {
-    /// Whether two ranks may make these two calls under the same number.
-    fn agrees_with(&self, other: &RecordedCall) -> bool {
-        let data = |call: &RecordedCall| (call.element_type.clone(), call.length);
-        let is_transfer = |call: &RecordedCall| matches!(call.operation.as_str(), "send" | "recv");
-        if is_transfer(self) && is_transfer(other) {
-            return data(self) == data(other);
-        }
-        let key = |call: &RecordedCall| (call.operation.clone(), call.reduce_op.clone(), call.peer);
-        key(self) == key(other) && data(self) == data(other)
-    }
+/// A call of a rank that has begun.
+fn find_call(
+    record: RankRecord,
+    (name, ranks, generation): &GroupKey,
+    lane: Transfer,
+    sequence: u64,
+) -> Option<RecordedCall> {
+    let rank = record.rank;
+    let mut groups = record.groups.into_iter();
+    let group = groups.find(|group| group.name == *name && group.ranks == *ranks && group.generation == *generation)?;
+    group
+        .calls
+        .into_iter()
+        .find(|call| call.sequence == Some(sequence) && call.started.is_some() && transfer(rank, call) == lane)
 }
 
 impl fmt::Display for RecordedCall {
@@ -240,6 +246,46 @@ fn runs_text(runs: &[Range<usize>]) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(", ")
 }
 
+impl fmt::Display for MetFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranks = self.ranks.iter().map(|(rank, _)| rank).collect::<RankSet>().named();
+        let hosts: BTreeSet<&String> = self.ranks.iter().map(|(_, host)| host).collect();
+        match hosts.first() {
+            Some(host) if hosts.len() == 1 => write!(formatter, "{ranks} on host {host} failed: {}", self.what),
+            _ => write!(formatter, "{ranks} on {} hosts failed: {}", hosts.len(), self.what),
+        }
+    }
+}
+
+impl LateLane {
+    /// The late ranks, those together that are at the same call, each with that.
+    fn rows(&self) -> Vec<(RankSet, String)> {
+        let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
+        for late in &self.late {
+            let last = match (&late.last, late.has_record) {
+                (Some(call), _) => call.to_string(),
+                (None, true) => "none".to_owned(),
+                (None, false) => "unknown".to_owned(),
+            };
+            match rows.iter_mut().find(|(known, _)| *known == last) {
+                Some((_, ranks)) => ranks.push(late.rank),
+                None => rows.push((last, vec![late.rank])),
+            }
+        }
+        rows.into_iter()
+            .map(|(last, ranks)| (ranks.iter().collect(), last))
+            .collect()
+    }
+}
+
+/// Writes that there are more than are shown.
+fn count_rest(formatter: &mut fmt::Formatter<'_>, count: usize, what: &str) -> fmt::Result {
+    match count.checked_sub(SHOWN) {
+        Some(rest) if rest > 0 => writeln!(formatter, "... and {rest} more {what}"),
+        _ => Ok(()),
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing: usize = self.missing.iter().map(ExactSizeIterator::len).sum();
@@ -256,19 +302,24 @@ impl fmt::Display for Report {
                 runs_text(&self.missing)
             )?;
         }
-        for (rank, host, failure) in &self.failures {
-            writeln!(formatter, "rank {rank} on host {host} failed: {failure}")?;
+        for failure in self.failures.iter().take(SHOWN) {
+            writeln!(formatter, "{failure}")?;
         }
+        count_rest(formatter, self.failures.len(), "failures")?;
         for OutOfStep { lane, first, other } in &self.out_of_step {
             writeln!(formatter, "out of step in {lane}:")?;
-            for (rank, call) in [first, other] {
-                writeln!(formatter, "  rank {rank} called {call}")?;
+            match &first.1 {
+                Some(call) => writeln!(formatter, "  rank {} called {call}", first.0)?,
+                None => writeln!(formatter, "  rank {} made another call", first.0)?,
             }
+            writeln!(formatter, "  rank {} called {}", other.0, other.1)?;
         }
+        count_rest(formatter, self.lanes_out_of_step, "groups out of step")?;
         if self.late.is_empty() && self.out_of_step.is_empty() {
             return writeln!(formatter, "no rank is late");
         }
-        let width = self.late.iter().map(|late| late.lane.len()).max().unwrap_or(0).max(5);
+        let shown = || self.late.iter().take(SHOWN);
+        let width = shown().map(|lane| lane.lane.chars().count()).max().unwrap_or(0).max(5);
         if !self.late.is_empty() {
             writeln!(
                 formatter,
@@ -276,28 +327,22 @@ impl fmt::Display for Report {
                 "group"
             )?;
         }
-        for late in &self.late {
-            let last = match (&late.last, late.has_record) {
-                (Some(call), _) => call.to_string(),
-                (None, true) => "none".to_owned(),
-                (None, false) => "unknown".to_owned(),
-            };
-            let LateRank {
-                rank,
-                lane,
-                awaited,
-                waiting,
-                ..
-            } = late;
-            writeln!(
-                formatter,
-                "{lane:width$}  {rank:6}  {last} -> {awaited}; ranks {waiting:?}"
-            )?;
+        for lane in shown() {
+            for (ranks, last) in lane.rows() {
+                let (name, late, waiting) = (&lane.lane, ranks.to_string(), lane.waiting.named());
+                writeln!(
+                    formatter,
+                    "{name:width$}  {late:>6}  {last} -> {}; {waiting}",
+                    lane.awaited
+                )?;
+            }
         }
+        count_rest(formatter, self.late.len(), "groups in which ranks are late")?;
         if self.culprits.is_empty() {
             Ok(())
         } else {
-            writeln!(formatter, "the others wait for: ranks {:?}", self.culprits)
+            let culprits: RankSet = self.culprits.iter().collect();
+            writeln!(formatter, "the others wait for: {}", culprits.named())
         }
     }
 }

@@ -46,7 +46,7 @@ fn a_record_of_a_world_beyond_all_bounds_is_refused() {
         ..record
     };
     file::write(folder.path(), &huge).unwrap();
-    let error = read_folder(folder.path()).unwrap_err().to_string();
+    let error = Report::read(folder.path()).unwrap_err().to_string();
     let expected = format!(
         "is no flight record: world size {}, expected at most 1048576",
         usize::MAX
@@ -92,7 +92,9 @@ fn files_keep_the_first_failure_and_survive_reading() {
     play(&recorder.group("world", &[0, 1, 2]), 2, true);
     recorder.write_failure("first");
     recorder.write_failure("second");
-    let records = read_folder(folder.path()).unwrap();
+    let mut records = Vec::new();
+    let found = file::RecordFolder::open(folder.path()).unwrap();
+    found.for_each(|record| records.push(record)).unwrap();
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].failure.as_deref(), Some("first"));
     assert_eq!(records[0].groups, recorder.record().groups);
@@ -114,7 +116,7 @@ fn the_rank_without_a_record_that_others_wait_for_is_the_culprit() {
     assert_eq!(report.culprits, [2]);
     assert_eq!(report.late.len(), 1);
     assert_eq!(report.late[0].awaited.sequence, Some(4));
-    assert_eq!(report.late[0].waiting, [0, 1]);
+    assert_eq!(report.late[0].waiting, [0, 1].iter().collect());
 }
 
 #[test]
@@ -138,10 +140,18 @@ fn a_rank_that_waits_itself_is_late_but_no_culprit() {
     play(&ranks[1].group("tensor", &[1, 2]), 7, true);
     play(&ranks[2].group("tensor", &[1, 2]), 7, false);
     let report = Report::new(&ranks.map(|recorder| recorder.record()));
-    let late: Vec<_> = report.late.iter().map(|late| late.rank).collect();
-    assert_eq!(late, [1, 2]);
+    let late: Vec<_> = report
+        .late
+        .iter()
+        .map(|lane| (lane.lane.as_str(), lane.late[0].rank))
+        .collect();
+    assert_eq!(
+        late,
+        [("tensor [1, 2]", 2), ("data [0, 1]", 1)],
+        "first where the culprit is"
+    );
     assert_eq!(report.culprits, [2]);
-    let last = report.late[1].last.as_ref().unwrap();
+    let last = report.late[0].late[0].last.as_ref().unwrap();
     assert_eq!(last.sequence, Some(6));
 }
 
@@ -161,14 +171,16 @@ fn different_calls_of_one_number_are_out_of_step() {
     }
     let report = Report::new(&ranks.map(|recorder| recorder.record()));
     assert_eq!(report.out_of_step.len(), 1);
-    assert_eq!(report.out_of_step[0].other.1.length, 4);
+    let found = &report.out_of_step[0];
+    assert_eq!((found.first.0, found.first.1.as_ref().unwrap().length), (0, 3));
+    assert_eq!((found.other.0, found.other.1.length), (1, 4));
     assert!(report.late.is_empty(), "{report}");
 }
 
 #[test]
 fn unusable_folders_say_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
-    let error = |path: &Path| read_folder(path).unwrap_err().to_string();
+    let error = |path: &Path| Report::read(path).unwrap_err().to_string();
     assert!(error(&folder.path().join("none")).starts_with("cannot read "));
     assert!(error(folder.path()).starts_with("no flight records in "));
     recorder(0, 8, Some(folder.path())).write().unwrap();
@@ -186,6 +198,48 @@ fn unusable_folders_say_what_is_wrong() {
     (record.version, record.job_id) = (1, "another".into());
     fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
     assert!(error(folder.path()).contains("use one folder per job"));
+}
+
+#[test]
+fn many_ranks_are_few_lines() {
+    const RANKS: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let all: Vec<usize> = (0..RANKS).collect();
+    for rank in (0..RANKS).filter(|&rank| rank != 37) {
+        let identity = RankIdentity {
+            rank,
+            world_size: RANKS,
+            host: format!("node{}", rank / 8),
+            job_id: "0123456789abcdef".into(),
+        };
+        let recorder = FlightRecorder::new(identity, 8, Some(folder.path().to_owned()));
+        play(&recorder.group("world", &all), 4, rank < 90);
+        let pair: Vec<usize> = [rank / 2 * 2, rank / 2 * 2 + 1].into();
+        // All pairs wait for each other's second rank, which waits for rank 37.
+        play(&recorder.group("pair", &pair), 2, rank % 2 == 0);
+        recorder.write_failure("rank 37 on host node4 is dead");
+    }
+    let report = Report::read(folder.path()).unwrap();
+    assert_eq!(report.late.len(), 1 + RANKS / 2);
+    let text = report.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "job 0123456789abcdef: records of 99 of 100 ranks");
+    assert_eq!(lines[1], "no record (stopped, killed, or never failed): ranks 37");
+    assert_eq!(
+        lines[2],
+        "ranks 0-36, 38-99 on 13 hosts failed: rank 37 on host node4 is dead"
+    );
+    assert!(
+        lines[4].contains("    37  unknown -> #2 all_reduce sum 3 f32 at "),
+        "{text}"
+    );
+    assert!(text.contains("; ranks 0-36, 38-89\n"), "{text}");
+    assert!(
+        text.contains("\n... and 31 more groups in which ranks are late\n"),
+        "{text}"
+    );
+    assert!(text.contains("the others wait for: ranks 37, 91,"), "{text}");
+    assert!(lines.len() < 32, "{text}");
 }
 
 /// `cargo test --release -- --ignored --nocapture cost_of_a_recorded_call`
