@@ -14,7 +14,7 @@ mod tensors;
 
 pub use burn_megatron_comm::collectives::{
     CallDescriptor, CollectiveElement, CollectiveError, ElementType, Engine, EngineChoice, GroupOptions, Operation,
-    Pending, ProcessGroup, ReduceOp, SharedBuffer, SharedMemory, shared_memory_bytes,
+    Pending, ProcessGroup, ReduceOp, SharedBuffer, SharedMemory, listed_ranks, shared_memory_bytes,
 };
 pub use cubecl_kernels::KernelBackend;
 pub use group_config::GroupConfig;

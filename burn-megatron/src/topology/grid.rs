@@ -66,6 +66,27 @@ impl GroupKind {
     }
 }
 
+/// The axes along which the ranks of a group differ.
+#[derive(Clone, Copy)]
+struct Axes {
+    tensor: bool,
+    data: bool,
+    pipeline: bool,
+}
+
+impl Axes {
+    fn of(kind: GroupKind) -> Self {
+        let [tensor, data, pipeline] = match kind {
+            GroupKind::World => [true, true, true],
+            GroupKind::Tensor => [true, false, false],
+            GroupKind::Data => [false, true, false],
+            GroupKind::Pipeline | GroupKind::Embedding => [false, false, true],
+            GroupKind::Model => [true, false, true],
+        };
+        Self { tensor, data, pipeline }
+    }
+}
+
 impl RankGrid {
     /// Returns the grid with these sizes, all at least 1 (see [`ParallelConfig::grid`](super::ParallelConfig::grid)).
     pub(super) fn new(tensor_size: usize, data_size: usize, pipeline_size: usize) -> Self {
@@ -133,22 +154,37 @@ impl RankGrid {
     /// When `rank` is outside the world.
     pub fn group(&self, kind: GroupKind, rank: usize) -> Option<Vec<usize>> {
         let here = self.coordinates(rank);
+        let spans = Axes::of(kind);
         let last_stage = self.pipeline_size - 1;
-        let same_group = |other: &Coordinates| match kind {
-            GroupKind::World => true,
-            GroupKind::Tensor => other.data == here.data && other.pipeline == here.pipeline,
-            GroupKind::Data => other.tensor == here.tensor && other.pipeline == here.pipeline,
-            GroupKind::Pipeline => other.tensor == here.tensor && other.data == here.data,
-            GroupKind::Embedding => {
-                other.tensor == here.tensor
-                    && other.data == here.data
-                    && (other.pipeline == 0 || other.pipeline == last_stage)
+        if kind == GroupKind::Embedding && here.pipeline != 0 && here.pipeline != last_stage {
+            return None;
+        }
+        let axis = |is_spanned: bool, size: usize, here: usize| if is_spanned { 0..size } else { here..here + 1 };
+        let tensors = axis(spans.tensor, self.tensor_size, here.tensor);
+        let datas = axis(spans.data, self.data_size, here.data);
+        let pipelines = axis(spans.pipeline, self.pipeline_size, here.pipeline);
+        let has_part = |&stage: &usize| kind != GroupKind::Embedding || stage == 0 || stage == last_stage;
+        let mut ranks = Vec::new();
+        for pipeline in pipelines.filter(has_part) {
+            for data in datas.clone() {
+                ranks.extend(
+                    tensors
+                        .clone()
+                        .map(|tensor| self.rank(Coordinates { tensor, data, pipeline })),
+                );
             }
-            GroupKind::Model => other.data == here.data,
+        }
+        Some(ranks)
+    }
+
+    /// Returns the ranks of every group of `kind`, in the order of their first ranks.
+    pub fn groups(&self, kind: GroupKind) -> impl Iterator<Item = Vec<usize>> {
+        let spans = Axes::of(kind);
+        let is_first = move |rank: &usize| {
+            let at = self.coordinates(*rank);
+            (at.tensor == 0 || !spans.tensor) && (at.data == 0 || !spans.data) && (at.pipeline == 0 || !spans.pipeline)
         };
-        let ranks: Vec<usize> = (0..self.world_size())
-            .filter(|&other| same_group(&self.coordinates(other)))
-            .collect();
-        ranks.contains(&rank).then_some(ranks)
+        let firsts = (0..self.world_size()).filter(is_first);
+        firsts.filter_map(move |rank| self.group(kind, rank))
     }
 }

@@ -36,6 +36,10 @@ proptest! {
                 GroupKind::Embedding => pipeline.min(2),
                 GroupKind::Model => tensor * pipeline,
             };
+            let firsts = (0..grid.world_size()).filter_map(|rank| {
+                grid.group(kind, rank).filter(|ranks| ranks[0] == rank)
+            });
+            prop_assert_eq!(grid.groups(kind).collect::<Vec<_>>(), firsts.collect::<Vec<_>>());
             let mut seen = std::collections::BTreeSet::new();
             for rank in 0..grid.world_size() {
                 let Some(ranks) = grid.group(kind, rank) else {

@@ -20,6 +20,7 @@ pub mod preflight;
 mod schedule;
 #[cfg(feature = "checkpoint")]
 mod snapshot;
+mod spread;
 mod stragglers;
 #[cfg(feature = "trainer")]
 mod token_count;

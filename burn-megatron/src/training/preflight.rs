@@ -1,6 +1,7 @@
 //! What is looked at before a run: that all ranks run the same thing, and that every group adds right; on request, how
 //! fast each group is.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Instant;
 
@@ -8,7 +9,8 @@ use burn::tensor::{DType, Tensor};
 use cubecl_kernels::tape::{float, primitive};
 use sha2::{Digest, Sha256};
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
+use super::spread::Spread;
+use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, TensorCall, listed_ranks};
 use crate::context::{ParallelContext, broadcast_bytes};
 use crate::topology::GroupKind;
 
@@ -23,6 +25,8 @@ const BANDWIDTH_ELEMENTS: usize = 4 << 20;
 const OF_TENSORS: [GroupKind; 3] = [GroupKind::Tensor, GroupKind::Data, GroupKind::Embedding];
 /// Longest name of an engine in the table, in bytes.
 const ENGINE_BYTES: usize = 16;
+/// Groups of a kind that the table has rows of: the slowest ones.
+const ROWS: usize = 10;
 
 /// Something that must be the same on every rank.
 #[derive(Clone, Debug)]
@@ -53,7 +57,7 @@ pub enum PreflightError {
         usual_line: String,
     },
     /// A group does not add right.
-    #[error("rank {rank}: all_reduce over group {group} {ranks:?} gave {got:?}, expected {expected:?}")]
+    #[error("rank {rank}: all_reduce over group {group} {ranks:?} gave {got:?}, expected {expected:?}", ranks = listed_ranks(ranks))]
     WrongResult {
         /// This rank.
         rank: usize,
@@ -123,11 +127,12 @@ pub struct GroupSpeed {
     /// Time of an all-reduce of one f32, in seconds: that of the slowest rank.
     pub latency_seconds: f64,
     /// Bus bandwidth of an all-reduce of 16 MiB, in bytes per second: `2 (n - 1) / n` of its size over the time of the
-    /// slowest rank.
-    pub bus_bytes_per_second: f64,
+    /// slowest rank. None of the world, over which a step sends a few numbers only.
+    pub bus_bytes_per_second: Option<f64>,
 }
 
-/// The speed of every group of two or more ranks. Its `Display` is a table.
+/// The speed of every group of two or more ranks. Its `Display` is a table, of many groups of a kind that of the slowest
+/// ten, and how all are distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeedReport {
     /// One row per group.
@@ -138,7 +143,8 @@ pub struct SpeedReport {
 /// whose collectives carry them. Every rank gets the same report.
 ///
 /// # Communication
-/// A hundred small all-reduces and four of 16 MiB per group, or twice that; every rank of the world must call.
+/// A hundred small all-reduces per group, and four of 16 MiB per group but the world, or twice that; every rank of the
+/// world must call.
 ///
 /// # Errors
 /// When a group fails.
@@ -160,7 +166,8 @@ pub fn measure<B: CollectiveBackend>(
             (times, name) = if is_of_tensors {
                 (time_tensors::<B>(group, device)?, B::tensor_engine(group))
             } else {
-                (time(group)?, group.engine_name())
+                let rounds = if kind == GroupKind::World { 0 } else { BANDWIDTH_ROUNDS };
+                (time(group, rounds)?, group.engine_name())
             };
             let name = name.as_bytes();
             let length = name.len().min(ENGINE_BYTES);
@@ -170,19 +177,17 @@ pub fn measure<B: CollectiveBackend>(
         world.all_gather(&times, &mut all_times)?;
         let mut all_engines = vec![0; ENGINE_BYTES * world.size()];
         world.all_gather(&engine, &mut all_engines)?;
-        for first in 0..world.size() {
-            let ranks = context.grid().group(kind, first).unwrap_or_default();
-            if ranks.len() < 2 || ranks[0] != first {
-                continue;
-            }
+        for ranks in context.grid().groups(kind).filter(|ranks| ranks.len() > 1) {
+            let first = ranks[0];
             let engine = &all_engines[ENGINE_BYTES * first..][..ENGINE_BYTES];
             let (latency_seconds, seconds) = (all_times[2 * first], all_times[2 * first + 1]);
             let share = 2.0 * (ranks.len() - 1) as f64 / ranks.len() as f64;
+            let bytes = share * (4 * BANDWIDTH_ELEMENTS) as f64;
             groups.push(GroupSpeed {
                 kind,
                 engine: String::from_utf8_lossy(engine).trim_end_matches('\0').to_owned(),
                 latency_seconds,
-                bus_bytes_per_second: share * (4 * BANDWIDTH_ELEMENTS) as f64 / seconds,
+                bus_bytes_per_second: (kind != GroupKind::World).then(|| bytes / seconds),
                 ranks,
             });
         }
@@ -190,27 +195,110 @@ pub fn measure<B: CollectiveBackend>(
     Ok(SpeedReport { groups })
 }
 
+impl GroupSpeed {
+    fn microseconds(&self) -> f64 {
+        1e6 * self.latency_seconds
+    }
+
+    fn gigabytes_per_second(&self) -> Option<f64> {
+        self.bus_bytes_per_second.map(|rate| rate / 1e9)
+    }
+}
+
+/// The groups of a kind, moved by one engine.
+struct Alike<'a> {
+    groups: Vec<&'a GroupSpeed>,
+    latencies: Spread,
+    /// None where there is no bandwidth.
+    bandwidths: Option<Spread>,
+}
+
+impl<'a> Alike<'a> {
+    fn new(groups: Vec<&'a GroupSpeed>) -> Self {
+        let bandwidths: Option<Vec<f64>> = groups.iter().map(|group| group.gigabytes_per_second()).collect();
+        Self {
+            latencies: Spread::new(groups.iter().map(|group| group.microseconds())),
+            bandwidths: bandwidths.map(|rates| Spread::new(rates.into_iter())),
+            groups,
+        }
+    }
+
+    /// The groups that have a row: if there are more than those, the slowest first.
+    fn rows(&self) -> Vec<&'a GroupSpeed> {
+        let mut groups = self.groups.clone();
+        if self.is_cut() {
+            groups.sort_by(|one, other| self.slowness(other).total_cmp(&self.slowness(one)));
+            groups.truncate(ROWS);
+        }
+        groups
+    }
+
+    fn is_cut(&self) -> bool {
+        self.groups.len() > ROWS
+    }
+
+    /// How many times slower than the median a group is, in whichever of both is worse.
+    fn slowness(&self, group: &GroupSpeed) -> f64 {
+        let by_latency = group.microseconds() / self.latencies.median();
+        let bandwidth = self.bandwidths.as_ref().zip(group.gigabytes_per_second());
+        let by_bandwidth = bandwidth.map_or(0.0, |(all, rate)| all.median() / rate);
+        by_latency.max(by_bandwidth)
+    }
+}
+
+impl SpeedReport {
+    fn alike(&self) -> Vec<Alike<'_>> {
+        let same = |one: &GroupSpeed, other: &GroupSpeed| one.kind == other.kind && one.engine == other.engine;
+        let mut alike: Vec<Vec<&GroupSpeed>> = Vec::new();
+        for group in &self.groups {
+            match alike.iter_mut().find(|groups| same(groups[0], group)) {
+                Some(groups) => groups.push(group),
+                None => alike.push(vec![group]),
+            }
+        }
+        alike.into_iter().map(Alike::new).collect()
+    }
+}
+
 impl fmt::Display for SpeedReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.groups.is_empty() {
             return formatter.write_str("no group has two ranks: nothing to measure");
         }
-        let ranks: Vec<String> = self.groups.iter().map(|group| format!("{:?}", group.ranks)).collect();
-        let width = ranks.iter().map(String::len).chain([5]).max().unwrap_or(5);
+        let alike = self.alike();
+        let rows: Vec<(&GroupSpeed, String)> = alike
+            .iter()
+            .flat_map(Alike::rows)
+            .map(|group| (group, listed_ranks(&group.ranks)))
+            .collect();
+        let width = rows
+            .iter()
+            .map(|(_, ranks)| ranks.chars().count())
+            .chain([5])
+            .max()
+            .unwrap_or(5);
         write!(
             formatter,
             "{:<9} {:<width$} {:<13} {:>12} {:>14}",
             "group", "ranks", "engine", "latency", "bus bandwidth"
         )?;
-        for (group, ranks) in self.groups.iter().zip(&ranks) {
+        for (group, ranks) in &rows {
+            let (kind, engine, latency) = (group.kind.name(), &group.engine, group.microseconds());
+            write!(formatter, "\n{kind:<9} {ranks:<width$} {engine:<13} {latency:>9.1} µs")?;
+            if let Some(rate) = group.gigabytes_per_second() {
+                write!(formatter, " {rate:>9.2} GB/s")?;
+            }
+        }
+        for all in alike.iter().filter(|all| all.is_cut()) {
+            let (kind, engine, count) = (all.groups[0].kind.name(), &all.groups[0].engine, all.groups.len());
             write!(
                 formatter,
-                "\n{:<9} {ranks:<width$} {:<13} {:>9.1} µs {:>9.2} GB/s",
-                group.kind.name(),
-                group.engine,
-                group.latency_seconds * 1e6,
-                group.bus_bytes_per_second / 1e9
+                "\nof {count} {kind} groups over {engine}, the slowest {ROWS} are above; of all"
             )?;
+            write!(formatter, "\n  latency in µs: {}", all.latencies.text(1))?;
+            if let Some(bandwidths) = &all.bandwidths {
+                write!(formatter, "\n  bus bandwidth in GB/s: {}", bandwidths.text(2))?;
+            }
         }
         Ok(())
     }
@@ -240,9 +328,12 @@ fn agree(world: &ProcessGroup, statement: &Statement) -> Result<(), PreflightErr
 /// Returns the first rank that differs from most, and the first of most; `None` if all are the same. Of two values that
 /// are equally frequent, that of the lower rank counts as that of most.
 fn odd_one(hashes: &[i64]) -> Option<(usize, usize)> {
-    let count = |hash: &i64| hashes.iter().filter(|other| *other == hash).count();
-    let most = hashes.iter().map(count).max()?;
-    let usual = hashes.iter().position(|hash| count(hash) == most)?;
+    let mut counts: HashMap<i64, usize> = HashMap::new();
+    for hash in hashes {
+        *counts.entry(*hash).or_default() += 1;
+    }
+    let most = counts.values().copied().max()?;
+    let usual = hashes.iter().position(|hash| counts[hash] == most)?;
     let odd = hashes.iter().position(|hash| *hash != hashes[usual])?;
     Some((odd, usual))
 }
@@ -272,8 +363,8 @@ fn add_up(
     group: &ProcessGroup,
     all_reduce: impl FnOnce(&mut [f32; 3]) -> Result<(), CollectiveError>,
 ) -> Result<(), PreflightError> {
-    // Small whole numbers: exact in f32, whatever the order.
-    let share = |rank: usize| [1.0, rank as f32, 2.0 * rank as f32];
+    // Small whole numbers: exact in f32, whatever the order, of a million ranks too.
+    let share = |rank: usize| [1.0, (rank % 16) as f32, (rank / 16 % 16) as f32];
     let mut got = share(rank);
     all_reduce(&mut got)?;
     let members = if group.size() == 1 { &[rank][..] } else { group.ranks() };
@@ -296,14 +387,15 @@ fn add_up(
     }
 }
 
-/// Returns the seconds of a small and of a large all-reduce, those of the group's slowest rank.
-fn time(group: &ProcessGroup) -> Result<[f64; 2], CollectiveError> {
+/// Returns the seconds of a small and of a large all-reduce, those of the group's slowest rank; of no large one, 0.
+fn time(group: &ProcessGroup, large_rounds: usize) -> Result<[f64; 2], CollectiveError> {
     let mut small = [0.0_f32];
-    let mut large = vec![0.0_f32; BANDWIDTH_ELEMENTS];
+    let mut large = vec![0.0_f32; if large_rounds > 0 { BANDWIDTH_ELEMENTS } else { 0 }];
     time_both(
         group,
         || group.all_reduce(&mut small, ReduceOp::Sum),
         || group.all_reduce(&mut large, ReduceOp::Sum),
+        large_rounds,
     )
 }
 
@@ -313,7 +405,12 @@ fn time_tensors<B: CollectiveBackend>(group: &ProcessGroup, device: &B::Device) 
         let input = Tensor::<B, 1>::zeros([elements], (device, DType::F32));
         move || all_reduce::<B>(input.clone(), group).map(|sum| drop(sum.slice(0..1).into_data()))
     };
-    time_both(group, all_reduce_read(1), all_reduce_read(BANDWIDTH_ELEMENTS))
+    time_both(
+        group,
+        all_reduce_read(1),
+        all_reduce_read(BANDWIDTH_ELEMENTS),
+        BANDWIDTH_ROUNDS,
+    )
 }
 
 fn all_reduce<B: CollectiveBackend>(
@@ -327,9 +424,13 @@ fn time_both(
     group: &ProcessGroup,
     small: impl FnMut() -> Result<(), CollectiveError>,
     large: impl FnMut() -> Result<(), CollectiveError>,
+    large_rounds: usize,
 ) -> Result<[f64; 2], CollectiveError> {
     let latency = mean_seconds(group, small, WARM_UP_ROUNDS, LATENCY_ROUNDS)?;
-    let transfer = mean_seconds(group, large, 1, BANDWIDTH_ROUNDS)?;
+    let transfer = match large_rounds {
+        0 => 0.0,
+        rounds => mean_seconds(group, large, 1, rounds)?,
+    };
     let mut times = [latency, transfer];
     group.all_reduce(&mut times, ReduceOp::Max)?;
     Ok(times)
@@ -373,6 +474,46 @@ mod tests {
             ("b: 1".into(), "b: 2".into())
         );
         assert_eq!(first_difference("a\nb", "a"), ("b".into(), String::new()));
+    }
+
+    #[test]
+    fn of_many_groups_the_slowest_are_named_and_all_are_counted() {
+        let group = |kind, first: usize, latency_seconds, rate: Option<f64>| GroupSpeed {
+            kind,
+            ranks: (first..first + 8).collect(),
+            engine: "tcp".to_owned(),
+            latency_seconds,
+            bus_bytes_per_second: rate,
+        };
+        let mut groups = vec![group(GroupKind::World, 0, 1e-3, None)];
+        groups[0].ranks = (0..800).collect();
+        groups.extend((0..100).map(|index| group(GroupKind::Tensor, 8 * index, 1e-5, Some(2e9))));
+        groups[38].latency_seconds = 3e-5;
+        groups[52].bus_bytes_per_second = Some(1e9);
+        let table = SpeedReport { groups }.to_string();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 1 + 1 + ROWS + 3, "{table}");
+        assert!(
+            lines[1].starts_with("world     [0, 1, …, 799] (800 ranks) ") && lines[1].ends_with("1000.0 µs"),
+            "{table}"
+        );
+        assert!(
+            lines[2].starts_with("tensor    [296, 297, ") && lines[2].contains(" 30.0 µs"),
+            "{table}"
+        );
+        assert!(
+            lines[3].starts_with("tensor    [408, 409, ") && lines[3].contains(" 1.00 GB/s"),
+            "{table}"
+        );
+        assert_eq!(
+            lines[12],
+            "of 100 tensor groups over tcp, the slowest 10 are above; of all"
+        );
+        assert_eq!(lines[13], "  latency in µs: 10.0 to 30.0, median 10.0 |█          ▁|");
+        assert_eq!(
+            lines[14],
+            "  bus bandwidth in GB/s: 1.00 to 2.00, median 2.00 |▁          █|"
+        );
     }
 
     #[test]

@@ -6,7 +6,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::spread::Spread;
 use crate::collectives::{CollectiveError, ProcessGroup};
+
+/// Ranks whose times are printed; of more ranks those that wait least.
+const SHOWN: usize = 10;
 
 /// How one rank spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,7 +22,8 @@ pub struct RankTime {
     pub waiting: Duration,
 }
 
-/// How all ranks spent their time. Its `Display` is one line.
+/// How all ranks spent their time. Its `Display` is one line: of many ranks how their times are distributed, and those
+/// of the ten that wait least.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StragglerReport {
     ranks: Vec<RankTime>,
@@ -62,27 +67,35 @@ impl StragglerReport {
     /// Returns the rank that waits least, if it is slow.
     pub fn slowest(&self) -> Option<usize> {
         let (rank, time) = self.ranks.iter().enumerate().min_by_key(|(_, time)| time.waiting)?;
-        let limit = self.median_compute().mul_f64(1.0 + self.share);
-        (time.compute > limit).then_some(rank)
+        let limit = self.spread(|time| time.compute).median() * (1.0 + self.share);
+        (time.compute.as_secs_f64() > limit).then_some(rank)
     }
 
-    /// Half of the ranks compute longer; between the two in the middle of an even number.
-    fn median_compute(&self) -> Duration {
-        let mut times: Vec<Duration> = self.ranks.iter().map(|time| time.compute).collect();
-        times.sort_unstable();
-        let middle = times.len() / 2;
-        if times.len().is_multiple_of(2) {
-            (times[middle - 1] + times[middle]) / 2
-        } else {
-            times[middle]
+    /// The seconds of all ranks.
+    fn spread(&self, time: impl Fn(&RankTime) -> Duration) -> Spread {
+        Spread::new(self.ranks.iter().map(|rank| time(rank).as_secs_f64()))
+    }
+
+    /// The ranks that are printed.
+    fn shown(&self) -> Vec<(usize, &RankTime)> {
+        let mut ranks: Vec<(usize, &RankTime)> = self.ranks.iter().enumerate().collect();
+        if ranks.len() > SHOWN {
+            ranks.sort_by_key(|(_, time)| time.waiting);
+            ranks.truncate(SHOWN);
         }
+        ranks
     }
 }
 
 impl fmt::Display for StragglerReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("seconds in compute + waiting:")?;
-        for (rank, time) in self.ranks.iter().enumerate() {
+        if self.ranks.len() > SHOWN {
+            let compute = self.spread(|time| time.compute).text(2);
+            let waiting = self.spread(|time| time.waiting).text(2);
+            write!(formatter, " {} ranks {compute} + {waiting}, least:", self.ranks.len())?;
+        }
+        for (rank, time) in self.shown() {
             let (compute, waiting) = (time.compute.as_secs_f64(), time.waiting.as_secs_f64());
             write!(formatter, " rank {rank} {compute:.2} + {waiting:.2}")?;
         }
@@ -91,7 +104,7 @@ impl fmt::Display for StragglerReport {
         };
         let (slow, median) = (
             self.ranks[slowest].compute.as_secs_f64(),
-            self.median_compute().as_secs_f64(),
+            self.spread(|time| time.compute).median(),
         );
         let above = 100.0 * (slow / median - 1.0);
         write!(
@@ -124,6 +137,20 @@ mod tests {
             report(&times, 0.2).to_string(),
             "seconds in compute + waiting: rank 0 1.00 + 0.51 rank 1 1.50 + 0.01 rank 2 0.99 + 0.52 | straggler: rank \
              1, 50% slower than the median"
+        );
+    }
+
+    #[test]
+    fn of_many_ranks_those_that_wait_least_are_named() {
+        let mut times = [(1000, 510); 4096];
+        times[700] = (1500, 10);
+        let text = report(&times, 0.2).to_string();
+        let start = "seconds in compute + waiting: 4096 ranks 1.00 to 1.50, median 1.00 |█          ▁| + 0.01 to 0.51, \
+                     median 0.51 |▁          █|, least: rank 700 1.50 + 0.01 rank 0 1.00 + 0.51 ";
+        assert!(text.starts_with(start), "{text}");
+        assert!(
+            text.ends_with(" rank 8 1.00 + 0.51 | straggler: rank 700, 50% slower than the median"),
+            "{text}"
         );
     }
 }
