@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{
-    self, Environment, JoinConfig, Launcher, Prefix, Role, World, exit_code_of, join, report_and_exit,
+    self, Environment, JoinConfig, LaunchSummary, Launcher, Prefix, Role, World, exit_code_of, join, report_and_exit,
 };
 use burn_megatron_data::programs::with_causes;
 
@@ -40,10 +40,18 @@ pub fn enter_interactive(parallel: &ParallelArguments) -> anyhow::Result<Role> {
 fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Role> {
     show_warnings();
     let world_size = parallel.world_size();
+    if parallel.launcher.is_excluded() && Environment::detect()?.is_none() {
+        eprintln!(
+            "[launcher] node {} is left out: no rank is started here",
+            parallel.launcher.node_rank
+        );
+        return Ok(Role::Launched(LaunchSummary::of_no_ranks()));
+    }
     let mut options = parallel.communication.join_options()?;
     options.interface = parallel.launcher.interface.clone();
     let mut launcher = Launcher::new(world_size)
         .prefix(prefix)
+        .max_restarts(parallel.launcher.max_restarts)
         .rendezvous_timeout(options.rendezvous_timeout)
         // Asked to stop, the ranks finish a step and save: of a large model, that takes minutes.
         .interrupt_grace(options.timeout)

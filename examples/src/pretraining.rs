@@ -44,6 +44,12 @@ pub fn pretrain(
         }
         return Ok(ExitCode::SUCCESS);
     }
+    let restarts = Environment::detect()?.map_or(0, |environment| environment.restarts());
+    let mut arguments = arguments.clone();
+    if restarts > 0 {
+        arguments.checkpoints = arguments.checkpoints.after_restart()?;
+    }
+    let arguments = &arguments;
     arguments.validate()?;
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
@@ -51,6 +57,7 @@ pub fn pretrain(
             let rank = Rank {
                 arguments,
                 given,
+                restarts,
                 preflight: mode.preflight,
                 world: &world,
                 started,
@@ -65,6 +72,7 @@ pub fn pretrain(
 struct Rank<'a> {
     arguments: &'a TrainingArguments,
     given: &'a str,
+    restarts: u64,
     preflight: bool,
     world: &'a World,
     started: Instant,
@@ -116,6 +124,7 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
     let &Rank {
         arguments,
         given,
+        restarts,
         world,
         started,
         ..
@@ -145,6 +154,9 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
     if let Some(progress) = &progress {
         if !given.is_empty() {
             progress.line(&format!("flags: {given}"));
+        }
+        if restarts > 0 {
+            progress.line(&format!("restart {restarts}"));
         }
         let summary = session.summary();
         summary

@@ -12,7 +12,7 @@ use program::{
     Ended, FOUR_RANKS, end, expect_same, flags, is_installed, losses, losses_of_one_rank, pretrain_gpt, start,
 };
 use tempfile::TempDir;
-use tests::processes::send;
+use tests::processes::{children_of, send, variable_of, wait_until};
 use tests::{cable, program};
 
 const STEPS: usize = 3;
@@ -33,6 +33,10 @@ fn main() {
         Trial::test(
             "signal_ends_training_after_a_step_with_its_own_code",
             signal_ends_training,
+        ),
+        Trial::test(
+            "restarted_job_trains_as_one_that_never_failed",
+            restarted_job_trains_as_one_that_never_failed,
         ),
         Trial::test("preflight_prints_a_table_and_ends", preflight_prints_a_table_and_ends),
         Trial::test("dry_run_prints_a_table_and_starts_no_rank", dry_run_starts_no_rank),
@@ -122,6 +126,37 @@ fn signal_ends_training() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// A rank of four is killed; the launcher starts all again, and they continue from the last checkpoint.
+fn restarted_job_trains_as_one_that_never_failed() -> Result<(), Failed> {
+    const STEPS: usize = 30;
+    let folder = TempDir::new()?;
+    let log = folder.path().join("four.jsonl");
+    let mut command = Command::new(pretrain_gpt()?);
+    command.args(flags(STEPS)).args(FOUR_RANKS).arg("--log-jsonl").arg(&log);
+    command.args(["--max-restarts", "2", "--save-interval", "1", "--save"]);
+    command.arg(folder.path().join("checkpoints"));
+    let started = start(&mut command)?;
+    let launcher = started.process.id();
+    let is_under_way = || losses(&log).is_ok_and(|losses| losses.len() >= 3);
+    if !wait_until(LIMIT, is_under_way) {
+        return Err("four ranks make no three steps".into());
+    }
+    let is_rank_one = |pid: &u32| variable_of(*pid, "RANK").as_deref() == Some("1");
+    let victim = children_of(launcher).into_iter().find(is_rank_one);
+    send(victim.ok_or("rank 1 does not run")?, libc::SIGKILL);
+    let ended = end(started, LIMIT)?;
+    ended.expect_code(0)?;
+    ended.expect_line("[launcher] rank 1 (pid ")?;
+    ended.expect_line(" failed first: killed by signal 9 (SIGKILL)")?;
+    ended.expect_line("[launcher] restart 1 of at most 2: all ranks start again")?;
+    for text in ["restart 1\n", "continuing after step "] {
+        if !ended.stdout.contains(text) {
+            return Err(format!("no {text:?} in\n{}", ended.stdout).into());
+        }
+    }
+    Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS)?)?)
 }
 
 fn dry_run_starts_no_rank() -> Result<(), Failed> {

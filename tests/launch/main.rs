@@ -7,6 +7,7 @@
 mod failing;
 mod meeting;
 mod nodes;
+mod restarting;
 mod roles;
 mod running;
 mod signals;
@@ -21,6 +22,7 @@ use tests::job::{self, CASE, FOLDER};
 use failing::*;
 use meeting::*;
 use nodes::*;
+use restarting::*;
 use roles::{act_as_launcher, act_as_rank};
 use running::*;
 use signals::*;
@@ -87,6 +89,13 @@ fn run_tests() {
             "hosting_rank_that_is_killed_is_named",
             hosting_rank_that_is_killed_is_named,
         ),
+        test("failed_ranks_start_again", failed_ranks_start_again),
+        test("restarts_end_with_the_last_failure", restarts_end_with_the_last_failure),
+        test(
+            "a_signal_ends_a_job_that_is_about_to_restart",
+            a_signal_ends_a_job_that_is_about_to_restart,
+        ),
+        test("both_nodes_start_again", both_nodes_start_again),
         test("taken_port_is_an_error", taken_port_is_an_error),
         test(
             "run_calls_its_function_in_every_rank_and_only_there",

@@ -140,7 +140,7 @@ pub fn nodes_that_do_not_fit_are_refused() -> Result<(), Failed> {
 }
 
 /// Starts the launchers of two nodes, which are two hosts by name; node 1 first, so that it has to wait.
-fn start_two_nodes(case: &str) -> Result<[Job; 2], Failed> {
+pub fn start_two_nodes(case: &str) -> Result<[Job; 2], Failed> {
     let port = TcpListener::bind((NODE_ZERO, 0))?.local_addr()?.port();
     let start = |node: usize| {
         Job::start_with(

@@ -20,6 +20,9 @@ use crate::{LONG, NODE, NODE_ZERO};
 pub fn act_as_launcher(case: &str) -> ! {
     let short = Duration::from_millis(300);
     let launcher = match case {
+        "fails_twice" => Launcher::new(3).max_restarts(5),
+        "fails_always" => Launcher::new(2).max_restarts(1),
+        "fails_at_once" => Launcher::new(3).max_restarts(100),
         "unlogged_error" => Launcher::new(3).log_ranks([0].iter().collect()),
         "two_writers" => Launcher::new(2).prefix(Prefix::AllButRankZero),
         "stubborn_rank" | "never_joins" => Launcher::new(2).failure_grace(short),
@@ -33,6 +36,7 @@ pub fn act_as_launcher(case: &str) -> ! {
         Ok(node) if case == "cannot_start_elsewhere" && node.starts_with('1') => {
             on_one_of_several_nodes(&node).environment("HUGE", "x".repeat(1 << 20))
         }
+        Ok(node) if case == "fails_once" => on_one_of_several_nodes(&node).max_restarts(1),
         Ok(node) => on_one_of_several_nodes(&node),
         Err(_) => launcher,
     };
@@ -126,6 +130,18 @@ fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
                 std::env::var("SPECIAL")?
             );
         }
+        ("fails_twice", _) => {
+            let restarts = starts_before();
+            println!("start {restarts} is job {}", world.job_id());
+            match (restarts, rank) {
+                (2.., _) => {}
+                (_, 1) => std::process::exit(3),
+                _ => wait_in_vain()?,
+            }
+        }
+        ("fails_once", 3) if starts_before() == 0 => std::process::exit(3),
+        ("fails_once", _) if starts_before() == 1 => {}
+        ("fails_always" | "fails_at_once", 1) => std::process::exit(3),
         ("exit_three", 1) => std::process::exit(3),
         ("own_error" | "unlogged_error", 1) => return Err("loss is not finite".into()),
         ("panic", 1) => panic!("index out of range"),
@@ -161,6 +177,11 @@ fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
         _ => wait_in_vain()?,
     }
     Ok(())
+}
+
+fn starts_before() -> u64 {
+    let environment = Environment::detect().expect("the launcher's variables are right");
+    environment.expect("a launcher has started this rank").restarts()
 }
 
 fn write_many_lines(rank: usize) {

@@ -122,6 +122,17 @@ impl Drop for Marked {
     }
 }
 
+/// The processes that any thread of a process has started.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let pids = children.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    pids.filter_map(|pid| pid.parse().ok()).collect()
+}
+
 /// The processes that have this marker; none that has ended and waits to be reaped.
 pub fn marked_with(marker: &str) -> Vec<u32> {
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -76,6 +76,12 @@ impl ParallelContext {
                 data_parallel_size,
             });
         }
+        if world.rank() == 0
+            && !world.is_fake()
+            && let Some(split) = SplitTensorGroups::find(&grid, |rank| world.host_of(rank))
+        {
+            tracing::warn!("{}", split.warning());
+        }
         let connect = |name: &str, ranks: &[usize]| ProcessGroup::connect(world, name, ranks, &config.groups);
         Ok(Self::of_groups(config, grid, world.rank(), connect)?)
     }

@@ -4,9 +4,11 @@
 
 mod config;
 mod grid;
+mod hosts;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use config::nearest_multiples;
 pub use config::{ParallelConfig, TopologyError, check_divides, key_head_copies};
 pub use grid::{Coordinates, GroupKind, RankGrid};
+pub(crate) use hosts::SplitTensorGroups;

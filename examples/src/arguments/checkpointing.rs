@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::ensure;
+use burn_megatron::checkpoint::Checkpoint;
 use clap::Args;
 
 /// What is saved, and where training continues.
@@ -41,6 +42,26 @@ pub struct CheckpointArguments {
 }
 
 impl CheckpointArguments {
+    /// The flags of a run that a launcher has started again: it continues from what it has saved, if there is anything
+    /// yet.
+    ///
+    /// # Errors
+    /// When --save cannot be read.
+    pub fn after_restart(&self) -> anyhow::Result<Self> {
+        let Some(folder) = &self.save else {
+            return Ok(self.clone());
+        };
+        Ok(match Checkpoint::latest(folder)? {
+            None => self.clone(),
+            Some(_) => Self {
+                load: Some(folder.clone()),
+                finetune: false,
+                exit_on_missing_checkpoint: false,
+                ..self.clone()
+            },
+        })
+    }
+
     /// Checks what the types do not.
     ///
     /// # Errors

@@ -75,6 +75,14 @@ pub struct LauncherArguments {
     /// the one that reaches node 0]
     #[arg(long, value_name = "INTERFACE", env = "BURN_MEGATRON_INTERFACE")]
     pub interface: Option<String>,
+    /// Nodes to leave out, such as 3,7; the others are numbered anew and have as many ranks as before, and the first of
+    /// them hosts the store: --master-addr is its name. The same on every node
+    #[arg(long, value_name = "NODES", value_delimiter = ',')]
+    pub exclude_nodes: Vec<usize>,
+    /// Start all ranks again when one has failed, so many times in all; a restarted run continues from the last checkpoint
+    /// in --save. The same on every node
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Parallelism")]
+    pub max_restarts: usize,
     /// Print the output of these ranks only, such as 0 or 0,8-15, rank 0's results in any case, and the last lines of a
     /// rank that fails first [default: of all, equal lines of several ranks once]
     #[arg(long, value_name = "RANKS", help_heading = "Parallelism")]
@@ -182,7 +190,11 @@ impl ParallelArguments {
         let model = self
             .tensor_model_parallel_size
             .saturating_mul(self.pipeline_model_parallel_size);
-        self.world_size.unwrap_or(model)
+        let all_nodes = self.world_size.unwrap_or(model);
+        match self.launcher.excluded() {
+            0 => all_nodes,
+            excluded => all_nodes / self.launcher.nnodes * (self.launcher.nnodes - excluded),
+        }
     }
 
     /// The stages, their chunks and the layers that they share.
@@ -233,17 +245,20 @@ impl Default for LauncherArguments {
             master_addr: None,
             master_port: 29500,
             interface: None,
+            exclude_nodes: Vec::new(),
+            max_restarts: 0,
             log_rank: None,
         }
     }
 }
 
 impl LauncherArguments {
-    /// This launcher's place among those of all nodes; `None` for one node.
+    /// This launcher's place among those of all nodes that take part; `None` for one node.
     ///
     /// # Errors
     /// When there are several nodes and no address of node 0.
     pub fn nodes(&self) -> anyhow::Result<Option<Nodes>> {
+        self.check()?;
         if self.nnodes == 1 && self.node_rank == 0 {
             return Ok(None);
         }
@@ -253,12 +268,51 @@ impl LauncherArguments {
                 self.nnodes
             )
         })?;
+        let (rank, count) = self.place();
         Ok(Some(Nodes {
-            count: self.nnodes,
-            rank: self.node_rank,
+            count,
+            rank,
             master_addr: address,
             master_port: self.master_port,
         }))
+    }
+
+    /// Checks the nodes that are left out.
+    ///
+    /// # Errors
+    /// When there is no such node, or none is left.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if let Some(node) = self.exclude_nodes.iter().find(|node| **node >= self.nnodes) {
+            anyhow::bail!(
+                "--exclude-nodes {node}: there is no such node; valid are 0 to {}",
+                self.nnodes.saturating_sub(1)
+            );
+        }
+        anyhow::ensure!(
+            self.nnodes == 0 || self.excluded() < self.nnodes,
+            "--exclude-nodes leaves out all {} nodes",
+            self.nnodes
+        );
+        Ok(())
+    }
+
+    /// This node's number among those that take part, and how many these are.
+    pub(super) fn place(&self) -> (usize, usize) {
+        let takes_part = |node: &usize| !self.exclude_nodes.contains(node);
+        let rank = (0..self.node_rank).filter(takes_part).count();
+        (rank, self.nnodes - self.excluded())
+    }
+
+    /// Whether this node is left out.
+    pub fn is_excluded(&self) -> bool {
+        self.exclude_nodes.contains(&self.node_rank)
+    }
+
+    /// How many of the nodes are left out.
+    fn excluded(&self) -> usize {
+        (0..self.nnodes)
+            .filter(|node| self.exclude_nodes.contains(node))
+            .count()
     }
 }
 
@@ -332,5 +386,44 @@ impl CommunicationArguments {
             "--distributed-timeout-minutes must be above 0 and below a year, got {minutes}"
         );
         Ok(Duration::from_secs_f64(minutes * 60.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        parallel: ParallelArguments,
+    }
+
+    fn parallel(flags: &str) -> ParallelArguments {
+        Program::parse_from(["program"].into_iter().chain(flags.split_whitespace())).parallel
+    }
+
+    #[test]
+    fn nodes_that_are_left_out_have_no_ranks_and_the_others_are_numbered_anew() {
+        let all = "--world-size 16 --nnodes 4 --master-addr a --exclude-nodes";
+        for (node, rank) in [(0, 0), (3, 1)] {
+            let parallel = parallel(&format!("{all} 1,2 --node-rank {node}"));
+            let nodes = parallel.launcher.nodes().expect("valid").expect("several nodes");
+            assert_eq!((nodes.count, nodes.rank), (2, rank));
+            assert_eq!(parallel.world_size(), 8);
+            assert!(!parallel.launcher.is_excluded());
+        }
+        assert!(parallel(&format!("{all} 1,2 --node-rank 1")).launcher.is_excluded());
+        let error = |flags: &str| {
+            let checked = parallel(&format!("{all} {flags}")).launcher.check();
+            checked.expect_err("invalid").to_string()
+        };
+        assert_eq!(
+            error("1,4"),
+            "--exclude-nodes 4: there is no such node; valid are 0 to 3"
+        );
+        assert_eq!(error("3,2,1,0"), "--exclude-nodes leaves out all 4 nodes");
     }
 }

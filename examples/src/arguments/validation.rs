@@ -45,6 +45,12 @@ impl TrainingArguments {
         let parallel = self.parallel.config();
         let grid = parallel.grid(self.parallel.world_size())?;
         self.parallel.communication.timeout()?;
+        self.parallel.launcher.check()?;
+        let restarts = self.parallel.launcher.max_restarts;
+        anyhow::ensure!(
+            restarts == 0 || (self.checkpoints.save.is_some() && self.checkpoints.save_interval > 0),
+            "--max-restarts {restarts} needs --save and --save-interval: a restarted run continues from the last checkpoint"
+        );
         let sharding = self.parallel.communication.sharding()?;
         sharding.check_stages(parallel.pipeline_parallel_size)?;
         let instances = self.parallel.communication.num_distributed_optimizer_instances;
@@ -236,15 +242,16 @@ impl TrainingArguments {
 
     /// The ranks on this machine, which a launcher numbers one after the other.
     fn local_ranks(&self, grid: &RankGrid) -> anyhow::Result<Range<usize>> {
-        let nodes = &self.parallel.launcher;
+        let launcher = &self.parallel.launcher;
         let (first, count) = match Environment::detect()? {
             Some(environment) => (
                 environment.rank.saturating_sub(environment.local_rank),
                 environment.local_world_size,
             ),
             None => {
-                let each = grid.world_size() / nodes.nnodes.max(1);
-                (nodes.node_rank.saturating_mul(each), each)
+                let (node, count) = launcher.place();
+                let each = grid.world_size() / count.max(1);
+                (node.saturating_mul(each), each)
             }
         };
         let last = first.saturating_add(count).min(grid.world_size());

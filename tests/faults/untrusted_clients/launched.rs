@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 use burn_megatron::launch::{Environment, JoinConfig, LaunchError, Launcher, report_and_exit};
 use tests::job::{Ended, Job, folder, launch, note};
-use tests::processes::wait_until;
+use tests::processes::{children_of, wait_until};
 use tests::sockets::{CONNECTED, LISTENING, own_ends};
 
 use crate::{LONG, compute};
@@ -60,19 +60,7 @@ impl Waiting {
     /// The launcher and the processes that it has started.
     fn pids(&self) -> Vec<u32> {
         let pid = self.job.launcher.id();
-        let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-        let children: Vec<u32> = children
-            .flat_map(|text| {
-                text.split_whitespace()
-                    .map(|pid| pid.parse().unwrap())
-                    .collect::<Vec<_>>()
-            })
-            .collect();
-        [vec![pid], children].concat()
+        [vec![pid], children_of(pid)].concat()
     }
 
     /// Fails unless the store and the ranks listen on this address only, and everybody is connected by it.

@@ -36,6 +36,17 @@ impl JobToken {
         JobToken(hex(&Sha256::digest(text.as_bytes())).into_bytes())
     }
 
+    /// Returns the token of a job that has been restarted so many times: itself for none.
+    pub(super) fn of_restart(&self, restarts: usize) -> JobToken {
+        if restarts == 0 {
+            return self.clone();
+        }
+        let mut hash = Sha256::new();
+        hash.update(format!("burn-megatron job token\nrestart {restarts}\n"));
+        hash.update(&self.0);
+        JobToken(hex(&hash.finalize()).into_bytes())
+    }
+
     /// Returns the token's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

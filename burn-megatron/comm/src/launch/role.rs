@@ -37,7 +37,7 @@ pub fn enter(launcher: Launcher, options: &JoinConfig) -> Result<Role, LaunchErr
     };
     match environment {
         Some(environment) => join(&environment, options).map(Role::Rank),
-        None if launcher.world_size() == 1 => Ok(Role::Rank(World::single())),
+        None if launcher.world_size() == 1 && !launcher.restarts() => Ok(Role::Rank(World::single())),
         None => launcher.run().map(Role::Launched),
     }
 }

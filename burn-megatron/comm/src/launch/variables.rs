@@ -24,6 +24,8 @@ pub const STORE_HOSTED: &str = "BURN_MEGATRON_STORE_HOSTED";
 pub const STORE_PORT: &str = "BURN_MEGATRON_STORE_PORT";
 /// This host's identity, instead of host name and boot id: lets a test pretend that ranks are on several hosts.
 pub const HOST: &str = "BURN_MEGATRON_HOST";
+/// How many times our launcher has started the ranks before.
+pub const RESTARTS: &str = "BURN_MEGATRON_RESTARTS";
 /// The longest silence of a rank or of the store in seconds, 0.5 to 86400; 30 unless set.
 pub const HEARTBEAT_LIMIT: &str = "BURN_MEGATRON_HEARTBEAT_LIMIT_SECS";
 /// The interface to listen on: a name, an address, or a network such as `10.0.0.0/8`.

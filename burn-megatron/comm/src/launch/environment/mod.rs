@@ -46,7 +46,7 @@ pub struct Environment {
     pub host: Option<String>,
     /// The launcher's id of the run: torchrun's, or one made of the ids of Open MPI's or Slurm's job.
     pub run_id: Option<String>,
-    /// How many times torchrun has restarted the ranks, or Slurm has queued the job again.
+    /// How many times our launcher or torchrun has restarted the ranks, or Slurm has queued the job again.
     pub restart_count: Option<String>,
 }
 
@@ -100,6 +100,12 @@ impl Environment {
             })
     }
 
+    /// Returns how many times the ranks have been started before.
+    pub fn restarts(&self) -> u64 {
+        let count = self.restart_count.as_deref();
+        count.and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+
     /// Returns the job's secret: BURN_MEGATRON_JOB_TOKEN, or else [`JobToken::derived`] from what the launcher gave.
     pub fn token(&self) -> JobToken {
         self.job_token.clone().unwrap_or_else(|| {
@@ -148,7 +154,9 @@ fn from_torchrun(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Envir
             master_addr,
             master_port,
             run_id: reader.optional(names::RUN_ID),
-            restart_count: reader.optional(names::RESTART_COUNT),
+            restart_count: reader
+                .optional(names::RESTARTS)
+                .or_else(|| reader.optional(names::RESTART_COUNT)),
         })
         .map(Some)
 }

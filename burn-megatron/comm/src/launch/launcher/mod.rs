@@ -2,6 +2,9 @@
 //! first. A job on several nodes has one launcher on each; that of node 0 hosts the store.
 //!
 //! - here: what to launch.
+//! - [`job`]: one start of the ranks, from the store to the last end; a job that is restarted has several.
+//! - [`joining`]: how the launchers of other nodes find node 0's store.
+//! - [`interrupts`]: SIGINT and SIGTERM.
 //! - [`children`]: starting, signalling and reaping processes.
 //! - [`job_store`]: the job's store, here or on node 0.
 //! - [`output`]: the ranks' lines, prefixed, and equal ones merged.
@@ -10,7 +13,10 @@
 
 mod children;
 mod event;
+mod interrupts;
+mod job;
 mod job_store;
+mod joining;
 mod output;
 mod summary;
 mod watch;
@@ -20,36 +26,28 @@ pub use self::summary::{LaunchSummary, RankEnd, RankOutcome};
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-
-use self::children::Children;
 use self::event::Event;
-use self::job_store::{JobStore, common_token};
-use self::output::{LastWords, OutputOptions};
-use self::watch::Watch;
+use self::interrupts::Interrupts;
+use self::job::{Job, Meeting};
+use self::output::OutputOptions;
 use super::environment::port;
 use super::error::LaunchError;
-use super::host::own_host;
-use super::identity::{JobToken, random_job_id};
-use super::liveness::Rhythm;
+use super::identity::JobToken;
+use super::log_stderr;
 use super::network::{chosen_address, store_address};
-use super::peer_failure::PeerFailure;
 use super::server::{StoreServer, StoreServerConfig};
 use super::variables;
-use super::{SECONDARY_FAILURE_EXIT_CODE, log_stderr};
 use crate::limits::MAX_WORLD_SIZE;
 use crate::ranks::RankSet;
 
-/// Lines that are printed of a rank that failed first and whose output was not.
-const LAST_LINES: usize = 20;
+/// Time between the end of all ranks and their next start.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// A launcher's place among those of a job on several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +81,7 @@ pub struct Launcher {
     nodes: Option<Nodes>,
     interface: Option<String>,
     rendezvous_timeout: Duration,
+    max_restarts: usize,
     failure_grace: Duration,
     interrupt_grace: Duration,
     heartbeat_limit: Option<Duration>,
@@ -104,6 +103,7 @@ impl Launcher {
             nodes: None,
             interface: None,
             rendezvous_timeout: Duration::from_secs(600),
+            max_restarts: 0,
             failure_grace: Duration::from_secs(3),
             interrupt_grace: Duration::from_secs(10),
             heartbeat_limit: None,
@@ -173,6 +173,20 @@ impl Launcher {
         self
     }
 
+    /// Sets how many times all ranks are started again when one has failed: never unless set. The ranks of a restarted
+    /// job are new processes with the same arguments; [`Environment::restarts`](super::Environment::restarts) tells them
+    /// apart. A job that is interrupted or asked to stop is not restarted. On several nodes each launcher must have the
+    /// same number; node 0 counts.
+    pub fn max_restarts(mut self, count: usize) -> Launcher {
+        self.max_restarts = count;
+        self
+    }
+
+    /// Returns whether the ranks would be started again.
+    pub fn restarts(&self) -> bool {
+        self.max_restarts > 0
+    }
+
     /// Sets how long the ranks may take to end on their own when one has failed: 3 s unless set. Then they get
     /// SIGTERM, and SIGKILL 2 s later.
     pub fn failure_grace(mut self, grace: Duration) -> Launcher {
@@ -193,7 +207,8 @@ impl Launcher {
         self
     }
 
-    /// Runs the ranks until all have ended, and returns how. Prints to stderr which rank failed first, if one did.
+    /// Runs the ranks until all have ended for good, and returns how. Prints to stderr which rank failed first, if one did,
+    /// and each restart.
     ///
     /// Call it from the main thread, or one that lives until it returns: the kernel kills the ranks when the thread
     /// that started them ends. SIGINT and SIGTERM stay caught afterwards; the caller is expected to exit.
@@ -222,87 +237,41 @@ impl Launcher {
                 rule: format!("must be below the world size; valid: 0 to {}", self.world_size - 1),
             });
         }
-        let ranks = self.local_ranks()?;
-        let rhythm = Rhythm::new(self.heartbeat_limit, self.timeout)?;
-        let (events, inbox) = mpsc::channel();
-        let token = match &self.nodes {
-            Some(nodes) => common_token(nodes.count)?,
-            None => JobToken::random()?,
-        };
+        let job = Job::new(&self)?;
+        let mut restarts = 0;
         // Until node 0 is there, signals end this process as any other: nothing has been started.
-        let (store, master, job_id) = match &self.nodes {
-            Some(nodes) if nodes.rank > 0 => {
-                let timeout = self.rendezvous_timeout;
-                let (store, job_id) = JobStore::join(nodes, self.world_size, &token, timeout, rhythm, events.clone())?;
-                (store, (nodes.master_addr.clone(), nodes.master_port), job_id)
+        let mut interrupts: Option<Interrupts> = None;
+        let mut last: Option<LaunchSummary> = None;
+        loop {
+            let (events, inbox) = mpsc::channel();
+            let signal = interrupts.as_ref().and_then(Interrupts::signal);
+            let met = match signal {
+                None => job.meet(restarts, &events, interrupts.as_ref())?,
+                Some(_) => None,
+            };
+            let Some(meeting) = met else {
+                let last = last.expect("signals are caught once the ranks have been started");
+                let interrupted = last.interrupted(interrupts.as_ref().and_then(Interrupts::signal));
+                log_stderr(format_args!("[launcher] {interrupted}"));
+                return Ok(interrupted);
+            };
+            match &interrupts {
+                Some(interrupts) => interrupts.tell(events.clone()),
+                None => interrupts = Some(Interrupts::watch(events.clone())?),
             }
-            nodes => {
-                let job_id = random_job_id()?;
-                let server = self.start_store(&job_id, &token, events.clone())?;
-                let address = server.address();
-                let host = nodes
-                    .as_ref()
-                    .map_or(address.ip().to_string(), |nodes| nodes.master_addr.clone());
-                (JobStore::Hosted(server), (host, address.port()), job_id)
+            let summary = job.play(&meeting, events, &inbox)?;
+            if meeting.restarts >= self.max_restarts || !summary.asks_for_restart() {
+                return Ok(summary);
             }
-        };
-        let signals = forward_signals(events.clone())?;
-
-        let environment = self.rank_environment(&master, ranks.len(), &job_id, &token);
-        let mut children = Children::new(self.output.clone(), ranks.clone(), events)?;
-        let spawned = children.spawn_all(self.world_size, &self.arguments, &environment);
-        if let Err(LaunchError::Spawn { rank, source, .. }) = &spawned {
-            // Before its own ranks go, or other nodes would name those, or wait for them.
-            store.fail(PeerFailure {
-                rank: *rank,
-                host: own_host(),
-                what: format!("could not be started: {source}"),
-            });
-        }
-        let last_words = children.last_words();
-        let ended = match spawned {
-            Ok(()) => Watch::new(children, &store, self.failure_grace, self.interrupt_grace).run(&inbox),
-            Err(error) => {
-                drop(children);
-                Err(error)
-            }
-        };
-        signals.close();
-        remove_shared_memory(&job_id);
-
-        let (ends, interrupted_by) = match ended {
-            Ok(ended) => ended,
-            Err(error) => {
-                if self.nodes.is_some() {
-                    store.leave();
-                }
-                return Err(error);
-            }
-        };
-        if self.nodes.is_some() {
-            let blames_others = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
-            if ends.iter().any(blames_others) && !ends.iter().any(RankEnd::is_primary_failure) {
-                store.wait_for_cause();
-            }
-            store.leave();
-        }
-        let has_said = |failure: &PeerFailure| last_words.contain(failure.rank, failure.own_text());
-        let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by).leaving_out(has_said);
-        if !summary.is_success() {
-            self.print_last_words(&summary, &last_words);
-            log_stderr(format_args!("[launcher] {summary}"));
-        }
-        Ok(summary)
-    }
-
-    /// Prints the last lines of the rank that failed first, if its output was not printed.
-    fn print_last_words(&self, summary: &LaunchSummary, last_words: &LastWords) {
-        if let Some(end) = summary.first_failure()
-            && !self.output.logs(end.rank)
-        {
-            for line in output::prefixed(end.rank, last_words.last_lines(end.rank, LAST_LINES)) {
-                log_stderr(format_args!("{line}"));
-            }
+            restarts = meeting.restarts + 1;
+            log_stderr(format_args!(
+                "[launcher] restart {restarts} of at most {}: all ranks start again",
+                self.max_restarts
+            ));
+            last = Some(summary);
+            // Also the store ends, so that the next one can have its port.
+            drop(meeting);
+            thread::sleep(RESTART_PAUSE);
         }
     }
 
@@ -361,13 +330,8 @@ impl Launcher {
     }
 
     /// The variables of every rank; [`Children`] adds those that differ from rank to rank.
-    fn rank_environment(
-        &self,
-        (master_addr, master_port): &(String, u16),
-        local_world_size: usize,
-        job_id: &str,
-        token: &JobToken,
-    ) -> Vec<(OsString, OsString)> {
+    fn rank_environment(&self, meeting: &Meeting, local_world_size: usize) -> Vec<(OsString, OsString)> {
+        let (master_addr, master_port) = &meeting.master;
         let mut environment = self.environment.clone();
         let sets_threads = env::var_os("RAYON_NUM_THREADS").is_some()
             || environment.iter().any(|(name, _)| name == "RAYON_NUM_THREADS");
@@ -380,42 +344,13 @@ impl Launcher {
         set(variables::LOCAL_WORLD_SIZE, local_world_size.to_string());
         set(variables::MASTER_ADDR, master_addr.clone());
         set(variables::MASTER_PORT, master_port.to_string());
-        set(variables::JOB_ID, job_id.to_string());
-        set(variables::JOB_TOKEN, token.to_text());
+        set(variables::JOB_ID, meeting.job_id.clone());
+        set(variables::JOB_TOKEN, meeting.token.to_text());
+        set(variables::RESTARTS, meeting.restarts.to_string());
         set(variables::STORE_HOSTED, "1".into());
         if let Some(interface) = &self.interface {
             set(variables::INTERFACE, interface.clone());
         }
         environment
-    }
-}
-
-/// Turns SIGINT and SIGTERM into events, on a thread that ends when the handle is closed.
-fn forward_signals(events: mpsc::Sender<Event>) -> Result<signal_hook::iterator::Handle, LaunchError> {
-    let failed = |source| LaunchError::System {
-        action: "cannot watch for SIGINT and SIGTERM".into(),
-        source,
-    };
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
-    let handle = signals.handle();
-    thread::Builder::new()
-        .name("launcher-signals".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                let _ = events.send(Event::Interrupted(signal));
-            }
-        })
-        .map_err(failed)?;
-    Ok(handle)
-}
-
-/// Removes what killed ranks may have left in shared memory: files named after this job.
-fn remove_shared_memory(job_id: &str) {
-    let Ok(files) = fs::read_dir("/dev/shm") else { return };
-    for file in files.flatten() {
-        if file.file_name().to_string_lossy().contains(job_id) {
-            tracing::debug!(path = ?file.path(), "removing shared memory that a rank left");
-            let _ = fs::remove_file(file.path());
-        }
     }
 }

@@ -125,6 +125,11 @@ impl LaunchSummary {
         }
     }
 
+    /// The summary of a launcher that has nothing to start: a success.
+    pub fn of_no_ranks() -> LaunchSummary {
+        LaunchSummary::new(0..0, Vec::new(), None, None)
+    }
+
     /// Leaves the reason of the first failure out of what is printed if its rank has printed it already.
     pub(super) fn leaving_out(self, has_said: impl FnOnce(&PeerFailure) -> bool) -> LaunchSummary {
         LaunchSummary {
@@ -181,6 +186,19 @@ impl LaunchSummary {
             Some(signal) => 128 + signal,
             None if self.failure_elsewhere().is_some() => SECONDARY_FAILURE_EXIT_CODE,
             None => self.first_failure().map_or(0, |end| end.outcome.exit_code()),
+        }
+    }
+
+    /// Returns whether a restart may help: a rank has failed, and no signal has asked the ranks to end.
+    pub(super) fn asks_for_restart(&self) -> bool {
+        !self.is_success() && self.interrupted_by.is_none() && self.asked_by().is_none()
+    }
+
+    /// The summary of a job that a signal ends before it is restarted.
+    pub(super) fn interrupted(self, signal: Option<i32>) -> LaunchSummary {
+        LaunchSummary {
+            interrupted_by: signal,
+            ..self
         }
     }
 
