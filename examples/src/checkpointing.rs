@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointError, CheckpointWriter};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointError, CheckpointWriter, ReadConfig};
 use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
@@ -270,7 +270,11 @@ pub fn find(arguments: &CheckpointArguments, context: &ParallelContext) -> anyho
     match (here, found) {
         (Some(here), _) => here,
         (None, Found::Checkpoint(None)) => Ok(None),
-        (None, Found::Checkpoint(Some(path))) => Ok(Some(Checkpoint::open(path)?)),
+        // The first rank has looked at every shard.
+        (None, Found::Checkpoint(Some(path))) => {
+            let options = ReadConfig::new().with_shards_later(true);
+            Ok(Some(Checkpoint::open_with(path, options)?))
+        }
         (None, Found::Failure(what)) => bail!(what),
     }
 }

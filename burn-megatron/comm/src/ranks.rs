@@ -11,7 +11,8 @@ const SHOWN_RUNS: usize = 16;
 /// Ranks of a group that are written before they are only counted.
 const LISTED_RANKS: usize = 16;
 
-/// Some of the ranks of a job. Read from a list such as `0,8-15`; written as `0, 8-15`, cut short when the list is long.
+/// Some of the ranks of a job. Read from a list such as `0,8-15`; written as `0, 8-15`, cut short when the list is
+/// long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankSet(BTreeSet<usize>);
 

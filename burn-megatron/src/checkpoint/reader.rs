@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::config::Config;
+use rayon::prelude::*;
 use serde_json::Value;
 
 use super::contents::{StoredArray, StoredFile, StoredPart};
@@ -25,6 +26,11 @@ pub struct ReadConfig {
     /// the index are checked all the same.
     #[config(default = false)]
     pub skip_checksums: bool,
+    /// Look at a shard when it is first read, not when the checkpoint is opened: for the ranks of a job that open what
+    /// one of them has found. Thousands that all looked at thousands of shards would keep a file system busy for
+    /// minutes.
+    #[config(default = false)]
+    pub shards_later: bool,
 }
 
 impl Default for ReadConfig {
@@ -60,13 +66,25 @@ impl Checkpoint {
     /// As [`open`](Self::open); a broken checkpoint, one whose index is missing among them, is an error, never a reason
     /// to take an older one.
     pub fn latest(directory: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
-        let Some((_, path)) = list_checkpoints(directory.as_ref())?.pop() else {
+        Self::latest_with(directory.as_ref(), ReadConfig::new())
+    }
+
+    fn latest_with(directory: &Path, options: ReadConfig) -> Result<Option<Self>, CheckpointError> {
+        let Some((_, path)) = list_checkpoints(directory)?.pop() else {
             return Ok(None);
         };
-        match Self::open(path) {
+        match Self::open_with(path, options) {
             Err(CheckpointError::NoIndex { path }) => Err(CheckpointError::Damaged { path }),
             opened => opened.map(Some),
         }
+    }
+
+    /// Returns whether a folder has a checkpoint, without a look into it.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn is_any_in(directory: impl AsRef<Path>) -> Result<bool, CheckpointError> {
+        Ok(!list_checkpoints(directory.as_ref())?.is_empty())
     }
 
     /// Opens the checkpoint that a path means: that of the path itself, or the latest in the folder.
@@ -74,11 +92,19 @@ impl Checkpoint {
     /// # Errors
     /// As [`open`](Self::open); there is none.
     pub fn find(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
+        Self::find_with(path, ReadConfig::new())
+    }
+
+    /// As [`find`](Self::find), with options.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn find_with(path: impl AsRef<Path>, options: ReadConfig) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
         if path.join(INDEX_NAME).exists() {
-            return Self::open(path);
+            return Self::open_with(path, options);
         }
-        Self::latest(path)?.ok_or_else(|| CheckpointError::NoCheckpoint {
+        Self::latest_with(path, options)?.ok_or_else(|| CheckpointError::NoCheckpoint {
             directory: path.to_owned(),
         })
     }
@@ -87,7 +113,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// The index is missing, of a newer version, altered or wrong; its iteration is another than that of the folder's
-    /// name; a shard is missing or has another size.
+    /// name; a shard is missing or has another size, unless [`ReadConfig::shards_later`] leaves that to the first read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         Self::open_with(path, ReadConfig::new())
     }
@@ -114,8 +140,12 @@ impl Checkpoint {
             }
             _ => {}
         }
-        for file in &index.files {
-            check_size(&path.join(&file.name), file)?;
+        if !options.shards_later {
+            let sizes = index
+                .files
+                .par_iter()
+                .map(|file| check_size(&path.join(&file.name), file));
+            sizes.find_first(Result::is_err).unwrap_or(Ok(()))?;
         }
         let numbers = (index.arrays.iter().enumerate())
             .map(|(number, array)| (array.name.clone(), number))
@@ -224,31 +254,34 @@ impl Checkpoint {
         }
     }
 
-    /// Checks everything: all checksums, that each part is in its shard, and that the parts of each array hold each
-    /// element exactly once.
+    /// Checks everything, on all cores: all checksums, that each part is in its shard, and that the parts of each array
+    /// hold each element exactly once.
     ///
     /// # Errors
     /// The first thing that is wrong.
     pub fn verify(&self) -> Result<(), CheckpointError> {
-        for number in 0..self.index.files.len() {
-            self.map_shard(number, ReadConfig::new())?.verify_all()?;
+        let verify_shard = |number| self.map_shard(number, ReadConfig::new())?.verify_all();
+        let shards = (0..self.index.files.len()).into_par_iter().map(verify_shard);
+        shards.find_first(Result::is_err).unwrap_or(Ok(()))?;
+        let arrays = self.index.arrays.par_iter().map(|array| self.verify_array(array));
+        arrays.find_first(Result::is_err).unwrap_or(Ok(()))
+    }
+
+    /// Checks that the parts of an array are in their shards, and hold each element exactly once.
+    fn verify_array(&self, array: &StoredArray) -> Result<(), CheckpointError> {
+        let mut regions = Vec::with_capacity(array.parts.len());
+        for part in &array.parts {
+            let region = Region::new(&part.placement, part.range.clone());
+            let region = region.map_err(|what| CheckpointError::Region {
+                path: self.path.clone(),
+                name: array.name.clone(),
+                what,
+            })?;
+            self.shard(part.file)?
+                .locate(&part.key, array.dtype, region.stored_len())?;
+            regions.push(region);
         }
-        for array in &self.index.arrays {
-            let mut regions = Vec::with_capacity(array.parts.len());
-            for part in &array.parts {
-                let region = Region::new(&part.placement, part.range.clone());
-                let region = region.map_err(|what| CheckpointError::Region {
-                    path: self.path.clone(),
-                    name: array.name.clone(),
-                    what,
-                })?;
-                self.shard(part.file)?
-                    .locate(&part.key, array.dtype, region.stored_len())?;
-                regions.push(region);
-            }
-            coverage::check(array.num_elements(), &regions).map_err(|fault| self.uncovered(array, fault))?;
-        }
-        Ok(())
+        coverage::check(array.num_elements(), &regions).map_err(|fault| self.uncovered(array, fault))
     }
 
     /// Returns a shard, mapped on first use.

@@ -57,7 +57,10 @@ pub enum PreflightError {
         usual_line: String,
     },
     /// A group does not add right.
-    #[error("rank {rank}: all_reduce over group {group} {ranks:?} gave {got:?}, expected {expected:?}", ranks = listed_ranks(ranks))]
+    #[error(
+        "rank {rank}: all_reduce over group {group} {} gave {got:?}, expected {expected:?}",
+        listed_ranks(ranks)
+    )]
     WrongResult {
         /// This rank.
         rank: usize,
@@ -103,6 +106,8 @@ pub fn check<B: CollectiveBackend>(
             })?;
         }
     }
+    let of_tensors = OF_TENSORS.into_iter().filter_map(|kind| context.group(kind));
+    B::connect(&of_tensors.collect::<Vec<_>>())?;
     for kind in OF_TENSORS.into_iter().filter(|_| B::HAS_DEVICE_MEMORY) {
         if let Some(group) = context.group(kind) {
             add_up(context.rank(), group, |numbers| {
@@ -131,8 +136,8 @@ pub struct GroupSpeed {
     pub bus_bytes_per_second: Option<f64>,
 }
 
-/// The speed of every group of two or more ranks. Its `Display` is a table, of many groups of a kind that of the slowest
-/// ten, and how all are distributed.
+/// The speed of every group of two or more ranks. Its `Display` is a table, of many groups of a kind that of the
+/// slowest ten, and how all are distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeedReport {
     /// One row per group.

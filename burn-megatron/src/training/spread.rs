@@ -29,7 +29,7 @@ impl Spread {
     }
 
     /// Returns `1.0 to 2.0, median 1.2 |█▂         ▁|`: the bars are of equal width, from the smallest to the largest
-    /// number; a space is a bar of none, and the highest one has as many numbers as any.
+    /// number; a space is a bar of none, and the highest has the most numbers.
     pub(super) fn text(&self, decimals: usize) -> String {
         let (first, last) = (self.ascending[0], self.ascending[self.ascending.len() - 1]);
         let mut counts = [0_usize; BINS];

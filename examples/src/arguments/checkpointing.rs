@@ -51,14 +51,14 @@ impl CheckpointArguments {
         let Some(folder) = &self.save else {
             return Ok(self.clone());
         };
-        Ok(match Checkpoint::latest(folder)? {
-            None => self.clone(),
-            Some(_) => Self {
-                load: Some(folder.clone()),
-                finetune: false,
-                exit_on_missing_checkpoint: false,
-                ..self.clone()
-            },
+        if !Checkpoint::is_any_in(folder)? {
+            return Ok(self.clone());
+        }
+        Ok(Self {
+            load: Some(folder.clone()),
+            finetune: false,
+            exit_on_missing_checkpoint: false,
+            ..self.clone()
         })
     }
 

@@ -105,10 +105,12 @@ impl TrainingArguments {
         Ok(tokenizer.vocabulary_size())
     }
 
-    /// The checkpoint to continue from, if there is one. What is wrong with it is said when it is loaded.
+    /// The checkpoint to continue from, if there is one. What is wrong with it is said when it is loaded: here every
+    /// rank looks at it.
     fn checkpoint(&self) -> Option<Checkpoint> {
         let load = self.checkpoints.load.as_deref();
-        load.and_then(|folder| Checkpoint::find(folder).ok())
+        let options = ReadConfig::new().with_shards_later(true);
+        load.and_then(|folder| Checkpoint::find_with(folder, options).ok())
     }
 
     /// Returns what must be the same on every rank: all flags except those that say where a rank is, what it writes,

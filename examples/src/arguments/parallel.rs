@@ -75,12 +75,12 @@ pub struct LauncherArguments {
     /// the one that reaches node 0]
     #[arg(long, value_name = "INTERFACE", env = "BURN_MEGATRON_INTERFACE")]
     pub interface: Option<String>,
-    /// Nodes to leave out, such as 3,7; the others are numbered anew and have as many ranks as before, and the first of
+    /// Nodes to leave out, such as 3,7; the others get new numbers and keep their numbers of ranks, and the first of
     /// them hosts the store: --master-addr is its name. The same on every node
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     pub exclude_nodes: Vec<usize>,
-    /// Start all ranks again when one has failed, so many times in all; a restarted run continues from the last checkpoint
-    /// in --save. The same on every node
+    /// Start all ranks again when one has failed, up to this many times; a restarted run continues from the last
+    /// checkpoint in --save. The same on every node
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Parallelism")]
     pub max_restarts: usize,
     /// Print the output of these ranks only, such as 0 or 0,8-15, rank 0's results in any case, and the last lines of a

@@ -49,7 +49,8 @@ impl TrainingArguments {
         let restarts = self.parallel.launcher.max_restarts;
         anyhow::ensure!(
             restarts == 0 || (self.checkpoints.save.is_some() && self.checkpoints.save_interval > 0),
-            "--max-restarts {restarts} needs --save and --save-interval: a restarted run continues from the last checkpoint"
+            "--max-restarts {restarts} needs --save and --save-interval: a restarted run continues from the last \
+             checkpoint"
         );
         let sharding = self.parallel.communication.sharding()?;
         sharding.check_stages(parallel.pipeline_parallel_size)?;

@@ -10,7 +10,7 @@ use tests::processes::send;
 
 use crate::endings::PAUSED;
 use crate::job::{Ended, Job, expect};
-use crate::{ON_GPU, RANKS, chunks, memory};
+use crate::{ON_GPU, RANKS, chunks, many, memory};
 
 /// The call that somebody does not come to.
 const REDUCTION: &str = "all_reduce sum of 42 f32";
@@ -116,6 +116,9 @@ fn add_emulated(trials: &mut Trials) {
     for (name, ranks, body) in [
         ("a_pipeline_loads_its_kernels_on_2_ranks", 2, pipeline as Body),
         ("a_pipeline_loads_its_kernels_on_3_ranks", 3, pipeline),
+        ("groups_of_32_ranks_connect_in_one_round", many::RANKS, |ranks| {
+            plays_well("all_groups", ranks)
+        }),
         ("memory_does_not_depend_on_how_slow_nccl_is", 2, |ranks| {
             play("slow", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
         }),
@@ -255,6 +258,7 @@ fn plays_well(case: &str, ranks: usize) -> Result<(), Failed> {
         ("transfers", 2) => 4,
         ("transfers", _) => 12,
         ("operations" | "order", _) => ranks,
+        ("all_groups", _) => many::COMMUNICATORS,
         _ => return Ok(()),
     };
     let lines = ended.stdout.lines().filter(|line| line.contains(PAUSED));

@@ -14,6 +14,7 @@ mod cases;
 mod chunks;
 mod endings;
 mod gather;
+mod many;
 mod matmul;
 mod memory;
 mod pipeline;

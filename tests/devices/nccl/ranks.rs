@@ -13,7 +13,7 @@ use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, join, repo
 
 use crate::endings::{self, PAUSED};
 use crate::job::{launch, note};
-use crate::{LONG, RANKS, chunks, gather, matmul, memory, pipeline, placed};
+use crate::{LONG, RANKS, chunks, gather, many, matmul, memory, pipeline, placed};
 
 pub type Cuda = burn_cuda::Cuda<f32, i32>;
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -62,6 +62,7 @@ fn play(case: &str, world: &World) -> Outcome {
         "order" => order(&Gpu::of(world)?),
         "transfers" => transfers(&Gpu::of(world)?),
         "empty" => empty(&Gpu::of(world)?),
+        "all_groups" => many::all_groups(world),
         "slow" => memory::slow(world),
         "pipeline" => pipeline::pipeline(world),
         "chunks" => chunks::chunks(world),

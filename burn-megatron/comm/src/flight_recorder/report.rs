@@ -93,8 +93,8 @@ impl Report {
         Self::of(&line_up, again)
     }
 
-    /// Lines up the records in a folder. Ranks may be missing: one that hangs writes nothing. Of thousands of records, a
-    /// few are in memory at a time; they are read on all cores.
+    /// Lines up the records in a folder. Ranks may be missing: one that hangs writes nothing. Of thousands of records,
+    /// a few are in memory at a time; they are read on all cores.
     ///
     /// # Errors
     /// The folder or a file cannot be read, there is none, one is broken, or they are of several jobs.

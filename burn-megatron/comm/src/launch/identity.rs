@@ -36,7 +36,7 @@ impl JobToken {
         JobToken(hex(&Sha256::digest(text.as_bytes())).into_bytes())
     }
 
-    /// Returns the token of a job that has been restarted so many times: itself for none.
+    /// Returns the token of a job that has been restarted that often: itself for never.
     pub(super) fn of_restart(&self, restarts: usize) -> JobToken {
         if restarts == 0 {
             return self.clone();

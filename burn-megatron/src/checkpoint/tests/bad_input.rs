@@ -67,6 +67,20 @@ fn missing_shard() {
 }
 
 #[test]
+fn a_shard_that_is_looked_at_later_is_missed_when_it_is_read() {
+    let (_folder, path) = sample();
+    fs::remove_file(path.join("rank_00001.safetensors")).unwrap();
+    let checkpoint = Checkpoint::open_with(&path, ReadConfig::new().with_shards_later(true)).unwrap();
+    let expected = ["rank_00001.safetensors is missing", "expected", "written by rank 1"];
+    assert_says(&checkpoint.verify().unwrap_err().to_string(), &expected);
+    let array = &checkpoint.arrays()[0];
+    let placement = Placement::whole(array.shape.clone());
+    let range = 0..placement.local_len();
+    let error = checkpoint.read(&array.name, &placement, range).unwrap_err();
+    assert_says(&error.to_string(), &expected);
+}
+
+#[test]
 fn truncated_shard() {
     let (_folder, path) = sample();
     let shard = path.join("rank_00001.safetensors");

@@ -121,3 +121,42 @@ fn write(directory: &Path, ranks: &[Vec<ArrayPart>]) -> Checkpoint {
     let path = write_with(directory, ranks, |_| {});
     Checkpoint::open(path).unwrap()
 }
+
+/// `cargo test --release -p burn-megatron -- --ignored --nocapture index_of_4096_shards`
+#[test]
+#[ignore = "a measurement"]
+fn index_of_4096_shards() {
+    const RANKS: usize = 4096;
+    let seconds = |begun: std::time::Instant| begun.elapsed().as_secs_f64();
+    // Eight tensor-parallel ranks, sixteen stages, and the optimizer's state over 32 data-parallel ranks.
+    let ranks = (0..RANKS).map(|rank| {
+        let (tensor, shard, stage) = (rank % 8, rank / 8 % 32, rank / 256);
+        let of_layer = |layer: usize| {
+            ["qkv", "proj", "fc1", "fc2"].map(|matrix| {
+                let placement = Placement::shard(&[256, 512], 0, tensor, 8);
+                let each = placement.local_len() / 32;
+                let name = format!("optimizer.exp_avg.layers.{}.{matrix}.weight", 8 * stage + layer);
+                part(&name, placement, each * shard..each * (shard + 1), DType::F32)
+            })
+        };
+        (0..8).flat_map(of_layer).collect::<Vec<_>>()
+    });
+    let ranks: Vec<_> = ranks.collect();
+    let begun = std::time::Instant::now();
+    let mut index = planned(&ranks).unwrap();
+    for file in &mut index.files {
+        file.blocks = vec![0; file.bytes.div_ceil(BLOCK_BYTES) as usize];
+    }
+    println!("planned and joined in {:.2} s", seconds(begun));
+    let folder = in_memory();
+    let begun = std::time::Instant::now();
+    index.write(folder.path()).unwrap();
+    let bytes = folder.path().join("index.json").metadata().unwrap().len();
+    println!("written in {:.2} s: {:.1} MB", seconds(begun), bytes as f64 / 1e6);
+    let begun = std::time::Instant::now();
+    let parts: usize = index.arrays.iter().map(|array| array.parts.len()).sum();
+    assert_eq!(parts, RANKS * 32);
+    println!("{parts} parts of {} arrays", index.arrays.len());
+    Index::read(folder.path()).unwrap();
+    println!("read in {:.2} s", seconds(begun));
+}

@@ -74,18 +74,17 @@ struct Handle(Comm);
 unsafe impl Send for Handle {}
 
 impl Communicator {
-    /// Returns a communicator of `size` ranks, of which this is `rank`. Every one of them calls with the same id.
-    /// `context` is the device's, and current. `check_wait` is asked while the others are waited for.
+    /// Begins to connect a communicator of `size` ranks, of which this is `rank`. Every one of them calls with the same
+    /// id. `context` is the device's, and current. It is connected when [`settle`](Self::settle) has returned.
     ///
     /// # Errors
-    /// What NCCL says, or `check_wait`'s own.
-    pub(super) fn connect(
+    /// What NCCL says.
+    pub(super) fn begin(
         library: &'static Library,
         id: UniqueId,
         size: usize,
         rank: usize,
         (context, stream): (Context, StreamHandle),
-        check_wait: impl Fn() -> Result<(), CollectiveError>,
     ) -> Result<Self, Refusal> {
         let mut comm: Comm = std::ptr::null_mut();
         let mut config = Config::non_blocking();
@@ -96,16 +95,25 @@ impl Communicator {
             return Err(library.describe(status, std::ptr::null_mut()).into());
         }
         // Aborts when it is dropped.
-        let communicator = Self {
+        Ok(Self {
             library,
             context,
             state: Mutex::new(State::Open(Handle(comm))),
             ending: OnceLock::new(),
             stream,
             size,
-        };
-        settle(library, Handle(comm), || check_wait().map_err(Refusal::Waited))?;
-        Ok(communicator)
+        })
+    }
+
+    /// Waits until the last call is done; `check_wait` is asked while the others are waited for.
+    ///
+    /// # Errors
+    /// What NCCL says; why the communicator was ended; `check_wait`'s own.
+    pub(super) fn settle(&self, check_wait: impl Fn() -> Result<(), CollectiveError>) -> Result<(), Refusal> {
+        match &*self.lock() {
+            State::Open(comm) => settle(self.library, *comm, || check_wait().map_err(Refusal::Waited)),
+            State::Ended(why) => Err(why.clone().into()),
+        }
     }
 
     /// Makes a call of NCCL's with the communicator and its stream, and waits until it has been queued.

@@ -67,6 +67,6 @@ mod place;
 mod traffic;
 mod watchdog;
 
-pub(crate) use engine::{Nccl, Started, attach, of, of_core, wait_for_gpu_calls};
+pub(crate) use engine::{Nccl, Started, attach, connect_all, of, of_core, wait_for_gpu_calls};
 pub(crate) use place::{Buffers, Prepared};
 pub use traffic::NcclTraffic;

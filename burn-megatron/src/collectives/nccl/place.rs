@@ -86,18 +86,36 @@ impl Prepared {
 
     /// Waits until all that was launched before has been handed to the GPU.
     pub(super) fn wait(&self, check_wait: &impl Fn() -> Result<(), String>) -> Result<Place, String> {
-        let pauses = Pauses::begin();
-        loop {
-            let pause = if pauses.is_short() { Duration::ZERO } else { SLICE };
-            match self.answer.recv_timeout(pause) {
-                Ok(answer) => return answer,
-                Err(RecvTimeoutError::Timeout) => {
-                    std::thread::yield_now();
-                    check_wait()?;
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err("CubeCL has no memory for it, or panicked otherwise".to_owned());
-                }
+        answered(&self.answer, check_wait)
+    }
+}
+
+/// Returns the context of a device, once its server has come to it.
+pub(super) fn context_of(device: &CudaDevice, check_wait: &impl Fn() -> Result<(), String>) -> Result<Context, String> {
+    let (give, answer) = mpsc::sync_channel(1);
+    let server = server(device);
+    // The receiver may be gone.
+    server.submit(move |_: &mut Server| drop(give.send(Context::current())));
+    server.flush_queue();
+    answered(&answer, check_wait)
+}
+
+/// Waits for what the device's server answers.
+fn answered<T>(
+    answer: &Receiver<Result<T, String>>,
+    check_wait: &impl Fn() -> Result<(), String>,
+) -> Result<T, String> {
+    let pauses = Pauses::begin();
+    loop {
+        let pause = if pauses.is_short() { Duration::ZERO } else { SLICE };
+        match answer.recv_timeout(pause) {
+            Ok(answer) => return answer,
+            Err(RecvTimeoutError::Timeout) => {
+                std::thread::yield_now();
+                check_wait()?;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err("CubeCL has no memory for it, or panicked otherwise".to_owned());
             }
         }
     }

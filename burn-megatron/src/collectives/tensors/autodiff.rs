@@ -25,6 +25,10 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
         B::tensor_engine(group)
     }
 
+    fn connect(groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
+        B::connect(groups)
+    }
+
     #[track_caller]
     fn collective(
         tensor: FloatTensor<Self>,

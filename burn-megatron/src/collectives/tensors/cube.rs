@@ -15,7 +15,7 @@ use super::CollectiveBackend;
 #[cfg(feature = "nccl")]
 use super::{CallMode, PendingRows, PendingTensor, TensorCall, nccl, staging};
 #[cfg(feature = "nccl")]
-use crate::collectives::{Pending, ProcessGroup};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup};
 
 impl<R, F, I, T> CollectiveBackend for CubeBackend<R, F, I, T>
 where
@@ -32,6 +32,15 @@ where
             Some(_) => "NCCL",
             None => "host copies",
         }
+    }
+
+    #[cfg(feature = "nccl")]
+    fn connect(groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
+        let have_nccl = groups
+            .iter()
+            .copied()
+            .filter(|group| nccl::engine::<R>(group).is_some());
+        crate::collectives::nccl::connect_all(&have_nccl.collect::<Vec<_>>())
     }
 
     #[cfg(feature = "nccl")]

@@ -26,6 +26,10 @@ where
         B::tensor_engine(group)
     }
 
+    fn connect(groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
+        B::connect(groups)
+    }
+
     #[track_caller]
     fn collective(
         tensor: FloatTensor<Self>,

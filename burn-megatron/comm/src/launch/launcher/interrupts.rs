@@ -40,7 +40,7 @@ impl Interrupts {
             for signal in signals.forever() {
                 let mut listener = lock(&heard);
                 listener.signal.get_or_insert(signal);
-                // The ranks that it was for may have ended; the next ones are told.
+                // The ranks that it was for may have ended; the next ones hear of it.
                 let _ = listener.events.send(Event::Interrupted(signal));
             }
         };

@@ -1,7 +1,7 @@
 //! [`Job`]: the ranks of this node, as often as they are started.
 //!
-//! Each start has a store, a job id and a token of its own, so that what is left of the one before cannot meddle. Node 0
-//! counts the starts; the others find out by the token that its store accepts.
+//! Each start has a store, a job id and a token of its own, so that what is left of the one before cannot meddle. Node
+//! 0 counts the starts; the others find out by the token that its store accepts.
 
 use std::fs;
 use std::ops::Range;

@@ -173,10 +173,11 @@ impl Launcher {
         self
     }
 
-    /// Sets how many times all ranks are started again when one has failed: never unless set. The ranks of a restarted
-    /// job are new processes with the same arguments; [`Environment::restarts`](super::Environment::restarts) tells them
-    /// apart. A job that is interrupted or asked to stop is not restarted. On several nodes each launcher must have the
-    /// same number; node 0 counts.
+    /// Sets how many times all ranks are started again when one has failed: never unless set.
+    ///
+    /// The ranks of a restarted job are new processes with the same arguments;
+    /// [`Environment::restarts`](super::Environment::restarts) says which start they are of. A job that is interrupted
+    /// or asked to stop is not restarted. On several nodes each launcher must have the same number; node 0 counts.
     pub fn max_restarts(mut self, count: usize) -> Launcher {
         self.max_restarts = count;
         self
@@ -207,8 +208,8 @@ impl Launcher {
         self
     }
 
-    /// Runs the ranks until all have ended for good, and returns how. Prints to stderr which rank failed first, if one did,
-    /// and each restart.
+    /// Runs the ranks until all have ended for good, and returns how. Prints to stderr which rank failed first, if one
+    /// did, and each restart.
     ///
     /// Call it from the main thread, or one that lives until it returns: the kernel kills the ranks when the thread
     /// that started them ends. SIGINT and SIGTERM stay caught afterwards; the caller is expected to exit.

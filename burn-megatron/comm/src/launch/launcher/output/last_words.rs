@@ -31,7 +31,7 @@ impl LastWords {
         !text.is_empty() && self.of(rank).contains(text)
     }
 
-    /// The rank's last lines, at most so many.
+    /// The rank's last lines, `most` at the most.
     pub(in super::super) fn last_lines(&self, rank: usize, most: usize) -> Vec<String> {
         let words = self.of(rank);
         let lines: Vec<&str> = words.lines().collect();

@@ -34,7 +34,7 @@ struct Line {
 }
 
 impl Merger {
-    /// Returns nothing yet, of so many ranks, whose lines wait for at most `hold`.
+    /// Returns a merger for this number of ranks, whose lines wait for at most `hold`.
     pub(super) fn new(ranks: usize, hold: Duration) -> Self {
         Self {
             ranks,
@@ -246,13 +246,14 @@ mod tests {
             }
             written += &text(merger.take_all());
             for rank in 0..4 {
-                let expected: Vec<String> =
-                    pushed.iter().filter(|pushed| pushed.0 == rank).map(|pushed| format!("line {}", pushed.1)).collect();
-                let of_rank = |line: &&str| {
-                    let place = line.split_once("] ").expect("a place").0.trim_start_matches(['[', 'r', 'a', 'n', 'k', 's']);
-                    place.trim().parse::<RankSet>().expect("ranks").contains(rank)
-                };
-                let found: Vec<&str> = written.lines().filter(of_rank).map(|line| line.split_once("] ").expect("a place").1).collect();
+                let of_rank = pushed.iter().filter(|pushed| pushed.0 == rank);
+                let expected: Vec<String> = of_rank.map(|(_, line)| format!("line {line}")).collect();
+                let said = written.lines().map(|line| line.split_once("] ").expect("a place"));
+                let said = said.filter(|(place, _)| {
+                    let ranks = place.trim_start_matches("[ranks ").trim_start_matches("[rank ");
+                    ranks.parse::<RankSet>().expect("ranks").contains(rank)
+                });
+                let found: Vec<&str> = said.map(|(_, line)| line).collect();
                 prop_assert_eq!(&found, &expected, "rank {}: {}", rank, written);
             }
         }
