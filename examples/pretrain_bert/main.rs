@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
-use examples::arguments::{ModeArguments, TrainingArguments};
+use examples::arguments::{ModeArguments, THOUSANDS_OF_RANKS, TrainingArguments};
 use examples::deepspeed::parse_shown;
 use examples::launching::exit_code;
 use examples::pretraining::pretrain;
@@ -25,6 +25,7 @@ static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std:
 /// than one rank, this program starts itself once per rank, or joins the ranks that torchrun, Slurm or Open MPI
 /// started. Flags may be written with underscores, and of a repeated flag the last one counts.
 #[derive(Parser)]
+#[command(after_long_help = THOUSANDS_OF_RANKS)]
 struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,

@@ -15,6 +15,12 @@ use clap::Args;
 use super::StageArguments;
 use crate::layout::Layout;
 
+/// What the long help of a program that trains says last.
+pub const THOUSANDS_OF_RANKS: &str = "\
+Thousands of ranks: raise node 0's limit of open files to two for each rank and a hundred (ulimit -Hn), and
+net.core.somaxconn to 4096; --preflight first; then --log-rank 0, --heartbeat-limit-secs 60, --max-restarts with
+--save-interval, and --flight-recorder DIR. More: burn-megatron/docs/launching.md.";
+
 /// How the ranks share the work.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Parallelism")]

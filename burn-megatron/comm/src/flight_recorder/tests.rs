@@ -242,6 +242,60 @@ fn many_ranks_are_few_lines() {
     assert!(lines.len() < 32, "{text}");
 }
 
+/// `cargo test -- --ignored --nocapture records_of_4096_ranks`
+#[test]
+#[ignore = "a measurement"]
+fn records_of_4096_ranks() {
+    const RANKS: usize = 4096;
+    const DEAD: usize = 37;
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = 0;
+    for rank in (0..RANKS).filter(|&rank| rank != DEAD) {
+        let identity = RankIdentity {
+            rank,
+            world_size: RANKS,
+            host: format!("node{}", rank / 8),
+            job_id: "0123456789abcdef".into(),
+        };
+        let recorder = FlightRecorder::new(identity, 256, Some(folder.path().to_owned()));
+        // Of tensor 8, data 32 and pipeline 16.
+        let (tensor, data, stage) = (rank % 8, rank / 8 % 32, rank / 256);
+        let groups: [(&str, Vec<usize>); 5] = [
+            ("world", (0..RANKS).collect()),
+            ("tensor", (0..8).map(|place| place + 8 * (data + 32 * stage)).collect()),
+            ("data", (0..32).map(|place| tensor + 8 * (place + 32 * stage)).collect()),
+            (
+                "pipeline",
+                (0..16).map(|place| tensor + 8 * (data + 32 * place)).collect(),
+            ),
+            (
+                "model",
+                (0..128)
+                    .map(|place| place % 8 + 8 * (data + 32 * (place / 8)))
+                    .collect(),
+            ),
+        ];
+        for (name, ranks) in groups {
+            let waits = name == "world" || ranks.contains(&DEAD);
+            play(&recorder.group(name, &ranks), 300, waits);
+        }
+        recorder.write_failure("rank 37 on host node4 is dead");
+        bytes += fs::metadata(folder.path().join(format!("flight-record-rank-{rank}.json")))
+            .unwrap()
+            .len();
+    }
+    let begun = std::time::Instant::now();
+    let report = Report::read(folder.path()).unwrap();
+    let seconds = begun.elapsed().as_secs_f64();
+    assert_eq!(report.culprits, [DEAD]);
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+    println!(
+        "{report}{bytes} bytes of records lined up in {seconds:.1} s; {}",
+        peak.unwrap()
+    );
+}
+
 /// `cargo test --release -- --ignored --nocapture cost_of_a_recorded_call`
 #[test]
 #[ignore = "a measurement"]
