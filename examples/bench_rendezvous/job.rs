@@ -1,10 +1,12 @@
 //! One job from its first process to the death of its last rank.
 
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use burn_megatron::launch::JobToken;
+use clap::ValueEnum;
 
 use crate::figures::{Figure, Figures};
 use crate::layout::Layout;
@@ -24,6 +26,21 @@ const SLACK: Duration = Duration::from_secs(20);
 /// From the moment when all calls have returned until the store's messages are counted.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// What dies while all ranks wait in a barrier, or seems to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Death {
+    /// The process of the last rank, alone
+    Rank,
+    /// A hundredth of the ranks, with the processes that they are in
+    Ranks,
+    /// A process with all of its ranks: a node, with --ranks-per-process 8
+    Process,
+    /// The store, and with it node 0
+    Store,
+    /// None: the process of the last rank is stopped, and so silent
+    Silent,
+}
+
 /// A size, and how it is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct JobConfig {
@@ -39,6 +56,8 @@ pub struct JobConfig {
     pub calls: u32,
     /// How long these may take.
     pub call_secs: f64,
+    /// What dies in the end.
+    pub death: Death,
     /// How long each step may take.
     pub timeout_secs: f64,
 }
@@ -56,7 +75,7 @@ struct Job<'a> {
     config: &'a JobConfig,
     processes: Processes,
     store: usize,
-    /// Those of all ranks but the last.
+    /// Those of all ranks but the last, in the order of their ranks.
     living: Vec<usize>,
     /// That of the last rank.
     victim: usize,
@@ -162,7 +181,7 @@ impl<'a> Job<'a> {
                 Operation::AllReduce => figures.set(Figure::RankMemoryAfter, memory / ranks),
             }
         }
-        self.lose_a_rank(figures)
+        self.lose(figures)
     }
 
     /// Makes calls of the whole world; returns the times of those that count, the writes of all ranks for one, and the
@@ -185,13 +204,21 @@ impl<'a> Job<'a> {
         Ok((times, writes, after.resident))
     }
 
-    /// Kills the last rank while all others wait for it in a barrier.
-    fn lose_a_rank(&mut self, figures: &mut Figures) -> anyhow::Result<()> {
+    /// Kills what is to die while all ranks wait in a barrier: those that are left must all name the same rank, one of
+    /// those that died.
+    fn lose(&mut self, figures: &mut Figures) -> anyhow::Result<()> {
+        // All but the last rank, whose process is not asked: without it the barrier does not end.
         self.processes.ask(&self.living, Command::AwaitDeath)?;
+        let dying = self.take_dying();
         thread::sleep(SETTLED);
         let before = self.usage_of_store()?;
         let killed = now();
-        self.processes.kill(self.victim)?;
+        for (process, _) in &dying {
+            match self.config.death {
+                Death::Silent => self.processes.stop(*process)?,
+                _ => self.processes.kill(*process)?,
+            }
+        }
         let reports = self.processes.answers(&self.living)?;
         let learned = reports.into_iter().map(|report| match report {
             Report::Learned(learned) => Ok(learned),
@@ -199,22 +226,54 @@ impl<'a> Job<'a> {
         });
         let learned = learned.collect::<anyhow::Result<Vec<Learned>>>()?;
         let learned = learned.into_iter().reduce(Learned::and).context("no rank lives")?;
-        let victim = self.config.ranks - 1;
         ensure!(
-            learned.named == [victim],
-            "rank {victim} was killed, and ranks {:?} are named",
+            matches!(learned.named[..], [named] if dying.iter().any(|(_, ranks)| ranks.contains(&named))),
+            "ranks {:?} died, and ranks {:?} are named",
+            dying.iter().map(|(_, ranks)| ranks).collect::<Vec<_>>(),
             learned.named
         );
         figures.set(Figure::Cause, learned.known - killed);
         figures.set(Figure::Returned, learned.returned - killed);
-        // Ranks whose calls have returned may still leave words in the store.
-        thread::sleep(LAST_WORDS);
-        let after = self.usage_of_store()?;
-        figures.set(
-            Figure::CauseMessages,
-            (after.store_messages - before.store_messages) as f64,
-        );
+        if self.config.death != Death::Store {
+            // Ranks whose calls have returned may still leave words in the store.
+            thread::sleep(LAST_WORDS);
+            let after = self.usage_of_store()?;
+            figures.set(
+                Figure::CauseMessages,
+                (after.store_messages - before.store_messages) as f64,
+            );
+        }
         Ok(())
+    }
+
+    /// Takes the processes that are to die from those that live; returns each with its ranks. The store counts as rank
+    /// 0, whose node it is on.
+    fn take_dying(&mut self) -> Vec<(usize, Range<usize>)> {
+        let (ranks, each) = (self.config.ranks, self.config.ranks_per_process);
+        let last = (self.victim, ranks - 1..ranks);
+        let count = match self.config.death {
+            Death::Rank | Death::Silent => return vec![last],
+            Death::Store => return vec![(self.store, 0..1)],
+            Death::Process => 1,
+            Death::Ranks => ranks.div_ceil(100 * each),
+        };
+        // Not the first, so that somebody is left; evenly over the others.
+        let apart = (self.living.len() / (count + 1)).max(1);
+        let places: Vec<usize> = (1..=count)
+            .map(|number| number * apart)
+            .filter(|place| *place < self.living.len())
+            .collect();
+        let ranks_of = |place: usize| place * each..((place + 1) * each).min(ranks - 1);
+        let dying = places
+            .iter()
+            .map(|&place| (self.living[place], ranks_of(place)))
+            .collect();
+        let mut place = 0;
+        self.living.retain(|_| {
+            place += 1;
+            !places.contains(&(place - 1))
+        });
+        dying
     }
 
     /// Lets all ranks do something, and returns when.

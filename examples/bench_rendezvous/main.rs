@@ -42,7 +42,7 @@ use clap::Parser;
 use examples::launching::{exit_code, refuse_launcher, show_warnings};
 
 use figures::Row;
-use job::JobConfig;
+use job::{Death, JobConfig};
 use layout::Layout;
 
 /// The fewest ranks of a job: one is killed, and the others form groups.
@@ -75,6 +75,9 @@ struct Arguments {
     /// Barriers and all-reduces that are timed, at most
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     calls: u32,
+    /// What dies in the end
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Death::Rank)]
+    death: Death,
     /// How long the barriers, and the all-reduces, of a job may take; fewer are made where one takes long
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
     call_secs: f64,
@@ -170,6 +173,7 @@ fn configurations(arguments: &Arguments) -> anyhow::Result<Vec<JobConfig>> {
             ranks_per_process: arguments.ranks_per_process,
             calls: arguments.calls,
             call_secs: arguments.call_secs,
+            death: arguments.death,
             timeout_secs: arguments.timeout_secs,
         })
     };

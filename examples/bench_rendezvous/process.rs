@@ -133,8 +133,8 @@ impl Processes {
             };
             let process = &self.all[number];
             match report {
-                // Killed on purpose.
-                None if !process.is_alive => {}
+                // Killed on purpose, maybe after its last words.
+                _ if !process.is_alive => {}
                 None => bail!("the process of {} has ended", process.name),
                 Some(Report::Failed(what)) => bail!("{}: {what}", process.name),
                 Some(report) => {
@@ -163,6 +163,18 @@ impl Processes {
         process.is_alive = false;
         process.child.kill()?;
         process.child.wait()?;
+        Ok(())
+    }
+
+    /// Stops one: it is there, and does nothing.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn stop(&mut self, number: usize) -> anyhow::Result<()> {
+        let process = &self.all[number];
+        let pid = process.child.id().to_string();
+        let status = std::process::Command::new("kill").args(["-STOP", &pid]).status()?;
+        ensure!(status.success(), "the process of {} cannot be stopped", process.name);
         Ok(())
     }
 

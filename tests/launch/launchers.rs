@@ -3,8 +3,9 @@
 
 mod namespaces;
 
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -17,6 +18,8 @@ use tests::{cable, program};
 
 const STEPS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(120);
+/// For 64 ranks on two cores.
+const LONG_LIMIT: Duration = Duration::from_secs(600);
 
 fn main() {
     let mut trials = vec![
@@ -46,6 +49,19 @@ fn main() {
         ),
     ];
     trials.extend(namespaces::trials());
+    // Minutes, for a release.
+    for (name, test) in [
+        (
+            "sixty_four_ranks_train_as_one",
+            sixty_four_ranks_train_as_one as fn() -> Result<(), Failed>,
+        ),
+        (
+            "sixty_four_ranks_end_together_when_one_is_killed",
+            sixty_four_ranks_end_together,
+        ),
+    ] {
+        trials.push(Trial::test(name, test).with_ignored_flag(true));
+    }
     let mut arguments = Arguments::from_args();
     // Each takes all cores.
     arguments.test_threads = Some(1);
@@ -157,6 +173,65 @@ fn restarted_job_trains_as_one_that_never_failed() -> Result<(), Failed> {
         }
     }
     Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS)?)?)
+}
+
+/// Tensor 2, pipeline 4, data 8, all over the tree of TCP connections.
+fn sixty_four_ranks(steps: usize, log: &Path, is_one: bool) -> anyhow::Result<Command> {
+    let flags = format!(
+        "--num-layers 4 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --micro-batch-size 1 \
+         --global-batch-size 16 --eval-iters 0 --train-iters {steps} --dtype f64 --lr-decay-style constant"
+    );
+    let mut command = Command::new(pretrain_gpt()?);
+    command
+        .args(flags.split_whitespace())
+        .arg("--data-path")
+        .arg(program::training_text());
+    command.arg("--log-jsonl").arg(log);
+    if !is_one {
+        let layout = "--world-size 64 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4";
+        command.args(layout.split_whitespace());
+        command.env("BURN_MEGATRON_ENGINE", "tcp");
+    }
+    Ok(command)
+}
+
+fn sixty_four_ranks_train_as_one() -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    let mut all = vec![];
+    for (name, is_one) in [("one", true), ("many", false)] {
+        let log = folder.path().join(name);
+        end(start(&mut sixty_four_ranks(3, &log, is_one)?)?, LONG_LIMIT)?.expect_code(0)?;
+        all.push(losses(&log)?);
+    }
+    Ok(expect_same(&all[0], &all[1])?)
+}
+
+/// The launcher names the rank that was killed, and what the 63 others say because of it are a few lines.
+fn sixty_four_ranks_end_together() -> Result<(), Failed> {
+    const VICTIM: &str = "37";
+    let folder = TempDir::new()?;
+    let log = folder.path().join("log");
+    let started = start(&mut sixty_four_ranks(1_000_000, &log, false)?)?;
+    if !wait_until(LONG_LIMIT, || losses(&log).is_ok_and(|losses| losses.len() >= 2)) {
+        return Err("64 ranks make no two steps".into());
+    }
+    let is_victim = |pid: &u32| variable_of(*pid, "RANK").as_deref() == Some(VICTIM);
+    let victim = children_of(started.process.id()).into_iter().find(is_victim);
+    let victim = victim.ok_or("the victim does not run")?;
+    let killed = Instant::now();
+    send(victim, libc::SIGKILL);
+    let ended = end(started, LONG_LIMIT)?;
+    if killed.elapsed() > Duration::from_secs(15) {
+        return Err(format!("the ranks end after {:?}", killed.elapsed()).into());
+    }
+    ended.expect_code(128 + libc::SIGKILL)?;
+    let first =
+        format!("[launcher] rank {VICTIM} (pid {victim}) failed first: killed by signal 9 (SIGKILL); then ranks");
+    let line = ended.expect_line(&first)?;
+    if line.len() > 400 || ended.stderr.lines().count() > 24 {
+        return Err(format!("that many words:\n{}", ended.stderr).into());
+    }
+    Ok(())
 }
 
 fn dry_run_starts_no_rank() -> Result<(), Failed> {

@@ -20,7 +20,7 @@ use crate::collectives::{CollectiveError, InputError, ProcessGroup, compare_inpu
 use crate::launch::World;
 use crate::parameters::ParameterRegistry;
 use crate::random::{CurrentStep, StepCoordinates};
-use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, TopologyError};
+use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, SplitTensorGroups, TopologyError};
 
 pub use config::{ContextError, ParallelContextConfig};
 pub(crate) use messages::broadcast_bytes;

@@ -23,7 +23,7 @@ mod validation;
 
 use std::path::PathBuf;
 
-use burn_megatron::checkpoint::Checkpoint;
+use burn_megatron::checkpoint::{Checkpoint, ReadConfig};
 use burn_megatron::training::TrainingConfig;
 use burn_megatron::training::preflight::Statement;
 use burn_megatron_data::programs::TokenizerArguments;

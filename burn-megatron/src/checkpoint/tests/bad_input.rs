@@ -106,7 +106,7 @@ fn altered_byte_of_an_array() {
         &["rank_00001.safetensors has been altered", &end, "expected"],
     );
     // Who does not compare checksums gets what is there, but `verify` does.
-    let options = ReadConfig { skip_checksums: true };
+    let options = ReadConfig::new().with_skip_checksums(true);
     let checkpoint = Checkpoint::open_with(&path, options).unwrap();
     checkpoint
         .read("model.embedding.weight", &Placement::whole([10, 4]), 0..40)
@@ -463,7 +463,7 @@ proptest! {
         let position = position.min(content.len() - bytes.len());
         content[position..position + bytes.len()].copy_from_slice(&bytes);
         fs::write(&shard, content).unwrap();
-        let checkpoint = Checkpoint::open_with(&path, ReadConfig { skip_checksums: true }).unwrap();
+        let checkpoint = Checkpoint::open_with(&path, ReadConfig::new().with_skip_checksums(true)).unwrap();
         let _ = checkpoint.read("model.embedding.weight", &Placement::whole([10, 4]), 0..40);
     }
 }
