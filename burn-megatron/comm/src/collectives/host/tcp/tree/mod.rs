@@ -22,6 +22,7 @@ use super::{POLL_SLICE, TcpEngine, readiness};
 use crate::collectives::call::CallDescriptor;
 use crate::collectives::error::CollectiveError;
 use frame::{FrameReader, Kind, Run, Taken};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 pub(super) use payload::Payload;
@@ -94,6 +95,8 @@ struct Meeting<'a> {
     brought: Vec<Option<Brought>>,
     /// What the parent has sent.
     outcome: Option<Outcome>,
+    /// Ranks that a neighbour once waited for, and later no more.
+    come: BTreeSet<usize>,
     since: Instant,
     said_at: Option<Instant>,
     /// When it last looked for children that have not connected.
@@ -122,6 +125,7 @@ impl<'a> Meeting<'a> {
             neighbours: of_children.chain(of_parent).map(neighbour).collect(),
             brought: shape.children.iter().map(|_| None).collect(),
             outcome: None,
+            come: BTreeSet::new(),
             since: Instant::now(),
             said_at: None,
             looked_at: Instant::now(),
@@ -269,7 +273,10 @@ impl<'a> Meeting<'a> {
                 let taken = neighbour.reader.take(stream);
                 match taken.map_err(|error| self.engine.lost(self.call, neighbour.peer, &error))? {
                     Taken::Nothing => neighbour.may_read = false,
-                    Taken::Part => has_moved = true,
+                    Taken::Part => {
+                        has_moved = true;
+                        self.exchange.deadline.renew();
+                    }
                     Taken::Frame(kind, body) => {
                         has_moved = true;
                         self.hear(index, kind, &body)?;
@@ -310,9 +317,11 @@ impl<'a> Meeting<'a> {
                     .absent
                     .replace(absent.clone())
                     .unwrap_or_default();
-                // Somebody has come.
-                if before.iter().any(|rank| !absent.contains(rank)) {
-                    self.exchange.deadline.renew();
+                // Each rank comes once: lists that change to and fro do not make a wait endless.
+                for rank in before.into_iter().filter(|rank| !absent.contains(rank)) {
+                    if self.come.insert(rank) {
+                        self.exchange.deadline.renew();
+                    }
                 }
                 true
             }),
