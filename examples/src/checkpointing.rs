@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail, ensure};
 use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointError, CheckpointWriter, ReadConfig};
 use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::World;
+use burn_megatron::launch::{Environment, World};
 use burn_megatron::optimizer::OptimizerKind;
 use burn_megatron::training::{TrainerState, TrainingConfig};
 use models::ModelFamily;
@@ -15,12 +15,15 @@ use models::huggingface::AdapterConfig;
 use models::registry::FAMILIES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::CheckpointArguments;
 use crate::device::TrainingBackend;
 use crate::run_tokenizer::TokenizerState;
 use crate::session::Session;
+
+/// The field of a checkpoint's state that says which run has saved it, as its launcher calls it.
+const RUN: &str = "run";
 
 /// The most that the first rank tells of the checkpoint that it has found: a path, or why it has none.
 const MAX_FOUND_BYTES: usize = 1 << 20;
@@ -248,41 +251,69 @@ fn schedules(training: &TrainingConfig) -> [Setting; 12] {
     ]
 }
 
-/// Finds the checkpoint to continue from, the same one on every rank. Returns `None` without `--load`, or if the folder
-/// has no checkpoint: then the first rank warns.
+/// The checkpoint to continue from.
+pub struct FoundCheckpoint {
+    /// None without `--load`, or if the folder has no checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// The flags that say how it is taken.
+    pub arguments: CheckpointArguments,
+}
+
+/// Finds the checkpoint to continue from, the same one on every rank: of a run that a launcher has started again, the
+/// last that it has saved itself, if there is one. If `--load` has none, the first rank warns.
 ///
 /// # Communication
 /// Two broadcasts over the world, of 8 bytes and of what the first rank has found.
 ///
 /// # Errors
 /// When there is no checkpoint although one must be there, or it cannot be read; the first rank's words on every rank.
-pub fn find(arguments: &CheckpointArguments, context: &ParallelContext) -> anyhow::Result<Option<Checkpoint>> {
-    let Some(folder) = &arguments.load else {
-        return Ok(None);
-    };
+pub fn find(arguments: &CheckpointArguments, context: &ParallelContext) -> anyhow::Result<FoundCheckpoint> {
+    if arguments.load.is_none() && arguments.save.is_none() {
+        return Ok(FoundCheckpoint {
+            checkpoint: None,
+            arguments: arguments.clone(),
+        });
+    }
     // What the first rank sees counts: another may be saving, or a file system slow to show it.
-    let here = (context.rank() == 0).then(|| find_here(arguments, folder));
+    let here = (context.rank() == 0).then(|| find_here(arguments));
     let found = here.as_ref().map(|here| match here {
-        Ok(checkpoint) => Found::Checkpoint(checkpoint.as_ref().map(|checkpoint| checkpoint.path().to_owned())),
+        Ok((checkpoint, is_own)) => Found::Checkpoint {
+            path: checkpoint.as_ref().map(|checkpoint| checkpoint.path().to_owned()),
+            is_own: *is_own,
+        },
         Err(error) => Found::Failure(format!("rank 0: {error:#}")),
     });
-    let found = share(found, context)?;
-    match (here, found) {
-        (Some(here), _) => here,
-        (None, Found::Checkpoint(None)) => Ok(None),
+    let (path, is_own) = match share(found, context)? {
+        Found::Checkpoint { path, is_own } => (path, is_own),
+        Found::Failure(what) => match here {
+            Some(Err(error)) => return Err(error),
+            _ => bail!(what),
+        },
+    };
+    let checkpoint = match (here, path) {
+        (Some(Ok((checkpoint, _))), _) => checkpoint,
+        (_, None) => None,
         // The first rank has looked at every shard.
-        (None, Found::Checkpoint(Some(path))) => {
-            let options = ReadConfig::new().with_shards_later(true);
-            Ok(Some(Checkpoint::open_with(path, options)?))
-        }
-        (None, Found::Failure(what)) => bail!(what),
-    }
+        (_, Some(path)) => Some(Checkpoint::open_with(path, ReadConfig::new().with_shards_later(true))?),
+    };
+    Ok(FoundCheckpoint {
+        checkpoint,
+        arguments: if is_own {
+            arguments.after_restart()
+        } else {
+            arguments.clone()
+        },
+    })
 }
 
 /// What the first rank has found.
 #[derive(Serialize, Deserialize)]
 enum Found {
-    Checkpoint(Option<PathBuf>),
+    Checkpoint {
+        path: Option<PathBuf>,
+        /// Whether it is of an earlier start of this run.
+        is_own: bool,
+    },
     Failure(String),
 }
 
@@ -314,7 +345,32 @@ pub(crate) fn share_text(text: String, context: &ParallelContext) -> anyhow::Res
     String::from_utf8(text).context("what rank 0 has found")
 }
 
-fn find_here(arguments: &CheckpointArguments, folder: &Path) -> anyhow::Result<Option<Checkpoint>> {
+/// The checkpoint, and whether it is of an earlier start of this run.
+fn find_here(arguments: &CheckpointArguments) -> anyhow::Result<(Option<Checkpoint>, bool)> {
+    if let Some(own) = find_own(arguments)? {
+        return Ok((Some(own), true));
+    }
+    let Some(folder) = &arguments.load else {
+        return Ok((None, false));
+    };
+    Ok((find_in(arguments, folder)?, false))
+}
+
+/// The last checkpoint in `--save` of a run that a launcher has started again, if this run has saved it: its begin may
+/// have been refused, or it may have failed before.
+fn find_own(arguments: &CheckpointArguments) -> anyhow::Result<Option<Checkpoint>> {
+    let environment = Environment::detect()?.filter(|environment| environment.restarts() > 0);
+    let (Some(environment), Some(folder)) = (environment, &arguments.save) else {
+        return Ok(None);
+    };
+    let of_this_run = |checkpoint: &Checkpoint| {
+        let run = checkpoint.state().get(RUN).and_then(Value::as_str);
+        run.is_some() && run == environment.run()
+    };
+    Ok(Checkpoint::latest(folder)?.filter(of_this_run))
+}
+
+fn find_in(arguments: &CheckpointArguments, folder: &Path) -> anyhow::Result<Option<Checkpoint>> {
     // A path of one checkpoint means that one.
     let name = folder.file_name().and_then(OsStr::to_str);
     let names_one = name.is_some_and(|name| name.starts_with("iter_"));
@@ -346,6 +402,8 @@ pub struct Checkpointing {
     writer: CheckpointWriter,
     interval: u64,
     is_asynchronous: bool,
+    /// What tells this run's checkpoints from those of others when it has been started again.
+    run: Option<String>,
 }
 
 impl Checkpointing {
@@ -384,6 +442,7 @@ impl Checkpointing {
             writer: CheckpointWriter::new(group, folder, options)?,
             interval: arguments.save_interval,
             is_asynchronous: arguments.async_save,
+            run: Environment::detect()?.and_then(|environment| environment.run().map(str::to_owned)),
         }))
     }
 
@@ -419,7 +478,10 @@ impl Checkpointing {
             return Ok(None);
         }
         let earlier = self.writer.wait();
-        let state = serde_json::to_value(session.state()).context("the state of the run")?;
+        let mut state = serde_json::to_value(session.state()).context("the state of the run")?;
+        if let Some(run) = &self.run {
+            state[RUN] = run.clone().into();
+        }
         let is_begun = self.is_asynchronous && !is_last && earlier.is_ok();
         if is_begun {
             self.writer.save_start(step, session.snapshot()?, state)?

@@ -40,13 +40,18 @@ pub fn enter_interactive(parallel: &ParallelArguments) -> anyhow::Result<Role> {
 fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Role> {
     show_warnings();
     let world_size = parallel.world_size();
-    if parallel.launcher.is_excluded() && Environment::detect()?.is_none() {
+    let is_launcher = !Environment::has_rank();
+    if is_launcher && parallel.launcher.is_excluded() {
         eprintln!(
             "[launcher] node {} is left out: no rank is started here",
             parallel.launcher.node_rank
         );
         return Ok(Role::Launched(LaunchSummary::of_no_ranks()));
     }
+    anyhow::ensure!(
+        prefix != Prefix::Interactive || parallel.launcher.max_restarts == 0,
+        "--max-restarts is not for a program with a prompt: what has been typed would be lost"
+    );
     let mut options = parallel.communication.join_options()?;
     options.interface = parallel.launcher.interface.clone();
     let mut launcher = Launcher::new(world_size)
@@ -57,7 +62,7 @@ fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Ro
         .interrupt_grace(options.timeout)
         .heartbeat_limit(options.heartbeat_limit, options.timeout);
     if let Some(nodes) = parallel.launcher.nodes()? {
-        launcher = launcher.nodes(nodes);
+        launcher = launcher.nodes(nodes).on_each_node();
     }
     if let Some(interface) = &parallel.launcher.interface {
         launcher = launcher.interface(interface);

@@ -45,11 +45,6 @@ pub fn pretrain(
         return Ok(ExitCode::SUCCESS);
     }
     let restarts = Environment::detect()?.map_or(0, |environment| environment.restarts());
-    let mut arguments = arguments.clone();
-    if restarts > 0 {
-        arguments.checkpoints = arguments.checkpoints.after_restart()?;
-    }
-    let arguments = &arguments;
     arguments.validate()?;
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),

@@ -79,14 +79,6 @@ impl Checkpoint {
         }
     }
 
-    /// Returns whether a folder has a checkpoint, without a look into it.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    pub fn is_any_in(directory: impl AsRef<Path>) -> Result<bool, CheckpointError> {
-        Ok(!list_checkpoints(directory.as_ref())?.is_empty())
-    }
-
     /// Opens the checkpoint that a path means: that of the path itself, or the latest in the folder.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use burn_megatron::checkpoint::Checkpoint;
 use clap::Args;
 
 /// What is saved, and where training continues.
@@ -42,24 +41,12 @@ pub struct CheckpointArguments {
 }
 
 impl CheckpointArguments {
-    /// The flags of a run that a launcher has started again: it continues from what it has saved, if there is anything
-    /// yet.
-    ///
-    /// # Errors
-    /// When --save cannot be read.
-    pub fn after_restart(&self) -> anyhow::Result<Self> {
-        let Some(folder) = &self.save else {
-            return Ok(self.clone());
-        };
-        if !Checkpoint::is_any_in(folder)? {
-            return Ok(self.clone());
-        }
-        Ok(Self {
-            load: Some(folder.clone()),
+    /// The flags of a run that a launcher has started again, and that continues from a checkpoint of its own.
+    pub fn after_restart(&self) -> Self {
+        Self {
             finetune: false,
-            exit_on_missing_checkpoint: false,
             ..self.clone()
-        })
+        }
     }
 
     /// Checks what the types do not.

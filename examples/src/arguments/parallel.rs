@@ -85,8 +85,8 @@ pub struct LauncherArguments {
     /// them hosts the store: --master-addr is its name. The same on every node
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     pub exclude_nodes: Vec<usize>,
-    /// Start all ranks again when one has failed, up to this many times; a restarted run continues from the last
-    /// checkpoint in --save. The same on every node
+    /// Start all ranks again when one has failed, up to this many times; training continues from its last checkpoint in
+    /// --save. The same on every node
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Parallelism")]
     pub max_restarts: usize,
     /// Print the output of these ranks only, such as 0 or 0,8-15, rank 0's results in any case, and the last lines of a
@@ -193,14 +193,27 @@ impl ParallelArguments {
 
     /// The number of ranks.
     pub fn world_size(&self) -> usize {
-        let model = self
-            .tensor_model_parallel_size
-            .saturating_mul(self.pipeline_model_parallel_size);
-        let all_nodes = self.world_size.unwrap_or(model);
+        let all_nodes = self.world_size.unwrap_or(self.model_size());
         match self.launcher.excluded() {
             0 => all_nodes,
             excluded => all_nodes / self.launcher.nnodes * (self.launcher.nnodes - excluded),
         }
+    }
+
+    /// Checks the nodes that are left out.
+    ///
+    /// # Errors
+    /// When there is no such node, none is left, or the ranks do not divide into the nodes.
+    pub fn check_nodes(&self) -> anyhow::Result<()> {
+        self.launcher.check()?;
+        self.launcher
+            .check_world_size(self.world_size.unwrap_or(self.model_size()))
+    }
+
+    /// The ranks of one model.
+    fn model_size(&self) -> usize {
+        self.tensor_model_parallel_size
+            .saturating_mul(self.pipeline_model_parallel_size)
     }
 
     /// The stages, their chunks and the layers that they share.
@@ -297,6 +310,17 @@ impl LauncherArguments {
         anyhow::ensure!(
             self.nnodes == 0 || self.excluded() < self.nnodes,
             "--exclude-nodes leaves out all {} nodes",
+            self.nnodes
+        );
+        Ok(())
+    }
+
+    /// Checks that the ranks of all nodes, those that are left out among them, divide into nodes.
+    fn check_world_size(&self, world_size: usize) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.exclude_nodes.is_empty() || world_size.is_multiple_of(self.nnodes.max(1)),
+            "--world-size {world_size} is that of all nodes and must be a multiple of --nnodes {}, also with \
+             --exclude-nodes",
             self.nnodes
         );
         Ok(())
@@ -431,5 +455,8 @@ mod tests {
             "--exclude-nodes 4: there is no such node; valid are 0 to 3"
         );
         assert_eq!(error("3,2,1,0"), "--exclude-nodes leaves out all 4 nodes");
+        let uneven = parallel("--world-size 10 --nnodes 4 --master-addr a --exclude-nodes 3");
+        let uneven = uneven.check_nodes().expect_err("10 ranks are not those of 4 nodes");
+        assert!(uneven.to_string().contains("multiple of --nnodes 4"), "{uneven}");
     }
 }

@@ -45,7 +45,7 @@ impl TrainingArguments {
         let parallel = self.parallel.config();
         let grid = parallel.grid(self.parallel.world_size())?;
         self.parallel.communication.timeout()?;
-        self.parallel.launcher.check()?;
+        self.parallel.check_nodes()?;
         let restarts = self.parallel.launcher.max_restarts;
         anyhow::ensure!(
             restarts == 0 || (self.checkpoints.save.is_some() && self.checkpoints.save_interval > 0),

@@ -132,7 +132,12 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             "the flags name the model family {family}, this is {}",
             C::NAME
         );
-        let checkpoint = checkpointing::find(&arguments.checkpoints, context)?;
+        let found = checkpointing::find(&arguments.checkpoints, context)?;
+        let checkpoint = found.checkpoint;
+        let arguments = &TrainingArguments {
+            checkpoints: found.arguments,
+            ..arguments.clone()
+        };
         let tokenizer = RunTokenizer::choose(
             &arguments.data.tokenizer,
             checkpoint.as_ref(),

@@ -107,12 +107,17 @@ impl Clock {
 
 impl FlightRecorder {
     /// Returns the recorder of a rank, whose files go to `folder`, or else to where the environment says, if it does.
-    /// With a folder, SIGUSR1 writes the file from now on.
+    /// Those of ranks that have been started `restarts` times before go to `restart-<restarts>` there, so that what an
+    /// earlier start has written stays. With a folder, SIGUSR1 writes the file from now on.
     ///
     /// # Errors
     /// The environment's number of calls is none; SIGUSR1 cannot be watched.
-    pub fn from_environment(identity: RankIdentity, folder: Option<PathBuf>) -> io::Result<Self> {
+    pub fn from_environment(identity: RankIdentity, folder: Option<PathBuf>, restarts: u64) -> io::Result<Self> {
         let folder = folder.or_else(|| std::env::var_os(variables::FOLDER).map(PathBuf::from));
+        let folder = folder.map(|folder| match restarts {
+            0 => folder,
+            restarts => folder.join(format!("restart-{restarts}")),
+        });
         let length = match std::env::var(variables::LENGTH) {
             Err(_) => DEFAULT_LENGTH,
             Ok(text) => text.parse().map_err(|_| {

@@ -10,6 +10,9 @@ use super::host::host_name;
 /// What the store says of a rank whose connection closed without a goodbye.
 pub(super) const CONNECTION_LOST: &str = "is dead: its connection to the store closed without a goodbye (killed?)";
 
+/// How the failure begins of a rank whose process there never was.
+pub(super) const COULD_NOT_BE_STARTED: &str = "could not be started";
+
 /// How the suspicion begins that a rank did not come to where another one waits for it.
 pub(crate) const DID_NOT_COME: &str = "did not come to ";
 
@@ -26,7 +29,7 @@ const ACCUSATIONS: [&str; 9] = [
     "lost the store ",
     "out of reach",
     "ended without ",
-    "could not be started",
+    COULD_NOT_BE_STARTED,
     "never ",
 ];
 

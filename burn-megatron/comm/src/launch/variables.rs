@@ -24,6 +24,8 @@ pub const STORE_HOSTED: &str = "BURN_MEGATRON_STORE_HOSTED";
 pub const STORE_PORT: &str = "BURN_MEGATRON_STORE_PORT";
 /// This host's identity, instead of host name and boot id: lets a test pretend that ranks are on several hosts.
 pub const HOST: &str = "BURN_MEGATRON_HOST";
+/// The id of the job's first start, which is the same after a restart.
+pub const RUN: &str = "BURN_MEGATRON_RUN";
 /// How many times our launcher has started the ranks before.
 pub const RESTARTS: &str = "BURN_MEGATRON_RESTARTS";
 /// The longest silence of a rank or of the store in seconds, 0.5 to 86400; 30 unless set.

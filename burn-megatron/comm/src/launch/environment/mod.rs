@@ -44,7 +44,8 @@ pub struct Environment {
     pub chosen_store_port: Option<u16>,
     /// The host identity to use instead of this host's own.
     pub host: Option<String>,
-    /// The launcher's id of the run: torchrun's, or one made of the ids of Open MPI's or Slurm's job.
+    /// The launcher's id of the run, also after a restart: ours, torchrun's, or one made of the ids of Open MPI's or
+    /// Slurm's job.
     pub run_id: Option<String>,
     /// How many times our launcher or torchrun has restarted the ranks, or Slurm has queued the job again.
     pub restart_count: Option<String>,
@@ -106,6 +107,16 @@ impl Environment {
         count.and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
+    /// Returns what tells this run from others, also after a restart; none if torchrun was not given an id.
+    pub fn run(&self) -> Option<&str> {
+        self.run_id.as_deref().filter(|id| *id != "none")
+    }
+
+    /// Returns whether torchrun or our own launcher has started this process.
+    pub fn has_rank() -> bool {
+        has_torchrun_rank()
+    }
+
     /// Returns the job's secret: BURN_MEGATRON_JOB_TOKEN, or else [`JobToken::derived`] from what the launcher gave.
     pub fn token(&self) -> JobToken {
         self.job_token.clone().unwrap_or_else(|| {
@@ -153,7 +164,7 @@ fn from_torchrun(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Envir
             place,
             master_addr,
             master_port,
-            run_id: reader.optional(names::RUN_ID),
+            run_id: reader.optional(names::RUN).or_else(|| reader.optional(names::RUN_ID)),
             restart_count: reader
                 .optional(names::RESTARTS)
                 .or_else(|| reader.optional(names::RESTART_COUNT)),

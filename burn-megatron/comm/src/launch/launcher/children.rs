@@ -191,6 +191,22 @@ impl Children {
         }
     }
 
+    /// Kills and reaps the ranks that run, and waits for their output.
+    pub(super) fn end(mut self) {
+        self.kill_and_reap();
+        self.outputs.drain(Some(REAP_LIMIT));
+    }
+
+    fn kill_and_reap(&mut self) {
+        self.kill();
+        let deadline = deadline_after(REAP_LIMIT);
+        for process in self.ranks.iter_mut().filter(|process| !process.reaped) {
+            while matches!(process.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
     /// Waits until all output of ended ranks is forwarded.
     pub(super) fn drain_outputs(&mut self, limit: Option<Duration>) {
         self.outputs.drain(limit);
@@ -200,13 +216,7 @@ impl Children {
 impl Drop for Children {
     /// Leaves no rank running, whatever happened.
     fn drop(&mut self) {
-        self.kill();
-        let deadline = deadline_after(REAP_LIMIT);
-        for process in self.ranks.iter_mut().filter(|process| !process.reaped) {
-            while matches!(process.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(5));
-            }
-        }
+        self.kill_and_reap();
     }
 }
 

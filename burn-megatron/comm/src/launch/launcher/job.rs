@@ -19,7 +19,7 @@ use crate::launch::error::LaunchError;
 use crate::launch::host::own_host;
 use crate::launch::identity::{JobToken, random_job_id};
 use crate::launch::liveness::Rhythm;
-use crate::launch::peer_failure::PeerFailure;
+use crate::launch::peer_failure::{COULD_NOT_BE_STARTED, PeerFailure};
 use crate::launch::{SECONDARY_FAILURE_EXIT_CODE, log_stderr};
 
 /// Lines that are printed of a rank that failed first and whose output was not.
@@ -109,18 +109,20 @@ impl<'a> Job<'a> {
         joining.join(&tokens, launcher.rendezvous_timeout, is_interrupted)
     }
 
-    /// Starts the ranks and watches until all have ended. Prints to stderr which failed first, if one did.
+    /// Starts the ranks and watches until all have ended. Prints to stderr which failed first, if one did. `run` is the
+    /// id of the first start.
     ///
     /// # Errors
     /// A rank cannot be started (those that were are killed), or survives SIGKILL.
     pub(super) fn play(
         &self,
         meeting: &Meeting,
+        run: &str,
         events: mpsc::Sender<Event>,
         inbox: &Receiver<Event>,
     ) -> Result<LaunchSummary, LaunchError> {
         let (launcher, ranks, store) = (self.launcher, &self.ranks, &meeting.store);
-        let environment = launcher.rank_environment(meeting, ranks.len());
+        let environment = launcher.rank_environment(meeting, run, ranks.len());
         let mut children = Children::new(launcher.output.clone(), ranks.clone(), events)?;
         let spawned = children.spawn_all(launcher.world_size, &launcher.arguments, &environment);
         if let Err(LaunchError::Spawn { rank, source, .. }) = &spawned {
@@ -128,14 +130,14 @@ impl<'a> Job<'a> {
             store.fail(PeerFailure {
                 rank: *rank,
                 host: own_host(),
-                what: format!("could not be started: {source}"),
+                what: format!("{COULD_NOT_BE_STARTED}: {source}"),
             });
         }
         let last_words = children.last_words();
         let ended = match spawned {
             Ok(()) => Watch::new(children, store, launcher.failure_grace, launcher.interrupt_grace).run(inbox),
             Err(error) => {
-                drop(children);
+                children.end();
                 Err(error)
             }
         };
@@ -170,10 +172,12 @@ impl<'a> Job<'a> {
 
     /// Prints the last lines of the rank that failed first, if its output was not printed.
     fn print_last_words(&self, summary: &LaunchSummary, last_words: &LastWords) {
-        if let Some(end) = summary.first_failure()
+        if let Some(end) = summary.failure_here()
             && !self.launcher.output.logs(end.rank)
         {
-            for line in output::prefixed(end.rank, last_words.last_lines(end.rank, LAST_LINES)) {
+            let said = summary.reported_failure().filter(|failure| failure.rank == end.rank);
+            let said = said.map_or("", PeerFailure::own_text);
+            for line in output::prefixed(end.rank, last_words.last_lines(end.rank, said, LAST_LINES)) {
                 log_stderr(format_args!("{line}"));
             }
         }

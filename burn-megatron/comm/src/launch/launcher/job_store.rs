@@ -73,6 +73,15 @@ impl JobStore {
         }
     }
 
+    /// Returns whether the launcher of another node has ended well before any failure: it will not start its ranks
+    /// again.
+    pub(super) fn has_lost_a_launcher(&self) -> bool {
+        match self {
+            JobStore::Hosted(server) => server.is_any_launcher_done(),
+            JobStore::Remote { .. } => false,
+        }
+    }
+
     /// Says goodbye, or waits for a bounded time until the other nodes have.
     pub(super) fn leave(&self) {
         match self {

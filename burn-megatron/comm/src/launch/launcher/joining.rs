@@ -13,14 +13,17 @@ use crate::launch::host::own_host;
 use crate::launch::identity::JobToken;
 use crate::launch::liveness::{FailureSignal, HeartbeatOptions, Rhythm};
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{PeerId, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
+use crate::launch::store::{PeerId, Reply, Request, Store, StoreAddress, StoreConnection};
 use crate::launch::world::Membership;
 use crate::launch::world::rendezvous::{lost_contact, lost_store_of_node_zero};
 
 /// Longest wait for the store's answer to a launcher that registers.
 const REGISTER_LIMIT: Duration = Duration::from_secs(10);
-/// Longest wait for the store before other things are looked at, where the job may be restarted.
-const SLICE: Duration = Duration::from_secs(1);
+/// Longest wait for the store before other things are looked at, where the job may be restarted: enough to look up a
+/// name and to try several addresses.
+const SLICE: Duration = Duration::from_secs(6);
+/// When it says for what it waits.
+const WARNED_AFTER: Duration = Duration::from_secs(10);
 /// Time between attempts to join a start that may not have begun.
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -44,20 +47,28 @@ impl Joining<'_> {
         timeout: Duration,
         is_interrupted: impl Fn() -> bool,
     ) -> Result<Option<Meeting>, LaunchError> {
+        let last = tokens.last().map(|(restarts, _)| restarts);
         if let [(0, token)] = tokens {
             return self.register(0, token, [timeout; 2]).map(Some);
         }
-        let deadline = deadline_after(timeout);
+        let begun = Instant::now();
+        let mut has_warned = false;
         loop {
-            let mut error = None;
+            // What is wrong with the start that is under way, as far as it is known.
+            let mut refusal = None;
             for (restarts, token) in tokens {
-                let left = deadline.saturating_duration_since(Instant::now());
-                match self.register(*restarts, token, [left.min(SLICE), timeout]) {
+                match self.register(*restarts, token, [SLICE, timeout]) {
                     Ok(meeting) => return Ok(Some(meeting)),
-                    // That of a start that is over, or has failed already.
-                    Err(LaunchError::TokenRefused { .. } | LaunchError::PeerFailed(_)) if !left.is_zero() => {}
-                    Err(unreachable @ LaunchError::Unreachable { .. }) => {
-                        error = Some(unreachable);
+                    // That of a start that is over, or is about to begin.
+                    Err(error @ LaunchError::TokenRefused { .. }) => refusal = Some(error),
+                    // That of a start that has failed already: if there may be no other, for good.
+                    Err(error @ LaunchError::PeerFailed(_)) if Some(restarts) == last => return Err(error),
+                    Err(
+                        error @ (LaunchError::PeerFailed(_)
+                        | LaunchError::Unreachable { .. }
+                        | LaunchError::StoreLost { .. }),
+                    ) => {
+                        refusal = Some(error);
                         break;
                     }
                     Err(error) => return Err(error),
@@ -66,18 +77,26 @@ impl Joining<'_> {
                     return Ok(None);
                 }
             }
-            match error {
-                Some(LaunchError::Unreachable { address, reason, .. }) if Instant::now() >= deadline => {
-                    let waited = timeout;
+            if is_interrupted() {
+                return Ok(None);
+            }
+            let waited = begun.elapsed();
+            match refusal {
+                Some(LaunchError::Unreachable { address, reason, .. }) if waited >= timeout => {
                     return Err(LaunchError::Unreachable {
                         address,
                         waited,
                         reason,
                     });
                 }
-                _ if is_interrupted() => return Ok(None),
-                _ => thread::sleep(PAUSE),
+                Some(error) if waited >= timeout => return Err(error),
+                Some(error) if waited >= WARNED_AFTER && !has_warned => {
+                    has_warned = true;
+                    tracing::warn!("waiting for the next start of the ranks: {error}");
+                }
+                _ => {}
             }
+            thread::sleep(PAUSE);
         }
     }
 

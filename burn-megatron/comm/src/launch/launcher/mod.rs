@@ -79,6 +79,7 @@ pub struct Launcher {
     output: OutputOptions,
     master_port: Option<u16>,
     nodes: Option<Nodes>,
+    is_on_each_node: bool,
     interface: Option<String>,
     rendezvous_timeout: Duration,
     max_restarts: usize,
@@ -101,6 +102,7 @@ impl Launcher {
             },
             master_port: None,
             nodes: None,
+            is_on_each_node: false,
             interface: None,
             rendezvous_timeout: Duration::from_secs(600),
             max_restarts: 0,
@@ -151,6 +153,14 @@ impl Launcher {
     /// must hold the same secret on all. One node is the same as none.
     pub fn nodes(mut self, nodes: Nodes) -> Launcher {
         self.nodes = (nodes.count != 1 || nodes.rank != 0).then_some(nodes);
+        self.is_on_each_node |= self.nodes.is_some();
+        self
+    }
+
+    /// Makes this one of several launchers, one on each node, even if no other node takes part: where `srun` or
+    /// `mpirun` has started it, it is no rank itself.
+    pub fn on_each_node(mut self) -> Launcher {
+        self.is_on_each_node = true;
         self
     }
 
@@ -162,9 +172,9 @@ impl Launcher {
         self
     }
 
-    /// Returns whether this is the launcher of one of several nodes.
-    pub fn spans_nodes(&self) -> bool {
-        self.nodes.is_some()
+    /// Returns whether there is a launcher on each of several nodes.
+    pub fn is_on_each_node(&self) -> bool {
+        self.is_on_each_node
     }
 
     /// Sets how long to wait for node 0's store: 10 minutes unless set.
@@ -240,6 +250,7 @@ impl Launcher {
         }
         let job = Job::new(&self)?;
         let mut restarts = 0;
+        let mut run = None;
         // Until node 0 is there, signals end this process as any other: nothing has been started.
         let mut interrupts: Option<Interrupts> = None;
         let mut last: Option<LaunchSummary> = None;
@@ -260,8 +271,10 @@ impl Launcher {
                 Some(interrupts) => interrupts.tell(events.clone()),
                 None => interrupts = Some(Interrupts::watch(events.clone())?),
             }
-            let summary = job.play(&meeting, events, &inbox)?;
-            if meeting.restarts >= self.max_restarts || !summary.asks_for_restart() {
+            let run = run.get_or_insert_with(|| meeting.job_id.clone());
+            let summary = job.play(&meeting, run, events, &inbox)?;
+            let is_last = meeting.restarts >= self.max_restarts || meeting.store.has_lost_a_launcher();
+            if is_last || !summary.asks_for_restart() {
                 return Ok(summary);
             }
             restarts = meeting.restarts + 1;
@@ -331,7 +344,7 @@ impl Launcher {
     }
 
     /// The variables of every rank; [`Children`] adds those that differ from rank to rank.
-    fn rank_environment(&self, meeting: &Meeting, local_world_size: usize) -> Vec<(OsString, OsString)> {
+    fn rank_environment(&self, meeting: &Meeting, run: &str, local_world_size: usize) -> Vec<(OsString, OsString)> {
         let (master_addr, master_port) = &meeting.master;
         let mut environment = self.environment.clone();
         let sets_threads = env::var_os("RAYON_NUM_THREADS").is_some()
@@ -347,6 +360,9 @@ impl Launcher {
         set(variables::MASTER_PORT, master_port.to_string());
         set(variables::JOB_ID, meeting.job_id.clone());
         set(variables::JOB_TOKEN, meeting.token.to_text());
+        if self.restarts() {
+            set(variables::RUN, run.to_owned());
+        }
         set(variables::RESTARTS, meeting.restarts.to_string());
         set(variables::STORE_HOSTED, "1".into());
         if let Some(interface) = &self.interface {

@@ -7,7 +7,7 @@ use signal_hook::low_level::signal_name;
 
 use crate::launch::SECONDARY_FAILURE_EXIT_CODE;
 use crate::launch::host::host_name;
-use crate::launch::peer_failure::{CONNECTION_LOST, PeerFailure};
+use crate::launch::peer_failure::{CONNECTION_LOST, COULD_NOT_BE_STARTED, PeerFailure};
 use crate::ranks::RankSet;
 
 /// How a process ended.
@@ -189,9 +189,19 @@ impl LaunchSummary {
         }
     }
 
-    /// Returns whether a restart may help: a rank has failed, and no signal has asked the ranks to end.
+    /// Returns whether a restart may help: a rank has failed that could be started, and no signal has asked the ranks
+    /// to end.
     pub(super) fn asks_for_restart(&self) -> bool {
-        !self.is_success() && self.interrupted_by.is_none() && self.asked_by().is_none()
+        let has_started = |failure: &PeerFailure| !failure.what.starts_with(COULD_NOT_BE_STARTED);
+        let is_asked = self.interrupted_by.is_some() || self.asked_by().is_some();
+        !self.is_success() && !is_asked && self.reported.as_ref().is_none_or(has_started)
+    }
+
+    /// Returns the rank of this node that failed first, of a job that failed here and was not asked to end.
+    pub(super) fn failure_here(&self) -> Option<&RankEnd> {
+        let is_asked = self.interrupted_by.is_some() || self.asked_by().is_some();
+        let is_here = !is_asked && self.failure_elsewhere().is_none();
+        self.first_failure().filter(|_| is_here)
     }
 
     /// The summary of a job that a signal ends before it is restarted.

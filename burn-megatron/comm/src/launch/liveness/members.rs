@@ -20,6 +20,8 @@ pub(in crate::launch) struct Members {
     ranks: Vec<Rank>,
     /// The launcher of each further node, by the node's number, while it is there.
     launchers: HashMap<usize, Launcher>,
+    /// Whether a launcher has left before any failure: its ranks were done.
+    is_any_launcher_done: bool,
     first_failure: Option<PeerFailure>,
 }
 
@@ -46,6 +48,7 @@ impl Members {
         Members {
             ranks: vec![Rank::default(); world_size],
             launchers: HashMap::new(),
+            is_any_launcher_done: false,
             first_failure: None,
         }
     }
@@ -152,6 +155,7 @@ impl Members {
         // Another one may come in the place of a launcher.
         if let (PeerId::Launcher(node_rank), true) = (peer, has_gone) {
             self.launchers.remove(&node_rank);
+            self.is_any_launcher_done |= self.first_failure.is_none();
         }
         action
     }
@@ -227,6 +231,11 @@ impl Members {
     /// Takes a failure for the job's unless another one was first.
     pub(in crate::launch) fn accuse(&mut self, failure: &PeerFailure) {
         accuse(&mut self.first_failure, failure);
+    }
+
+    /// Returns whether a launcher has left before any failure.
+    pub(in crate::launch) fn is_any_launcher_done(&self) -> bool {
+        self.is_any_launcher_done
     }
 
     /// Returns the job's first failure.

@@ -109,6 +109,11 @@ impl StoreServer {
         self.job.traffic.total()
     }
 
+    /// Returns whether a launcher of a further node has left before any failure.
+    pub(in crate::launch) fn is_any_launcher_done(&self) -> bool {
+        self.job.members(|all| all.is_any_launcher_done())
+    }
+
     /// Notes that a rank's process has ended on this host, for those that wait for it to register.
     pub(in crate::launch) fn process_ended(&self, rank: usize, what: &str) {
         self.job.members(|all| all.process_ended(rank, "localhost", what));

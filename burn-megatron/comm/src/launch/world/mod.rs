@@ -217,7 +217,7 @@ impl World {
             .to_owned(),
             job_id: joined.job_id.clone(),
         };
-        let flight_recorder = start_recorder(identity, options)?;
+        let flight_recorder = start_recorder(identity, options, environment.restarts())?;
         let progress = flight_recorder.clone();
         let heartbeats = HeartbeatOptions {
             rhythm,
@@ -275,7 +275,7 @@ impl World {
                 suspicions: Suspicions::new(store.clone(), 0),
                 store,
                 failure: FailureSignal::detached(),
-                flight_recorder: start_recorder(identity, options)?,
+                flight_recorder: start_recorder(identity, options, environment.map_or(0, Environment::restarts))?,
                 store_lost: None,
                 groups: Mutex::default(),
                 attachment: Mutex::default(),
@@ -423,9 +423,9 @@ impl World {
     }
 }
 
-fn start_recorder(identity: RankIdentity, options: &JoinConfig) -> Result<FlightRecorder, LaunchError> {
+fn start_recorder(identity: RankIdentity, options: &JoinConfig, restarts: u64) -> Result<FlightRecorder, LaunchError> {
     let folder = options.flight_recorder_folder.clone();
-    FlightRecorder::from_environment(identity, folder).map_err(|source| LaunchError::System {
+    FlightRecorder::from_environment(identity, folder, restarts).map_err(|source| LaunchError::System {
         action: "cannot start the flight recorder".into(),
         source,
     })

@@ -31,12 +31,14 @@ impl LastWords {
         !text.is_empty() && self.of(rank).contains(text)
     }
 
-    /// The rank's last lines, `most` at the most.
-    pub(in super::super) fn last_lines(&self, rank: usize, most: usize) -> Vec<String> {
+    /// `most` of the rank's lines at the most: from the one with the first line of `text` on, or else the last ones.
+    pub(in super::super) fn last_lines(&self, rank: usize, text: &str, most: usize) -> Vec<String> {
         let words = self.of(rank);
         let lines: Vec<&str> = words.lines().collect();
-        let first = lines.len().saturating_sub(most);
-        lines[first..].iter().map(|&line| line.to_owned()).collect()
+        let text = text.lines().next().filter(|text| !text.is_empty());
+        let with_text = text.and_then(|text| lines.iter().rposition(|line| line.contains(text)));
+        let first = with_text.unwrap_or_else(|| lines.len().saturating_sub(most));
+        lines[first..].iter().take(most).map(|&line| line.to_owned()).collect()
     }
 
     fn of(&self, rank: usize) -> String {
@@ -58,11 +60,17 @@ mod tests {
         assert!(words.contain(1, "loss is not finite\nin step 3"));
         assert!(!words.contain(0, "loss is not finite"));
         assert_eq!(
-            words.last_lines(1, 1),
+            words.last_lines(1, "", 1),
             ["[rank 1 on host a] failed: loss is not finite"]
         );
-        assert_eq!(words.last_lines(1, 9).len(), 2);
-        assert_eq!(words.last_lines(0, 9), [""; 0]);
+        assert_eq!(words.last_lines(1, "", 9).len(), 2);
+        assert_eq!(words.last_lines(0, "", 9), [""; 0]);
+        words.append(1, b"stack backtrace:\n  0: main\n");
+        let from_text = words.last_lines(1, "loss is not finite\nin step 3", 2);
+        assert_eq!(
+            from_text,
+            ["[rank 1 on host a] failed: loss is not finite", "stack backtrace:"]
+        );
         words.append(1, &vec![b'x'; 3 * REMEMBERED_BYTES]);
         assert!(!words.contain(1, "loss is not finite"));
     }

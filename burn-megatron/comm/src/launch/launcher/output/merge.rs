@@ -10,6 +10,8 @@ use crate::ranks::RankSet;
 
 /// Most bytes that wait.
 const MAX_HELD_BYTES: usize = 1 << 20;
+/// What a line takes in addition to its text.
+const HELD_BYTES_PER_LINE: usize = size_of::<Line>();
 
 /// Lines of ranks that wait to be written.
 pub(super) struct Merger {
@@ -47,7 +49,7 @@ impl Merger {
 
     /// Takes a rank's next line, without its end.
     pub(super) fn push(&mut self, rank: usize, line: Vec<u8>, now: Instant) {
-        self.held_bytes += line.len();
+        self.held_bytes += HELD_BYTES_PER_LINE + line.len();
         self.arrived += 1;
         let line = Line::new(rank, line, self.arrived, now + self.hold);
         self.held.entry(rank).or_default().push_back(line);
@@ -96,7 +98,7 @@ impl Merger {
 
     fn drop_head(&mut self, rank: usize) {
         let line = self.held.get_mut(&rank).and_then(VecDeque::pop_front);
-        self.held_bytes -= line.map_or(0, |line| line.bytes.len());
+        self.held_bytes -= line.map_or(0, |line| HELD_BYTES_PER_LINE + line.bytes.len());
     }
 }
 
