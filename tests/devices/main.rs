@@ -367,7 +367,7 @@ fn run_on_cuda(flags: &[&str], libraries: &Path, variables: &[(&str, &OsStr)]) -
     end(start(&mut command)?, LIMIT)
 }
 
-/// Slices in host memory over the world, tensors over NCCL in the tensor-parallel group.
+/// Slices in host memory over all ranks, tensors over NCCL in the tensor-parallel group.
 fn preflight_measures_nccl() -> anyhow::Result<()> {
     let libraries = cuda_emulator::library_folder()?;
     let mut command = Command::new(pretrain_gpt()?);
@@ -391,7 +391,7 @@ fn preflight_measures_nccl() -> anyhow::Result<()> {
         lines.any(|line| line.starts_with(group) && line.contains(engine) && line.ends_with("GB/s"))
     };
     ensure!(
-        measured("world", "shared-memory") && measured("tensor", "shared-memory") && measured("tensor", "NCCL"),
+        measured("model", "shared-memory") && measured("tensor", "shared-memory") && measured("tensor", "NCCL"),
         "not all of it is in the table:\n{}",
         ended.stdout
     );

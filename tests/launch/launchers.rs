@@ -325,7 +325,7 @@ fn preflight_prints_a_table_and_ends() -> Result<(), Failed> {
     ended
         .stdout
         .lines()
-        .filter(|line| line.contains("GB/s"))
+        .filter(|line| line.contains(" µs"))
         .count()
         .eq(&7)
         .then_some(())

@@ -44,6 +44,13 @@ pub fn launch(launcher: Launcher) -> ! {
     }
 }
 
+/// The ranks before a line that a launcher has printed; none before its own.
+pub fn ranks_of(line: &str) -> RankSet {
+    let place = line.strip_prefix("[rank").and_then(|line| line.split_once(']'));
+    let ranks = place.and_then(|(place, _)| place.trim_start_matches('s').split(" on host ").next());
+    ranks.and_then(|ranks| ranks.parse().ok()).unwrap_or_default()
+}
+
 /// A launcher that runs, with its ranks.
 pub struct Job {
     pub folder: TempDir,
@@ -140,11 +147,7 @@ impl Ended {
 
     /// A line that begins with this rank and its host, or with several ranks that have written it.
     pub fn line_of(&self, rank: usize) -> Result<&str, Failed> {
-        let is_of = |line: &&str| {
-            let ranks = line.strip_prefix("[rank").and_then(|line| line.split_once(" on host "));
-            let ranks = ranks.and_then(|(ranks, _)| ranks.trim_start_matches('s').parse::<RankSet>().ok());
-            ranks.is_some_and(|ranks| ranks.contains(rank))
-        };
+        let is_of = |line: &&str| line.contains(" on host ") && ranks_of(line).contains(rank);
         let line = self.stderr.lines().find(is_of);
         line.ok_or_else(|| format!("no line is rank {rank}'s:\n{}", self.stderr).into())
     }

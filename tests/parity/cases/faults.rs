@@ -58,9 +58,7 @@ pub fn trials() -> Vec<Trial> {
             &[
                 "[launcher] rank 3 (pid ",
                 ") failed first: killed by signal 9 (SIGKILL) by the launcher (silent: no heartbeat for 3.",
-                "rank 0: exit code 75",
-                "rank 1: exit code 75",
-                "rank 2: exit code 75",
+                "then ranks 0-2: exit code 75 (because another rank failed)",
             ],
         ),
         first_cause(
@@ -72,9 +70,7 @@ pub fn trials() -> Vec<Trial> {
                 ") failed first: killed by signal 15 (SIGTERM) by the launcher (late: its heartbeats arrive, no \
                  collective yet; did not come to ",
                 "of group pair [2, 3]",
-                "rank 0: exit code 75",
-                "rank 1: exit code 75",
-                "rank 2: exit code 75",
+                "then ranks 0-2: exit code 75 (because another rank failed)",
             ],
         ),
         flight_record("stopped_rank_is_named_by_the_flight_recorder", "stopped_rank"),

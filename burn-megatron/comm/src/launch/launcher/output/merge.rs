@@ -4,6 +4,7 @@
 //! is joined with is the other ranks' next ones.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::ranks::RankSet;
@@ -12,6 +13,9 @@ use crate::ranks::RankSet;
 const MAX_HELD_BYTES: usize = 1 << 20;
 /// What a line takes in addition to its text.
 const HELD_BYTES_PER_LINE: usize = size_of::<Line>();
+
+/// How a rank that ends because of another says what it met itself.
+const HERE: &[u8] = b" (here: ";
 
 /// Lines of ranks that wait to be written.
 pub(super) struct Merger {
@@ -29,8 +33,8 @@ struct Line {
     arrival: u64,
     due: Instant,
     bytes: Vec<u8>,
-    /// Where what is compared begins in the line.
-    compared_from: usize,
+    /// What is compared of the line.
+    compared: Range<usize>,
     /// The host, in a line that begins with its own rank and host.
     host: Option<String>,
 }
@@ -72,7 +76,7 @@ impl Merger {
 
     fn take(&mut self, is_due: impl Fn(&Line) -> bool) -> Vec<u8> {
         let mut text = Vec::new();
-        while let Some((_, oldest)) = self.heads().min_by_key(|(_, line)| line.arrival) {
+        while let Some((first, oldest)) = self.heads().min_by_key(|(_, line)| line.arrival) {
             let equal: Vec<usize> = self
                 .heads()
                 .filter(|(_, line)| line.equals(oldest))
@@ -81,7 +85,9 @@ impl Merger {
             if !is_due(oldest) && equal.len() < self.ranks && self.held_bytes <= MAX_HELD_BYTES {
                 break;
             }
-            oldest.write(&equal, &mut text);
+            let is_elsewhere = |line: &Line| line.equals(oldest) && line.here() != oldest.here();
+            let are_elsewhere = self.heads().any(|(_, line)| is_elsewhere(line));
+            oldest.write(&equal, are_elsewhere.then_some(first), &mut text);
             for rank in equal {
                 self.drop_head(rank);
             }
@@ -105,32 +111,50 @@ impl Merger {
 impl Line {
     fn new(rank: usize, bytes: Vec<u8>, arrival: u64, due: Instant) -> Self {
         let own = own_place(rank, &bytes).map(|(host, length)| (host.to_owned(), length));
-        let (host, compared_from) = match own {
-            Some((host, length)) => (Some(host), length),
-            None => (None, time_length(&bytes)),
+        let (host, compared) = match own {
+            Some((host, length)) => (Some(host), length..here_of(&bytes)),
+            None => (None, time_length(&bytes)..bytes.len()),
         };
         Self {
             arrival,
             due,
             bytes,
-            compared_from,
+            compared,
             host,
         }
     }
 
     fn equals(&self, other: &Self) -> bool {
-        self.host == other.host && self.bytes[self.compared_from..] == other.bytes[other.compared_from..]
+        self.host == other.host && self.bytes[self.compared.clone()] == other.bytes[other.compared.clone()]
     }
 
-    /// Writes the line as that of `ranks`.
-    fn write(&self, ranks: &[usize], text: &mut Vec<u8>) {
+    /// What the rank says of itself at the end, ` (here: …)`; nothing in most lines.
+    fn here(&self) -> &[u8] {
+        &self.bytes[self.compared.end..]
+    }
+
+    /// Writes the line as that of `ranks`; with what only `alone` says of itself, if the others say something else.
+    fn write(&self, ranks: &[usize], alone: Option<usize>, text: &mut Vec<u8>) {
         let ranks = ranks.iter().collect::<RankSet>().named();
-        let (place, line) = match &self.host {
-            Some(host) => (format!("[{ranks} on host {host}] "), &self.bytes[self.compared_from..]),
-            None => (format!("[{ranks}] "), &self.bytes[..]),
-        };
-        text.extend(place.bytes());
-        text.extend(line);
+        match &self.host {
+            Some(host) => {
+                text.extend(format!("[{ranks} on host {host}] ").bytes());
+                text.extend(&self.bytes[self.compared.clone()]);
+            }
+            None => {
+                text.extend(format!("[{ranks}] ").bytes());
+                text.extend(&self.bytes[..self.compared.end]);
+            }
+        }
+        match alone {
+            Some(rank) => {
+                let here = self.here().strip_prefix(HERE).unwrap_or_default();
+                text.extend(format!(" (rank {rank} here: ").bytes());
+                text.extend(here.strip_suffix(b")").unwrap_or(here));
+                text.extend(b"; the others in other calls)");
+            }
+            None => text.extend(self.here()),
+        }
         text.push(b'\n');
     }
 }
@@ -143,6 +167,12 @@ fn own_place(rank: usize, line: &[u8]) -> Option<(&str, usize)> {
     let host = str::from_utf8(&rest[..length]).ok()?;
     let end = start.len() + length + 1;
     (line.get(end) == Some(&b' ')).then_some((host, end + 1))
+}
+
+/// Where a line that begins with its own rank and host says what that rank met itself; its end if it does not.
+fn here_of(line: &[u8]) -> usize {
+    let found = line.windows(HERE.len()).position(|part| part == HERE);
+    found.filter(|_| line.ends_with(b")")).unwrap_or(line.len())
 }
 
 /// How long the time is with which a line of a log begins, such as `2026-11-27T06:51:41.123456Z`; 0 if it does not.
@@ -210,6 +240,34 @@ mod tests {
              [ranks 0, 1 on host a] ends because rank 2 is dead\n\
              [rank 3] [rank 0 on host a] ends because rank 2 is dead\n"
         );
+    }
+
+    #[test]
+    fn ranks_that_end_because_of_another_are_one_line() {
+        let lines = [
+            (
+                4,
+                "[rank 4 on host a] ends because rank 2 is dead (here: send to rank 5 stopped)",
+            ),
+            (
+                0,
+                "[rank 0 on host a] ends because rank 2 is dead (here: barrier stopped)",
+            ),
+            (
+                1,
+                "[rank 1 on host a] ends because rank 2 is dead (here: barrier stopped)",
+            ),
+        ];
+        assert_eq!(
+            merged(5, &lines),
+            "[ranks 0, 1, 4 on host a] ends because rank 2 is dead (rank 4 here: send to rank 5 stopped; the others in \
+             other calls)\n"
+        );
+        assert_eq!(
+            merged(5, &lines[1..]),
+            "[ranks 0, 1 on host a] ends because rank 2 is dead (here: barrier stopped)\n"
+        );
+        assert_eq!(merged(5, &lines[..1]), format!("{}\n", lines[0].1));
     }
 
     #[test]
