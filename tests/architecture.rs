@@ -11,7 +11,7 @@ use syn::{Item, UseTree};
 const CRATES: [(&str, &[&str]); 6] = [
     (
         "burn-megatron/comm/src",
-        &["limits", "flight_recorder", "launch", "collectives"],
+        &["limits", "ranks", "flight_recorder", "launch", "collectives"],
     ),
     (
         "burn-megatron/data/src",

@@ -12,6 +12,7 @@ use super::event::Event;
 use super::interrupts::Interrupts;
 use super::job_store::{JobStore, common_token};
 use super::joining::Joining;
+use super::meeting::Meeting;
 use super::output::{self, LastWords};
 use super::watch::Watch;
 use super::{LaunchSummary, Launcher, Nodes, RankEnd, RankOutcome};
@@ -31,16 +32,6 @@ pub(super) struct Job<'a> {
     ranks: Range<usize>,
     rhythm: Rhythm,
     token: JobToken,
-}
-
-/// The store that the ranks are about to meet at.
-pub(super) struct Meeting {
-    pub(super) store: JobStore,
-    pub(super) master: (String, u16),
-    pub(super) job_id: String,
-    pub(super) token: JobToken,
-    /// How many times the ranks have been started before.
-    pub(super) restarts: usize,
 }
 
 impl<'a> Job<'a> {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::Nodes;
 use super::event::Event;
-use super::job::Meeting;
 use super::job_store::JobStore;
+use super::meeting::Meeting;
 use crate::launch::error::LaunchError;
 use crate::launch::host::own_host;
 use crate::launch::identity::JobToken;

@@ -3,6 +3,7 @@
 //!
 //! - here: what to launch.
 //! - [`job`]: one start of the ranks, from the store to the last end; a job that is restarted has several.
+//! - [`meeting`]: the store of a start.
 //! - [`joining`]: how the launchers of other nodes find node 0's store.
 //! - [`interrupts`]: SIGINT and SIGTERM.
 //! - [`children`]: starting, signalling and reaping processes.
@@ -17,6 +18,7 @@ mod interrupts;
 mod job;
 mod job_store;
 mod joining;
+mod meeting;
 mod output;
 mod summary;
 mod watch;
@@ -34,7 +36,8 @@ use std::time::Duration;
 
 use self::event::Event;
 use self::interrupts::Interrupts;
-use self::job::{Job, Meeting};
+use self::job::Job;
+use self::meeting::Meeting;
 use self::output::OutputOptions;
 use super::environment::port;
 use super::error::LaunchError;
