@@ -205,7 +205,7 @@ impl<'a> Job<'a> {
     }
 
     /// Kills what is to die while all ranks wait in a barrier: those that are left must all name the same rank, one of
-    /// those that died.
+    /// those that died, or of the node whose launcher hosted the store.
     fn lose(&mut self, figures: &mut Figures) -> anyhow::Result<()> {
         // All but the last rank, whose process is not asked: without it the barrier does not end.
         self.processes.ask(&self.living, Command::AwaitDeath)?;
@@ -226,8 +226,11 @@ impl<'a> Job<'a> {
         });
         let learned = learned.collect::<anyhow::Result<Vec<Learned>>>()?;
         let learned = learned.into_iter().reduce(Learned::and).context("no rank lives")?;
+        let has_died = |rank: &usize| dying.iter().any(|(_, ranks)| ranks.contains(rank));
+        // Each rank of node 0 says that its own launcher is gone.
+        let is_one = self.config.death == Death::Store || learned.named.len() == 1;
         ensure!(
-            matches!(learned.named[..], [named] if dying.iter().any(|(_, ranks)| ranks.contains(&named))),
+            is_one && learned.named.iter().all(has_died),
             "ranks {:?} died, and ranks {:?} are named",
             dying.iter().map(|(_, ranks)| ranks).collect::<Vec<_>>(),
             learned.named
@@ -246,14 +249,14 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Takes the processes that are to die from those that live; returns each with its ranks. The store counts as rank
-    /// 0, whose node it is on.
+    /// Takes the processes that are to die from those that live; returns each with its ranks: of the store, those of
+    /// node 0.
     fn take_dying(&mut self) -> Vec<(usize, Range<usize>)> {
         let (ranks, each) = (self.config.ranks, self.config.ranks_per_process);
         let last = (self.victim, ranks - 1..ranks);
         let count = match self.config.death {
             Death::Rank | Death::Silent => return vec![last],
-            Death::Store => return vec![(self.store, 0..1)],
+            Death::Store => return vec![(self.store, 0..self.config.ranks_per_node)],
             Death::Process => 1,
             Death::Ranks => ranks.div_ceil(100 * each),
         };
