@@ -267,16 +267,13 @@ impl<'a> Job<'a> {
             .filter(|place| *place < self.living.len())
             .collect();
         let ranks_of = |place: usize| place * each..((place + 1) * each).min(ranks - 1);
-        let dying = places
-            .iter()
-            .map(|&place| (self.living[place], ranks_of(place)))
-            .collect();
-        let mut place = 0;
-        self.living.retain(|_| {
-            place += 1;
-            !places.contains(&(place - 1))
-        });
+        let processes = self.living.drain(..).enumerate();
+        let (dying, living): (Vec<_>, Vec<_>) = processes.partition(|(place, _)| places.contains(place));
+        self.living = living.into_iter().map(|(_, process)| process).collect();
         dying
+            .into_iter()
+            .map(|(place, process)| (process, ranks_of(place)))
+            .collect()
     }
 
     /// Lets all ranks do something, and returns when.

@@ -39,6 +39,7 @@ pub fn enter_interactive(parallel: &ParallelArguments) -> anyhow::Result<Role> {
 
 fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Role> {
     show_warnings();
+    parallel.check_nodes()?;
     let world_size = parallel.world_size();
     let is_launcher = !Environment::has_rank();
     if is_launcher && parallel.launcher.is_excluded() {

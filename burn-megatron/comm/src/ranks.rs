@@ -82,6 +82,18 @@ impl fmt::Display for RankSet {
     }
 }
 
+/// Returns the texts, in the order in which they first come, each with the ranks that it is said of.
+pub(crate) fn ranks_by_text(said: impl Iterator<Item = (usize, String)>) -> Vec<(String, RankSet)> {
+    let mut texts: Vec<(String, RankSet)> = Vec::new();
+    for (rank, text) in said {
+        match texts.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => drop(ranks.0.insert(rank)),
+            None => texts.push((text, [rank].iter().collect())),
+        }
+    }
+    texts
+}
+
 /// Returns the ranks of a group as messages show them: `[0, 1]`, and of many `[0, 1, …, 63] (64 ranks)`.
 pub fn listed_ranks(ranks: &[usize]) -> String {
     match ranks {

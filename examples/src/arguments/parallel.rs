@@ -206,8 +206,16 @@ impl ParallelArguments {
     /// When there is no such node, none is left, or the ranks do not divide into the nodes.
     pub fn check_nodes(&self) -> anyhow::Result<()> {
         self.launcher.check()?;
-        self.launcher
-            .check_world_size(self.world_size.unwrap_or(self.model_size()))
+        let LauncherArguments {
+            nnodes, exclude_nodes, ..
+        } = &self.launcher;
+        let world_size = self.world_size.unwrap_or(self.model_size());
+        anyhow::ensure!(
+            exclude_nodes.is_empty() || world_size.is_multiple_of(*nnodes),
+            "--world-size {world_size} is that of all nodes and must be a multiple of --nnodes {nnodes}, also with \
+             --exclude-nodes"
+        );
+        Ok(())
     }
 
     /// The ranks of one model.
@@ -277,7 +285,6 @@ impl LauncherArguments {
     /// # Errors
     /// When there are several nodes and no address of node 0.
     pub fn nodes(&self) -> anyhow::Result<Option<Nodes>> {
-        self.check()?;
         if self.nnodes == 1 && self.node_rank == 0 {
             return Ok(None);
         }
@@ -300,7 +307,7 @@ impl LauncherArguments {
     ///
     /// # Errors
     /// When there is no such node, or none is left.
-    pub fn check(&self) -> anyhow::Result<()> {
+    fn check(&self) -> anyhow::Result<()> {
         if let Some(node) = self.exclude_nodes.iter().find(|node| **node >= self.nnodes) {
             anyhow::bail!(
                 "--exclude-nodes {node}: there is no such node; valid are 0 to {}",
@@ -310,17 +317,6 @@ impl LauncherArguments {
         anyhow::ensure!(
             self.nnodes == 0 || self.excluded() < self.nnodes,
             "--exclude-nodes leaves out all {} nodes",
-            self.nnodes
-        );
-        Ok(())
-    }
-
-    /// Checks that the ranks of all nodes, those that are left out among them, divide into nodes.
-    fn check_world_size(&self, world_size: usize) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            self.exclude_nodes.is_empty() || world_size.is_multiple_of(self.nnodes.max(1)),
-            "--world-size {world_size} is that of all nodes and must be a multiple of --nnodes {}, also with \
-             --exclude-nodes",
             self.nnodes
         );
         Ok(())

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use super::file::{FlightRecorderError, RankRecord, RecordFolder, RecordedCall};
 use super::line_up::{GroupKey, Lane, LineUp, Transfer, transfer};
-use crate::ranks::{RankSet, listed_ranks};
+use crate::ranks::{RankSet, listed_ranks, ranks_by_text};
 
 /// Failures, lanes and mismatches that are printed; more are counted.
 const SHOWN: usize = 20;
@@ -258,23 +258,14 @@ impl fmt::Display for MetFailure {
 }
 
 impl LateLane {
-    /// The late ranks, those together that are at the same call, each with that.
-    fn rows(&self) -> Vec<(RankSet, String)> {
-        let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
-        for late in &self.late {
-            let last = match (&late.last, late.has_record) {
-                (Some(call), _) => call.to_string(),
-                (None, true) => "none".to_owned(),
-                (None, false) => "unknown".to_owned(),
-            };
-            match rows.iter_mut().find(|(known, _)| *known == last) {
-                Some((_, ranks)) => ranks.push(late.rank),
-                None => rows.push((last, vec![late.rank])),
-            }
-        }
-        rows.into_iter()
-            .map(|(last, ranks)| (ranks.iter().collect(), last))
-            .collect()
+    /// The calls that the late ranks have come to, each with those ranks.
+    fn rows(&self) -> Vec<(String, RankSet)> {
+        let last = |late: &LateRank| match (&late.last, late.has_record) {
+            (Some(call), _) => call.to_string(),
+            (None, true) => "none".to_owned(),
+            (None, false) => "unknown".to_owned(),
+        };
+        ranks_by_text(self.late.iter().map(|late| (late.rank, last(late))))
     }
 }
 
@@ -328,7 +319,7 @@ impl fmt::Display for Report {
             )?;
         }
         for lane in shown() {
-            for (ranks, last) in lane.rows() {
+            for (last, ranks) in lane.rows() {
                 let (name, late, waiting) = (&lane.lane, ranks.to_string(), lane.waiting.named());
                 writeln!(
                     formatter,

@@ -14,11 +14,16 @@ const CALL: CallNote = CallNote {
     peer: None,
 };
 
+/// A rank of three.
 fn recorder(rank: usize, length: usize, folder: Option<&Path>) -> FlightRecorder {
+    recorder_of(3, "node".into(), rank, length, folder)
+}
+
+fn recorder_of(world_size: usize, host: String, rank: usize, length: usize, folder: Option<&Path>) -> FlightRecorder {
     let identity = RankIdentity {
         rank,
-        world_size: 3,
-        host: "node".into(),
+        world_size,
+        host,
         job_id: "0123456789abcdef".into(),
     };
     FlightRecorder::new(identity, length, folder.map(Path::to_owned))
@@ -206,13 +211,7 @@ fn many_ranks_are_few_lines() {
     let folder = tempfile::tempdir().unwrap();
     let all: Vec<usize> = (0..RANKS).collect();
     for rank in (0..RANKS).filter(|&rank| rank != 37) {
-        let identity = RankIdentity {
-            rank,
-            world_size: RANKS,
-            host: format!("node{}", rank / 8),
-            job_id: "0123456789abcdef".into(),
-        };
-        let recorder = FlightRecorder::new(identity, 8, Some(folder.path().to_owned()));
+        let recorder = recorder_of(RANKS, format!("node{}", rank / 8), rank, 8, Some(folder.path()));
         play(&recorder.group("world", &all), 4, rank < 90);
         let pair: Vec<usize> = [rank / 2 * 2, rank / 2 * 2 + 1].into();
         // All pairs wait for each other's second rank, which waits for rank 37.
@@ -251,13 +250,7 @@ fn records_of_4096_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = 0;
     for rank in (0..RANKS).filter(|&rank| rank != DEAD) {
-        let identity = RankIdentity {
-            rank,
-            world_size: RANKS,
-            host: format!("node{}", rank / 8),
-            job_id: "0123456789abcdef".into(),
-        };
-        let recorder = FlightRecorder::new(identity, 256, Some(folder.path().to_owned()));
+        let recorder = recorder_of(RANKS, format!("node{}", rank / 8), rank, 256, Some(folder.path()));
         // Of tensor 8, data 32 and pipeline 16.
         let (tensor, data, stage) = (rank % 8, rank / 8 % 32, rank / 256);
         let groups: [(&str, Vec<usize>); 5] = [

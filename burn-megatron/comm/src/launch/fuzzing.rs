@@ -9,7 +9,7 @@ use super::variables;
 use crate::limits::MAX_WORLD_SIZE;
 
 /// The variables that the environment's three dialects read.
-const NAMES: [&str; 33] = [
+const NAMES: [&str; 35] = [
     variables::RANK,
     variables::WORLD_SIZE,
     variables::LOCAL_RANK,
@@ -41,6 +41,8 @@ const NAMES: [&str; 33] = [
     "SLURM_NTASKS_PER_NODE",
     "SLURM_RESTART_COUNT",
     "BURN_MEGATRON_INTERFACE",
+    variables::RUN,
+    variables::RESTARTS,
     "OTHER",
     "",
 ];

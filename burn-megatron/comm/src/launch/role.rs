@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use super::environment::{Environment, has_torchrun_rank};
+use super::environment::Environment;
 use super::error::LaunchError;
 use super::exit::install_panic_hook;
 use super::launcher::{LaunchSummary, Launcher};
@@ -30,7 +30,7 @@ pub enum Role {
 /// As [`join`] and [`Launcher::run`].
 pub fn enter(launcher: Launcher, options: &JoinConfig) -> Result<Role, LaunchError> {
     // Who asks for several nodes starts one launcher on each, maybe with srun or mpirun: then it is no rank itself.
-    let environment = if launcher.is_on_each_node() && !has_torchrun_rank() {
+    let environment = if launcher.is_on_each_node() && !Environment::has_rank() {
         None
     } else {
         Environment::detect()?

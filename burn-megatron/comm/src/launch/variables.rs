@@ -20,14 +20,14 @@ pub const JOB_ID: &str = "BURN_MEGATRON_JOB_ID";
 pub const JOB_TOKEN: &str = "BURN_MEGATRON_JOB_TOKEN";
 /// `1` when the launcher hosts this crate's store at MASTER_PORT, so that rank 0 need not.
 pub const STORE_HOSTED: &str = "BURN_MEGATRON_STORE_HOSTED";
-/// Port at which rank 0 hosts the store; MASTER_PORT + 1 unless set.
-pub const STORE_PORT: &str = "BURN_MEGATRON_STORE_PORT";
-/// This host's identity, instead of host name and boot id: lets a test pretend that ranks are on several hosts.
-pub const HOST: &str = "BURN_MEGATRON_HOST";
 /// The id of the job's first start, which is the same after a restart.
 pub const RUN: &str = "BURN_MEGATRON_RUN";
 /// How many times our launcher has started the ranks before.
 pub const RESTARTS: &str = "BURN_MEGATRON_RESTARTS";
+/// Port at which rank 0 hosts the store; MASTER_PORT + 1 unless set.
+pub const STORE_PORT: &str = "BURN_MEGATRON_STORE_PORT";
+/// This host's identity, instead of host name and boot id: lets a test pretend that ranks are on several hosts.
+pub const HOST: &str = "BURN_MEGATRON_HOST";
 /// The longest silence of a rank or of the store in seconds, 0.5 to 86400; 30 unless set.
 pub const HEARTBEAT_LIMIT: &str = "BURN_MEGATRON_HEARTBEAT_LIMIT_SECS";
 /// The interface to listen on: a name, an address, or a network such as `10.0.0.0/8`.

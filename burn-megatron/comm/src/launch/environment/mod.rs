@@ -114,7 +114,7 @@ impl Environment {
 
     /// Returns whether torchrun or our own launcher has started this process.
     pub fn has_rank() -> bool {
-        has_torchrun_rank()
+        environment_variable(names::RANK).is_some()
     }
 
     /// Returns the job's secret: BURN_MEGATRON_JOB_TOKEN, or else [`JobToken::derived`] from what the launcher gave.
@@ -124,11 +124,6 @@ impl Environment {
             JobToken::derived(&text(&self.run_id), self.master_port, &text(&self.restart_count))
         })
     }
-}
-
-/// Returns whether torchrun or our own launcher started this process.
-pub(super) fn has_torchrun_rank() -> bool {
-    environment_variable(names::RANK).is_some()
 }
 
 fn environment_variable(name: &str) -> Option<String> {

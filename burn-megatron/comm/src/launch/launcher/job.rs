@@ -63,6 +63,9 @@ impl<'a> Job<'a> {
         interrupts: Option<&Interrupts>,
     ) -> Result<Option<Meeting>, LaunchError> {
         let launcher = self.launcher;
+        if interrupts.is_some_and(|interrupts| interrupts.signal().is_some()) {
+            return Ok(None);
+        }
         if let Some(nodes) = launcher.nodes.as_ref().filter(|nodes| nodes.rank > 0) {
             return self.join(nodes, restarts, events, interrupts);
         }

@@ -73,9 +73,6 @@ impl Joining<'_> {
                     }
                     Err(error) => return Err(error),
                 }
-                if is_interrupted() {
-                    return Ok(None);
-                }
             }
             if is_interrupted() {
                 return Ok(None);

@@ -259,12 +259,7 @@ impl Launcher {
         let mut last: Option<LaunchSummary> = None;
         loop {
             let (events, inbox) = mpsc::channel();
-            let signal = interrupts.as_ref().and_then(Interrupts::signal);
-            let met = match signal {
-                None => job.meet(restarts, &events, interrupts.as_ref())?,
-                Some(_) => None,
-            };
-            let Some(meeting) = met else {
+            let Some(meeting) = job.meet(restarts, &events, interrupts.as_ref())? else {
                 let last = last.expect("signals are caught once the ranks have been started");
                 let interrupted = last.interrupted(interrupts.as_ref().and_then(Interrupts::signal));
                 log_stderr(format_args!("[launcher] {interrupted}"));

@@ -8,7 +8,7 @@ use signal_hook::low_level::signal_name;
 use crate::launch::SECONDARY_FAILURE_EXIT_CODE;
 use crate::launch::host::host_name;
 use crate::launch::peer_failure::{CONNECTION_LOST, COULD_NOT_BE_STARTED, PeerFailure};
-use crate::ranks::RankSet;
+use crate::ranks::ranks_by_text;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,15 +193,17 @@ impl LaunchSummary {
     /// to end.
     pub(super) fn asks_for_restart(&self) -> bool {
         let has_started = |failure: &PeerFailure| !failure.what.starts_with(COULD_NOT_BE_STARTED);
-        let is_asked = self.interrupted_by.is_some() || self.asked_by().is_some();
-        !self.is_success() && !is_asked && self.reported.as_ref().is_none_or(has_started)
+        !self.is_success() && !self.was_asked_to_end() && self.reported.as_ref().is_none_or(has_started)
     }
 
     /// Returns the rank of this node that failed first, of a job that failed here and was not asked to end.
     pub(super) fn failure_here(&self) -> Option<&RankEnd> {
-        let is_asked = self.interrupted_by.is_some() || self.asked_by().is_some();
-        let is_here = !is_asked && self.failure_elsewhere().is_none();
+        let is_here = !self.was_asked_to_end() && self.failure_elsewhere().is_none();
         self.first_failure().filter(|_| is_here)
+    }
+
+    fn was_asked_to_end(&self) -> bool {
+        self.interrupted_by.is_some() || self.asked_by().is_some()
     }
 
     /// The summary of a job that a signal ends before it is restarted.
@@ -226,27 +228,23 @@ impl LaunchSummary {
         beginning: &str,
         left_out: impl Fn(&RankEnd) -> bool,
     ) -> fmt::Result {
-        // Many ranks end alike; in the order of the first of each.
-        let mut alike: Vec<(String, Vec<usize>)> = Vec::new();
-        for end in self
+        let failures = self
             .ends
             .iter()
-            .filter(|end| !end.outcome.is_success() && !left_out(end))
-        {
+            .filter(|end| !end.outcome.is_success() && !left_out(end));
+        let how = |end: &RankEnd| {
             let by_whom = if end.is_killed_by_launcher() {
                 " by the launcher"
             } else {
                 ""
             };
-            let how = format!("{}{by_whom}", end.outcome);
-            match alike.iter_mut().find(|(known, _)| *known == how) {
-                Some((_, ranks)) => ranks.push(end.rank),
-                None => alike.push((how, vec![end.rank])),
-            }
-        }
+            format!("{}{by_whom}", end.outcome)
+        };
+        // Many ranks end alike.
+        let alike = ranks_by_text(failures.map(|end| (end.rank, how(end))));
         for (index, (how, ranks)) in alike.iter().enumerate() {
             formatter.write_str(if index == 0 { beginning } else { ", " })?;
-            write!(formatter, "{}: {how}", ranks.iter().collect::<RankSet>().named())?;
+            write!(formatter, "{}: {how}", ranks.named())?;
         }
         Ok(())
     }
