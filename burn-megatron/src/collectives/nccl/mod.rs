@@ -10,7 +10,7 @@
 //! - `place`: where on the device a call takes place, asked of CubeCL's server.
 //! - `pauses`: how a thread waits for what is mostly done at once.
 //! - `communicator`: one communicator with its stream, of all ranks or of a sender and its receiver.
-//! - `engine`: the operations, and which communicator takes them.
+//! - `engine`: the operations, and which communicator takes them; `engine::connecting`: how its ranks come together.
 //! - `traffic`: how much a group has sent.
 //! - `watchdog`: waits for what is on its way, keeps the memory of sends, and ends what
 //!   hangs.
