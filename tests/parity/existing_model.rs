@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use program::{end, start};
 use similar::{ChangeTag, TextDiff};
+use tests::job::lines_of_rank_zero;
 use tests::program;
 use tests::references::References;
 
@@ -105,10 +106,10 @@ fn losses_of(program: &Path) -> anyhow::Result<Vec<f64>> {
     let ended = end(start(&mut Command::new(program))?, RUN_LIMIT)?;
     ended.expect_code(0)?;
     let of_line = |line: &str| -> Option<anyhow::Result<f64>> {
-        let (step, loss) = line.trim_start_matches("[rank 0] ").split_once(" | loss ")?;
+        let (step, loss) = line.split_once(" | loss ")?;
         step.starts_with("step ").then(|| Ok(loss.trim().parse()?))
     };
-    ended.stdout.lines().filter_map(of_line).collect()
+    lines_of_rank_zero(&ended.stdout).filter_map(of_line).collect()
 }
 
 /// Builds the crate once, as a crate of its own, and returns the folder of its programs.

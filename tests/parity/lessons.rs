@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use libtest_mimic::{Arguments, Failed, Trial};
+use tests::job::lines_of_rank_zero;
 use tests::program;
 
 fn main() {
@@ -47,8 +48,7 @@ fn print(lesson: &Path, flags: &[&str]) -> anyhow::Result<String> {
 
 /// The first rank's lines with losses.
 fn losses(printed: &str) -> String {
-    let lines = printed.lines().map(|line| line.trim_start_matches("[rank 0] "));
-    let lines = lines.filter(|line| line.starts_with("step "));
+    let lines = lines_of_rank_zero(printed).filter(|line| line.starts_with("step "));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -51,6 +51,18 @@ pub fn ranks_of(line: &str) -> RankSet {
     ranks.and_then(|ranks| ranks.parse().ok()).unwrap_or_default()
 }
 
+/// The lines that rank 0 has printed, alone or with others, without the ranks before them; those of a program without a
+/// launcher, which has no ranks, as they are.
+pub fn lines_of_rank_zero(printed: &str) -> impl Iterator<Item = &str> {
+    printed.lines().filter_map(|line| match line.strip_prefix("[rank") {
+        Some(rest) => rest
+            .split_once("] ")
+            .filter(|_| ranks_of(line).contains(0))
+            .map(|(_, text)| text),
+        None => Some(line),
+    })
+}
+
 /// A launcher that runs, with its ranks.
 pub struct Job {
     pub folder: TempDir,
