@@ -169,7 +169,8 @@ mod tests {
         assert!(faults.iter().any(|fault| matches!(fault.kind, Kind::Patch(_))));
         for Fault { name, kind, trials, .. } in &faults {
             let Kind::Patch(patch) = kind else { continue };
-            let text = std::fs::read_to_string(root().join(&patch.file)).expect("the file of a fault");
+            let text = std::fs::read_to_string(root().join(&patch.file))
+                .unwrap_or_else(|error| panic!("{name}: {}: {error}", patch.file));
             patch.planted(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
             for trial in trials {
                 assert!(patch.reaches(trial), "{name} does not reach {trial}");
