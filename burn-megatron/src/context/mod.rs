@@ -9,6 +9,7 @@ mod records;
 mod scope;
 mod tensor_overlap;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl ParallelContext {
     pub fn single(seed: u64) -> Self {
         let config = ParallelContextConfig::new(ParallelConfig::new()).with_seed(seed);
         let grid = config.parallel.grid(1).expect("one rank fits one rank");
-        let context = Self::of_groups(&config, grid, 0, |_, _| {
+        let context = Self::of_groups(&config, grid, 0, |_| {
             unreachable!("a group of one rank is not connected")
         });
         context.expect("nothing is connected")
@@ -78,57 +79,61 @@ impl ParallelContext {
         }
         if world.rank() == 0
             && !world.is_fake()
-            && let Some(split) = SplitTensorGroups::find(&grid, |rank| world.host_of(rank))
+            && let Some(split) = SplitTensorGroups::find(&grid, |rank| world.node_of(rank))
         {
-            tracing::warn!("{}", split.warning());
+            tracing::warn!("{}", split.warning(|rank| world.host_of(rank).ok()));
         }
-        let connect = |name: &str, ranks: &[usize]| ProcessGroup::connect(world, name, ranks, &config.groups);
+        let connect = |groups: &[(&str, Vec<usize>)]| ProcessGroup::connect_all(world, groups, &config.groups);
         Ok(Self::of_groups(config, grid, world.rank(), connect)?)
     }
 
-    /// Returns the context of a rank, whose groups of several ranks `connect` makes from their names and ranks.
+    /// Returns the context of a rank, whose groups of several ranks `connect` makes, all at once, from their names and
+    /// ranks.
     fn of_groups(
         config: &ParallelContextConfig,
         grid: RankGrid,
         rank: usize,
-        connect: impl Fn(&str, &[usize]) -> Result<ProcessGroup, CollectiveError>,
+        connect: impl FnOnce(&[(&str, Vec<usize>)]) -> Result<Vec<ProcessGroup>, CollectiveError>,
     ) -> Result<Self, CollectiveError> {
-        let named = |name: &str, kind: GroupKind| match grid.group(kind, rank) {
-            None => Ok(None),
-            Some(ranks) if ranks.len() == 1 => Ok(Some(ProcessGroup::single())),
-            Some(ranks) => connect(name, &ranks).map(Some),
-        };
-        let required = |name: &str, kind| named(name, kind).map(|group| group.expect("every rank has one"));
-        let of_kind = |kind: GroupKind| required(kind.name(), kind);
-        let data = of_kind(GroupKind::Data)?;
-        let (shard, replica) = match config.num_distributed_optimizer_instances {
-            1 => (data.clone(), ProcessGroup::single()),
-            instances => {
-                let ranks = grid.group(GroupKind::Data, rank).expect("every rank has one");
-                let each = ranks.len() / instances;
-                let place = data.rank() % each;
-                let replicas: Vec<usize> = ranks.iter().copied().skip(place).step_by(each).collect();
-                let of_ranks = |name, ranks: &[usize]| match ranks.len() {
-                    1 => Ok(ProcessGroup::single()),
-                    _ => connect(name, ranks),
-                };
-                let first = data.rank() - place;
-                (
-                    of_ranks("shard", &ranks[first..first + each])?,
-                    of_ranks("replica", &replicas)?,
-                )
-            }
-        };
+        let of_kind = |kind: GroupKind| Some((kind.name(), grid.group(kind, rank)?));
+        let kinds = [
+            GroupKind::World,
+            GroupKind::Tensor,
+            GroupKind::Data,
+            GroupKind::Pipeline,
+            GroupKind::Embedding,
+            GroupKind::Model,
+        ];
+        let mut members: Vec<(&str, Vec<usize>)> = kinds.into_iter().filter_map(of_kind).collect();
+        let ranks_of = |kind| grid.group(kind, rank).expect("every rank has one");
+        members.push(("pipeline-backward", ranks_of(GroupKind::Pipeline)));
+        let instances = config.num_distributed_optimizer_instances;
+        if instances > 1 {
+            let ranks = ranks_of(GroupKind::Data);
+            let each = ranks.len() / instances;
+            let own = ranks.binary_search(&rank).expect("a rank is in its group");
+            let (first, place) = (own - own % each, own % each);
+            members.push(("shard", ranks[first..first + each].to_vec()));
+            members.push(("replica", ranks.into_iter().skip(place).step_by(each).collect()));
+        }
+        members.retain(|(_, ranks)| ranks.len() > 1);
+        let made = if members.is_empty() { vec![] } else { connect(&members)? };
+        let made: HashMap<&str, ProcessGroup> = members.iter().map(|(name, _)| *name).zip(made).collect();
+        // A group that is not among them has this rank alone.
+        let named = |name: &str| made.get(name).cloned().unwrap_or_else(ProcessGroup::single);
+        let of_kind = |kind: GroupKind| named(kind.name());
+        let data = of_kind(GroupKind::Data);
+        let has_embedding = grid.group(GroupKind::Embedding, rank).is_some();
         Ok(Self {
-            pipeline_backward: required("pipeline-backward", GroupKind::Pipeline)?,
-            world: of_kind(GroupKind::World)?,
-            tensor: of_kind(GroupKind::Tensor)?,
+            pipeline_backward: named("pipeline-backward"),
+            world: of_kind(GroupKind::World),
+            tensor: of_kind(GroupKind::Tensor),
+            shard: if instances == 1 { data.clone() } else { named("shard") },
+            replica: named("replica"),
             data,
-            shard,
-            replica,
-            pipeline: of_kind(GroupKind::Pipeline)?,
-            embedding: named(GroupKind::Embedding.name(), GroupKind::Embedding)?,
-            model: of_kind(GroupKind::Model)?,
+            pipeline: of_kind(GroupKind::Pipeline),
+            embedding: has_embedding.then(|| of_kind(GroupKind::Embedding)),
+            model: of_kind(GroupKind::Model),
             config: config.parallel,
             grid,
             rank,

@@ -54,11 +54,11 @@ pub fn bind_cores(device: &CudaDevice, world: &World, group: &ProcessGroup) -> R
     let cores = near.as_ref().map(|near| near.cores.and(&allowed)).unwrap_or_default();
     let mut all = vec![0; group.size()];
     group.all_gather(&[hash(&cores)], &mut all)?;
-    let hosts: Vec<&str> = group.ranks().iter().map(|&rank| world.host_of(rank)).collect();
+    let nodes: Vec<usize> = group.ranks().iter().map(|&rank| world.node_of(rank)).collect();
     let Some(near) = near.filter(|_| !cores.is_empty()) else {
         return Ok(None);
     };
-    let (index, count) = place_among_equals(group.rank(), &all, &hosts);
+    let (index, count) = place_among_equals(group.rank(), &all, &nodes);
     let cores = cores.share(index, count);
     cores.bind_process().map_err(CudaError::Cores)?;
     Ok(Some(BoundCores {
@@ -97,8 +97,8 @@ fn pci_folder(device: &CudaDevice) -> Result<PathBuf, CudaError> {
 }
 
 /// Which of the ranks with the same cores on the same host a rank is, and how many they are.
-fn place_among_equals(rank: usize, cores: &[i64], hosts: &[&str]) -> (usize, usize) {
-    let is_equal = |&other: &usize| cores[other] == cores[rank] && hosts[other] == hosts[rank];
+fn place_among_equals(rank: usize, cores: &[i64], nodes: &[usize]) -> (usize, usize) {
+    let is_equal = |&other: &usize| cores[other] == cores[rank] && nodes[other] == nodes[rank];
     let count = (0..cores.len()).filter(is_equal).count();
     ((0..rank).filter(is_equal).count(), count)
 }
@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn ranks_share_with_those_of_their_host_that_have_the_same_cores() {
-        let hosts = ["a", "a", "a", "a", "b"];
+        let nodes = [0, 0, 0, 0, 1];
         let cores = [1, 2, 1, 2, 1];
-        let places = [0, 1, 2, 3, 4].map(|rank| place_among_equals(rank, &cores, &hosts));
+        let places = [0, 1, 2, 3, 4].map(|rank| place_among_equals(rank, &cores, &nodes));
         assert_eq!(places, [(0, 2), (0, 2), (1, 2), (1, 2), (0, 1)]);
     }
 }

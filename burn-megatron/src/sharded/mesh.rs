@@ -126,7 +126,7 @@ impl Mesh {
                 world_size: world.world_size(),
             });
         }
-        let mut connected = Vec::new();
+        let mut members = Vec::new();
         let mut stride = num_ranks;
         for (number, &(role, size)) in axes.iter().enumerate() {
             stride /= size;
@@ -134,10 +134,12 @@ impl Mesh {
             let first = world.rank() - index * stride;
             let ranks: Vec<usize> = (0..size).map(|index| first + index * stride).collect();
             let name = format!("{role:?} axis {number}").to_lowercase();
-            let group = ProcessGroup::connect(world, &name, &ranks, groups)?;
-            connected.push(MeshAxis { role, group });
+            members.push((name, ranks));
         }
-        Self::new(connected)
+        let connected = ProcessGroup::connect_all(world, &members, groups)?;
+        let roles = axes.iter().map(|&(role, _)| role);
+        let axes = roles.zip(connected).map(|(role, group)| MeshAxis { role, group });
+        Self::new(axes.collect::<Vec<_>>())
     }
 
     /// Returns a mesh of these axes. Every rank is at one place of the grid, and gives the axes in the same order.

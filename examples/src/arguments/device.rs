@@ -109,7 +109,7 @@ fn bind_cores(gpu: &burn_cuda::CudaDevice, world: &World, context: &ParallelCont
         return Ok(());
     };
     tracing::info!(rank, "runs on {bound}");
-    if world.host_of(rank) == world.host_of(0) {
+    if world.node_of(rank) == world.node_of(0) {
         println!("rank {rank} runs on {bound}");
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 use super::error::CollectiveError;
 use super::health::GroupHealth;
-use crate::launch::{LaunchError, MAX_GATHERED_VALUE_BYTES, Run, Store, World};
+use crate::launch::{Absent, LaunchError, MAX_GATHERED_VALUE_BYTES, Runs, Saying, Store, World};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -94,44 +94,14 @@ impl Rendezvous {
         }
     }
 
-    /// Gives a value to all ranks of the group and returns those of all, in rank order: one message to the store and
-    /// one back. `step` is for this once.
-    ///
-    /// # Errors
-    /// When a rank does not come in time; when the store or a rank fails.
-    pub(crate) fn gather(&self, step: &str, value: &[u8]) -> Result<Vec<Run>, CollectiveError> {
-        let deadline = self.health.deadline(None);
-        let key = self.key(step);
-        loop {
-            let slice = deadline.slice(WAIT_SLICE);
-            match self.store.gather(&key, self.health.label.place(), value, slice) {
-                Ok(Ok(runs)) => return Ok(runs),
-                Ok(Err(absent)) => deadline.check(|| absent)?,
-                Err(source) => {
-                    self.health.check(None)?;
-                    return Err(self.failed(source));
-                }
-            }
-        }
-    }
-
     /// Compares a statement of every rank; all must say the same. Returns to every rank either
     /// agreement or who says what. `step` is for this once.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather).
+    /// When a rank does not come in time; when the store or a rank fails.
     pub fn agree(&self, step: &str, statement: &str) -> Result<Result<(), String>, CollectiveError> {
-        let statement = &statement[..statement.floor_char_boundary(MAX_GATHERED_VALUE_BYTES)];
-        let statements = self.gather(step, statement.as_bytes())?;
-        let [first, other, ..] = &statements[..] else {
-            return Ok(Ok(()));
-        };
-        let ranks = &self.health.label.ranks;
-        let [theirs, ours] = [other, first].map(|run| String::from_utf8_lossy(&run.value));
-        Ok(Err(format!(
-            "the ranks do not agree on {step}: rank {}: {theirs}; rank {}: {ours}",
-            ranks[first.members], ranks[0]
-        )))
+        let mut agreements = agree_all(step, [(self, statement)]).map_err(|of_group| of_group.error)?;
+        Ok(agreements.pop().expect("one group has one agreement"))
     }
 
     /// Publishes why this rank gives the group up. Does what it can: the store may be gone too.
@@ -162,6 +132,95 @@ impl Rendezvous {
             source => CollectiveError::Store { group, source },
         }
     }
+}
+
+/// The error of one of the groups that are connected together.
+#[derive(Debug)]
+pub(in crate::collectives) struct OfGroup {
+    /// Which of them.
+    pub index: usize,
+    pub error: CollectiveError,
+}
+
+impl OfGroup {
+    /// Returns the same error, where the groups were those at `places` among others.
+    pub fn among(self, places: &[usize]) -> Self {
+        Self {
+            index: places[self.index],
+            ..self
+        }
+    }
+}
+
+/// Gives values to all ranks of some groups, of each what its rendezvous comes with, and returns those of all, in rank
+/// order: one message to the store and one back, however many groups. `step` is for this once.
+///
+/// # Errors
+/// When a rank does not come in time; when the store or a rank fails.
+pub(in crate::collectives) fn gather_all<'a>(
+    step: &str,
+    values: impl IntoIterator<Item = (&'a Rendezvous, &'a [u8])>,
+) -> Result<Vec<Runs>, OfGroup> {
+    let (groups, sayings): (Vec<&Rendezvous>, Vec<Saying>) = values
+        .into_iter()
+        .map(|(rendezvous, value)| {
+            let (index, size) = rendezvous.health.label.place();
+            let saying = Saying {
+                key: rendezvous.key(step),
+                index,
+                size,
+                value: value.to_vec(),
+            };
+            (rendezvous, saying)
+        })
+        .unzip();
+    let Some(first) = groups.first() else {
+        return Ok(vec![]);
+    };
+    let deadlines: Vec<_> = groups.iter().map(|group| group.health.deadline(None)).collect();
+    loop {
+        let of_group = |index| move |error| OfGroup { index, error };
+        match first.store.gather(&sayings, deadlines[0].slice(WAIT_SLICE)) {
+            Ok(Ok(gathered)) => return Ok(gathered),
+            Ok(Err(Absent { saying, members })) => deadlines[saying].check(|| members).map_err(of_group(saying))?,
+            Err(source) => {
+                for (index, group) in groups.iter().enumerate() {
+                    group.health.check(None).map_err(of_group(index))?;
+                }
+                return Err(of_group(0)(first.failed(source)));
+            }
+        }
+    }
+}
+
+/// Compares statements in some groups, as [`Rendezvous::agree`] does in one.
+///
+/// # Errors
+/// As [`gather_all`].
+pub(in crate::collectives) fn agree_all<'a>(
+    step: &str,
+    statements: impl IntoIterator<Item = (&'a Rendezvous, &'a str)>,
+) -> Result<Vec<Result<(), String>>, OfGroup> {
+    let (groups, values): (Vec<&Rendezvous>, Vec<&[u8]>) = statements
+        .into_iter()
+        .map(|(group, statement)| {
+            let length = statement.floor_char_boundary(MAX_GATHERED_VALUE_BYTES);
+            (group, &statement.as_bytes()[..length])
+        })
+        .unzip();
+    let gathered = gather_all(step, groups.iter().copied().zip(values))?;
+    let agreements = groups.iter().zip(gathered).map(|(group, Runs(runs))| {
+        let [first, other, ..] = &runs[..] else {
+            return Ok(());
+        };
+        let ranks = &group.health.label.ranks;
+        let [theirs, ours] = [other, first].map(|run| String::from_utf8_lossy(&run.value));
+        Err(format!(
+            "the ranks do not agree on {step}: rank {}: {theirs}; rank {}: {ours}",
+            ranks[first.members], ranks[0]
+        ))
+    });
+    Ok(agreements.collect())
 }
 
 impl fmt::Debug for Rendezvous {

@@ -27,11 +27,7 @@ const REPORTERS: &str = "failure/reporters";
 pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
     let what = with_sources(error);
     world.flight_recorder().write_failure(&what);
-    let place = format!(
-        "[rank {} on host {}]",
-        world.rank(),
-        host_name(world.host_of(world.rank()))
-    );
+    let place = format!("[rank {} on host {}]", world.rank(), host_name(world.host()));
     let code = match cause_elsewhere(world, error, &what) {
         Some(cause) => {
             let here = match own_words(&what, &cause) {
@@ -152,7 +148,7 @@ impl Reporter {
             failure: world.failure().clone(),
             recorder: world.flight_recorder().clone(),
             rank: world.rank(),
-            host: world.host_of(world.rank()).to_string(),
+            host: world.host().to_owned(),
         }
     }
 

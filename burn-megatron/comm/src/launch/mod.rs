@@ -73,11 +73,11 @@ pub(crate) use liveness::note_key;
 pub(crate) use liveness::{Suspicions, blame};
 pub(crate) use network::listen;
 pub use peer_failure::PeerFailure;
-pub(crate) use peer_failure::{DID_NOT_COME, OUT_OF_STEP};
+pub(crate) use peer_failure::{DID_NOT_COME, OUT_OF_STEP, Suspicion};
 pub use role::{Role, enter, join};
 pub use run::run;
 pub use server::{FailureCallback, StoreServer, StoreServerConfig, StoreTraffic};
-pub(crate) use store::{BoundedStream, HostTable, MAX_GATHERED_VALUE_BYTES, Run};
+pub(crate) use store::{Absent, BoundedStream, MAX_GATHERED_VALUE_BYTES, Runs, Saying};
 pub use store::{MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store};
 pub use world::{JoinConfig, World};
 

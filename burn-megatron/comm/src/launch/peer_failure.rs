@@ -33,6 +33,26 @@ const ACCUSATIONS: [&str; 9] = [
     "never ",
 ];
 
+/// The host of a rank that has not said where it is, or where the store does not answer.
+pub(super) const UNKNOWN_HOST: &str = "unknown";
+
+/// Whom a rank waits for or holds responsible, and why; of which host, the store knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Suspicion {
+    pub(crate) rank: usize,
+    /// As [`PeerFailure::what`].
+    pub(crate) what: String,
+}
+
+impl Suspicion {
+    /// Some suspicion of a rank.
+    #[cfg(test)]
+    pub(super) fn example(rank: usize) -> Suspicion {
+        let what = PeerFailure::example(rank).what;
+        Suspicion { rank, what }
+    }
+}
+
 /// Returns what is said of a rank that was last heard so long ago.
 pub(super) fn silence_text(silence: Duration) -> String {
     format!("is silent: no heartbeat for {:.1} s", silence.as_secs_f64())

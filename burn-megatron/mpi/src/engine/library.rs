@@ -177,11 +177,7 @@ fn end_in_init(world: &World) {
         "MPI_Init has not returned within {limit:?}, although all ranks of the job were about to call it: does it hang \
          on another rank?"
     );
-    let place = format!(
-        "[rank {} on host {}]",
-        world.rank(),
-        host_name(world.host_of(world.rank()))
-    );
+    let place = format!("[rank {} on host {}]", world.rank(), host_name(world.host()));
     world.flight_recorder().write_failure(&what);
     match world.failure().cause() {
         Some(cause) => end_process(

@@ -81,9 +81,7 @@ impl GroupHealth {
             CollectiveError::Device { .. } => None,
             _ => blame(failure, &notes.suspicions),
         };
-        if let Some(cause) = other.or_else(|| notes.failure_of(notes.rank, error.to_string())) {
-            failure.raise(cause);
-        }
+        failure.raise(other.unwrap_or_else(|| notes.own_failure(error.to_string())));
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::collectives::call::{CallDescriptor, GroupLabel};
 use crate::collectives::error::CollectiveError;
-use crate::launch::{DID_NOT_COME, HostTable, OUT_OF_STEP, PeerFailure, Store, Suspicions, World, host_name};
+use crate::launch::{DID_NOT_COME, OUT_OF_STEP, PeerFailure, Store, Suspicion, Suspicions, World, host_name};
 
 thread_local! {
     /// When the last wait of this thread ended that was noted.
@@ -25,7 +25,8 @@ pub(super) struct Notes {
     pub(super) suspicions: Suspicions,
     pub(super) store: Store,
     pub(super) rank: usize,
-    hosts: Arc<HostTable>,
+    /// Identity of this rank's host.
+    host: String,
 }
 
 impl Notes {
@@ -34,20 +35,23 @@ impl Notes {
             suspicions: world.suspicions().clone(),
             store: world.store().clone(),
             rank: world.rank(),
-            hosts: Arc::clone(world.hosts()),
+            host: world.host().to_owned(),
         }
     }
 
-    pub(super) fn failure_of(&self, rank: usize, what: String) -> Option<PeerFailure> {
-        let host = self.hosts.host_of(rank)?.to_owned();
-        Some(PeerFailure { rank, host, what })
+    /// Returns a failure of this rank.
+    pub(super) fn own_failure(&self, what: String) -> PeerFailure {
+        PeerFailure {
+            rank: self.rank,
+            host: self.host.clone(),
+            what,
+        }
     }
 
     /// Returns whom `error` accuses, and of what; `None` if the cause is known already, or is in this rank alone.
-    pub(super) fn suspicion(&self, error: &CollectiveError, called_at: &Location<'_>) -> Option<PeerFailure> {
-        let me = self.rank;
-        let here = host_name(self.hosts.host_of(me)?);
-        match error {
+    pub(super) fn suspicion(&self, error: &CollectiveError, called_at: &Location<'_>) -> Option<Suspicion> {
+        let (me, here) = (self.rank, host_name(&self.host));
+        let (rank, what) = match error {
             CollectiveError::Timeout {
                 group,
                 call,
@@ -58,7 +62,7 @@ impl Notes {
                     "{DID_NOT_COME}{call} of group {group}; rank {me} on host {here} waited {timeout_secs} s for it \
                      at {called_at}, still missing: ranks {missing:?}"
                 );
-                self.failure_of(*missing.first()?, what)
+                (missing.first()?, what)
             }
             CollectiveError::Mismatch { rank, .. } => {
                 let place = if *rank == me {
@@ -66,7 +70,7 @@ impl Notes {
                 } else {
                     String::new()
                 };
-                self.failure_of(*rank, format!("{OUT_OF_STEP}{error}{place}"))
+                (rank, format!("{OUT_OF_STEP}{error}{place}"))
             }
             CollectiveError::PeerLeft {
                 group,
@@ -75,7 +79,7 @@ impl Notes {
                 cause,
             } => {
                 let what = format!("gave group {group} up before {call} of rank {me} at {called_at}: {cause}");
-                self.failure_of(*rank, what)
+                (rank, what)
             }
             CollectiveError::ConnectionLost {
                 group,
@@ -86,10 +90,11 @@ impl Notes {
                 let what = format!(
                     "its connection to rank {me} on host {here} broke in {call} of group {group} at {called_at}: {what}"
                 );
-                self.failure_of(*rank, what)
+                (rank, what)
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(Suspicion { rank: *rank, what })
     }
 
     /// Whom a wait in `call` is for: the ranks with the group indices `missing`.
@@ -98,14 +103,17 @@ impl Notes {
         label: &GroupLabel,
         call: Option<&CallDescriptor>,
         missing: &[usize],
-    ) -> Vec<PeerFailure> {
+    ) -> Vec<Suspicion> {
         let what = format!(
             "{DID_NOT_COME}{} of group {label}, where rank {} waits for it",
             label.describe_activity(call),
             self.rank
         );
-        let failure_of = |&peer: &usize| self.failure_of(label.ranks[peer], what.clone());
-        missing.iter().filter_map(failure_of).collect()
+        let suspicion_of = |&peer: &usize| Suspicion {
+            rank: label.ranks[peer],
+            what: what.clone(),
+        };
+        missing.iter().map(suspicion_of).collect()
     }
 }
 
@@ -120,7 +128,7 @@ pub struct NotedWait {
 
 impl NotedWait {
     /// Lets the others read that a wait has gone on since `since`, for the ranks `missing`.
-    pub(super) fn enter(notes: &Arc<Notes>, since: Instant, missing: Vec<PeerFailure>) -> Self {
+    pub(super) fn enter(notes: &Arc<Notes>, since: Instant, missing: Vec<Suspicion>) -> Self {
         Self {
             number: notes.suspicions.enter(since, missing),
             notes: Arc::clone(notes),
@@ -129,7 +137,7 @@ impl NotedWait {
     }
 
     /// Notes that it is for other ranks now.
-    pub(super) fn move_to(&self, missing: Vec<PeerFailure>) {
+    pub(super) fn move_to(&self, missing: Vec<Suspicion>) {
         self.notes.suspicions.move_to(self.number, missing);
     }
 

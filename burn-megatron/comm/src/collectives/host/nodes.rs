@@ -1,33 +1,70 @@
-//! Which ranks of a group are on the same node.
+//! [`Placement`]: which ranks of a group are on the same node.
 
-use std::collections::HashSet;
+use crate::launch::World;
+use std::collections::HashMap;
 use std::ops::Range;
 
-/// Returns the ranks of each host, from the host of every rank in rank order.
-///
-/// # Errors
-/// When the ranks of a host are not next to each other: a sum in rank order would then go back and forth.
-pub(in crate::collectives) fn nodes_of(hosts: &[&str]) -> Result<Vec<Range<usize>>, String> {
-    let mut nodes: Vec<Range<usize>> = Vec::new();
-    let mut known = HashSet::new();
-    for (rank, host) in hosts.iter().enumerate() {
-        let is_next = rank > 0 && hosts[rank - 1] == *host;
-        if let Some(last) = nodes.last_mut()
-            && is_next
-        {
-            last.end = rank + 1;
-            continue;
-        }
-        if !known.insert(*host) {
-            let between = hosts[rank - 1];
-            return Err(format!(
-                "hierarchical needs the ranks of each host next to each other, but between those on {host} there are \
-                 ranks on {between}; use tcp or auto"
-            ));
-        }
-        nodes.push(rank..rank + 1);
+/// The nodes of a group's ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::collectives) struct Placement {
+    /// Neighbours on one node, by group index, in rank order.
+    runs: Vec<Range<usize>>,
+    /// The first ranks of two runs on one node, and the rank before the second, if there are such: global ranks.
+    split: Option<[usize; 3]>,
+    /// The first ranks of two nodes, if there are two: global ranks.
+    apart: Option<[usize; 2]>,
+}
+
+impl Placement {
+    /// Returns the placement of the ranks `ranks`.
+    pub fn of(world: &World, ranks: &[usize]) -> Self {
+        Self::new(ranks, |rank| world.node_of(rank))
     }
-    Ok(nodes)
+
+    pub fn new(ranks: &[usize], node_of: impl Fn(usize) -> usize) -> Self {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let mut split = None;
+        let mut known = HashMap::new();
+        let mut last_node = None;
+        for (index, &rank) in ranks.iter().enumerate() {
+            let node = node_of(rank);
+            match runs.last_mut() {
+                Some(last) if last_node == Some(node) => last.end = index + 1,
+                _ => {
+                    let first = *known.entry(node).or_insert(rank);
+                    if first != rank {
+                        split.get_or_insert([first, ranks[index - 1], rank]);
+                    }
+                    runs.push(index..index + 1);
+                }
+            }
+            last_node = Some(node);
+        }
+        Self {
+            apart: runs.get(1).map(|second| [ranks[0], ranks[second.start]]),
+            runs,
+            split,
+        }
+    }
+
+    /// Returns two ranks on different nodes, if there are such: global ranks.
+    pub fn apart(&self) -> Option<[usize; 2]> {
+        self.apart
+    }
+
+    /// Returns the ranks of each node, by group index, in rank order.
+    ///
+    /// # Errors
+    /// When the ranks of a node are not next to each other: a sum in rank order would then go back and forth.
+    pub fn nodes(&self) -> Result<&[Range<usize>], String> {
+        match self.split {
+            None => Ok(&self.runs),
+            Some([first, between, second]) => Err(format!(
+                "hierarchical needs the ranks of each node next to each other, but between ranks {first} and {second}, \
+                 which share one, there is rank {between} of another; use tcp or auto"
+            )),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -35,14 +72,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_on_a_host_are_a_node() {
-        let nodes = nodes_of(&["a", "a", "b", "c", "c", "c"]).unwrap();
-        assert_eq!(nodes, [0..2, 2..3, 3..6]);
+    fn neighbours_on_a_node_are_a_run() {
+        let placement = Placement::new(&[0, 1, 2, 4, 5, 6], |rank| [0, 0, 1, 1, 2, 2, 2][rank]);
+        assert_eq!(placement.nodes().unwrap(), [0..2, 2..3, 3..6]);
+        assert_eq!(placement.apart(), Some([0, 2]));
+        assert_eq!(Placement::new(&[3, 5], |_| 7).apart(), None);
     }
 
     #[test]
-    fn a_host_that_comes_back_is_refused() {
-        let error = nodes_of(&["a", "b", "a"]).unwrap_err();
-        assert!(error.contains("between those on a there are ranks on b"), "{error}");
+    fn a_node_that_comes_back_is_refused() {
+        let placement = Placement::new(&[1, 2, 3], |rank| rank % 2);
+        let error = placement.nodes().unwrap_err();
+        assert!(
+            error.contains("between ranks 1 and 3, which share one, there is rank 2 of another"),
+            "{error}"
+        );
+        assert_eq!(placement.apart(), Some([1, 2]));
     }
 }

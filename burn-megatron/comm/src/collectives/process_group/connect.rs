@@ -8,6 +8,7 @@ use crate::collectives::error::CollectiveError;
 use crate::collectives::external::ConnectEngine;
 use crate::collectives::fake::FakeEngine;
 use crate::collectives::health::GroupHealth;
+use crate::collectives::rendezvous::OfGroup;
 use crate::collectives::single::SingleEngine;
 use crate::launch::World;
 use crate::ranks::listed_ranks;
@@ -66,24 +67,51 @@ impl ProcessGroup {
         ranks: &[usize],
         options: &impl GroupOptions,
     ) -> Result<ProcessGroup, CollectiveError> {
-        let label = check_membership(world, name, ranks)?;
-        options.check().map_err(|what| label.no_agreement(what))?;
-        let health = Arc::new(GroupHealth::new(label, world));
-        let engine: Arc<dyn Engine> = match ranks.len() {
-            1 => Arc::new(SingleEngine),
-            size if world.is_fake() => Arc::new(FakeEngine::new(health.label.rank, size)),
-            _ => {
-                let called_at = Location::caller();
-                engine_choice::connect(world, &health, options.engine(), options.mpi_engine()).inspect_err(|error| {
-                    health.suspect(error, called_at);
-                    health.flight_recorder.write_failure(&error.to_string());
-                })?
-            }
-        };
-        tracing::debug!(group = %health.label, engine = engine.name(), "connected");
-        let group = Self::new(health, engine);
-        options.attach(&group)?;
-        Ok(group)
+        let mut groups = Self::connect_all(world, &[(name, ranks)], options)?;
+        Ok(groups.pop().expect("one was asked for"))
+    }
+
+    /// Returns groups of these names and ranks, as [`connect`](Self::connect) returns one. All take the steps of one
+    /// together: the messages to the store are those of one group. Collective over the ranks of each: a rank makes in
+    /// one call what the others do, as far as it is a member.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); the error is of the first group that has one, and no group is made.
+    #[track_caller]
+    pub fn connect_all<N: AsRef<str>, R: AsRef<[usize]>>(
+        world: &World,
+        groups: &[(N, R)],
+        options: &impl GroupOptions,
+    ) -> Result<Vec<ProcessGroup>, CollectiveError> {
+        let called_at = Location::caller();
+        let mut healths = vec![];
+        for (name, ranks) in groups {
+            let label = check_membership(world, name.as_ref(), ranks.as_ref())?;
+            options.check().map_err(|what| label.no_agreement(what))?;
+            healths.push(Arc::new(GroupHealth::new(label, world)));
+        }
+        let has_others = |health: &&Arc<GroupHealth>| health.label.size() > 1 && !world.is_fake();
+        let connected: Vec<_> = healths.iter().filter(has_others).map(Arc::clone).collect();
+        let engines = engine_choice::connect_all(world, &connected, options.engine(), options.mpi_engine());
+        let mut engines = engines
+            .map_err(|OfGroup { index, error }| {
+                connected[index].suspect(&error, called_at);
+                connected[index].flight_recorder.write_failure(&error.to_string());
+                error
+            })?
+            .into_iter();
+        let mut made = vec![];
+        for health in healths {
+            let engine = match health.label.place() {
+                (_, 1) => Arc::new(SingleEngine) as Arc<dyn Engine>,
+                (rank, size) if world.is_fake() => Arc::new(FakeEngine::new(rank, size)),
+                _ => engines.next().expect("each has an engine"),
+            };
+            tracing::debug!(group = %health.label, engine = engine.name(), "connected");
+            made.push(Self::new(health, engine));
+        }
+        made.iter().try_for_each(|group| options.attach(group))?;
+        Ok(made)
     }
 }
 

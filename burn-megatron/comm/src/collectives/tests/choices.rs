@@ -5,7 +5,7 @@ use super::*;
 use crate::collectives::engine_choice::MPI_NOT_OFFERED;
 use crate::collectives::external::ConnectEngine;
 use crate::collectives::host::tcp;
-use crate::collectives::{CollectiveError, GroupOptions};
+use crate::collectives::{CollectiveError, GroupOptions, ReduceOp};
 use half::bf16;
 use std::sync::Arc;
 
@@ -76,6 +76,58 @@ fn ranks_that_choose_different_engines_get_an_error() {
     });
 }
 
+#[test]
+fn groups_that_are_made_together_are_as_those_made_one_by_one() {
+    for hosts in [
+        [Some("a"); 4],
+        [Some("a"), Some("a"), Some("b"), Some("b")],
+        [Some("a"), Some("b"), Some("a"), Some("b")],
+    ] {
+        run_worlds(join_worlds_on(&hosts, TIMEOUT), |world| {
+            let pair = world.rank() / 2 * 2;
+            let members = [
+                vec![0, 1, 2, 3],
+                vec![pair, pair + 1],
+                vec![world.rank()],
+                vec![0, 1, 2, 3],
+            ];
+            let together: Vec<_> = ["all", "pair", "alone", "all"].into_iter().zip(&members).collect();
+            let groups = ProcessGroup::connect_all(&world, &together, &EngineChoice::Auto).unwrap();
+            for (group, ranks) in groups.iter().zip(&members) {
+                let one = ProcessGroup::connect(&world, "one", ranks, &EngineChoice::Auto).unwrap();
+                assert_eq!(
+                    (group.engine_name(), group.ranks()),
+                    (one.engine_name(), &ranks[..]),
+                    "{hosts:?}"
+                );
+                let mut sum = [1 << world.rank()];
+                group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+                assert_eq!(sum[0], ranks.iter().map(|rank| 1 << rank).sum::<i32>());
+            }
+        });
+    }
+}
+
+#[test]
+fn of_groups_that_are_made_together_the_one_that_waits_is_named() {
+    run_ranks(3, SHORT_TIMEOUT, |world| {
+        let pair = ("pair", vec![0, 1]);
+        let groups = [pair.clone(), ("all", vec![0, 1, 2])];
+        let of_rank = if world.rank() < 2 {
+            &groups[..]
+        } else {
+            return std::thread::sleep(2 * SHORT_TIMEOUT);
+        };
+        let error = ProcessGroup::connect_all(&world, of_rank, &EngineChoice::Tcp).unwrap_err();
+        match &error {
+            CollectiveError::Timeout { group, missing, .. } => {
+                assert!(group.starts_with("all ") && *missing == [2], "{error}");
+            }
+            other => panic!("{other}"),
+        }
+    });
+}
+
 /// Chooses MPI, where TCP stands for it, if anything does.
 struct StandIn {
     mpi: Option<ConnectEngine>,
@@ -92,7 +144,7 @@ impl GroupOptions for StandIn {
 }
 
 const TCP_STANDS_IN: ConnectEngine = |world, health, rendezvous| {
-    let engine = tcp::connect(world, health, rendezvous)?;
+    let engine = tcp::connect_with(world, health, rendezvous, None)?;
     Ok(Arc::new(engine))
 };
 

@@ -51,7 +51,7 @@ fn an_engine_that_overrides_nothing_matches_the_model() {
     for n in [2, 3] {
         run_ranks(n, TIMEOUT, |world| {
             let (health, rendezvous) = group_parts(&world, "minimal");
-            let tcp = tcp::connect(&world, &health, &rendezvous).unwrap();
+            let tcp = tcp::connect_with(&world, &health, &rendezvous, None).unwrap();
             let group = ProcessGroup::new(health, Arc::new(MinimalEngine(tcp)));
             contract::every_length::<f32>(&group);
             contract::every_length::<bf16>(&group);

@@ -71,9 +71,9 @@ fn a_wait_that_moves_is_followed(engine: EngineChoice, name: &str) {
                 assert!(error.to_string().contains("timed out"), "{error}");
                 let cause = world.suspicions().first_cause(Duration::from_millis(300));
                 let cause = cause.unwrap().unwrap();
-                assert_eq!(cause.rank, 3, "{name}: {cause}");
+                assert_eq!(cause.rank, 3, "{name}: {cause:?}");
                 let what = "did not come to barrier (call 0) of group others [1, 2, 3], where rank 1 waits for it";
-                assert!(cause.what.contains(what), "{name}: {cause}");
+                assert!(cause.what.contains(what), "{name}: {cause:?}");
                 world.store().set("found", b"").unwrap();
             }
             1 => {

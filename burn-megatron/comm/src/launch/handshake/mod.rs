@@ -32,7 +32,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// First bytes in both directions: the protocol's name, and a digit for its version.
-pub const MAGIC: [u8; 8] = *b"BURNMEG3";
+pub const MAGIC: [u8; 8] = *b"BURNMEG4";
 const CHALLENGE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
 const CLAIM_BYTES: usize = 42;

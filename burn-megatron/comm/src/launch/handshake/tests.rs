@@ -97,7 +97,7 @@ fn both_ends_name_another_version() {
     let error = check_magic(&older).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the other end speaks version '1' of the protocol, and this one '3'"
+        "the other end speaks version '1' of the protocol, and this one '4'"
     );
     let (said, next) = feed(&mut Acceptance::new(), b"GET / HTTP/1.1\r\n", &[usize::MAX]);
     assert!(

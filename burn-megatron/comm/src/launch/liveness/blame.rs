@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::failure_signal::FailureSignal;
 use super::suspicions::Suspicions;
-use crate::launch::peer_failure::{DID_NOT_COME, PeerFailure, silence_text};
-use crate::launch::store::Store;
+use crate::launch::peer_failure::{DID_NOT_COME, PeerFailure, Suspicion, UNKNOWN_HOST, silence_text};
+use crate::launch::store::HeartbeatStatus;
 
 /// How long a rank with an error looks whether another rank failed first.
 ///
@@ -19,24 +19,26 @@ const SILENT_SHARE: u32 = 3;
 
 /// Returns who failed first, if this rank suspects another one, and tells every rank.
 pub(crate) fn blame(failure: &FailureSignal, suspicions: &Suspicions) -> Option<PeerFailure> {
-    let mut culprit = match suspicions.first_cause(CAUSE_LIMIT) {
+    let Suspicion { rank, mut what } = match suspicions.first_cause(CAUSE_LIMIT) {
         Ok(culprit) => culprit?,
         Err(known) => return Some(known),
     };
-    add_condition(suspicions.store(), &mut culprit);
-    failure.raise(culprit);
+    let status = suspicions.store().rank_status(rank).ok();
+    let host = status.as_ref().map_or(UNKNOWN_HOST, |status| &status.host).to_owned();
+    if let Some(heartbeats) = status.and_then(|status| status.heartbeats) {
+        what = with_condition(what, &heartbeats);
+    }
+    failure.raise(PeerFailure { rank, host, what });
     failure.cause()
 }
 
-/// Says of a rank whether its heartbeats have stopped, or come although the rank itself does not.
-fn add_condition(store: &Store, culprit: &mut PeerFailure) {
-    let Ok(Some(status)) = store.heartbeat_status(culprit.rank) else {
-        return;
-    };
-    let what = &culprit.what;
-    if status.silence > status.limit / SILENT_SHARE {
-        culprit.what = format!("{}; {what}", silence_text(status.silence));
+/// Adds to what is held against a rank whether its heartbeats have stopped, or come although the rank itself does not.
+fn with_condition(what: String, heartbeats: &HeartbeatStatus) -> String {
+    if heartbeats.silence > heartbeats.limit / SILENT_SHARE {
+        format!("{}; {what}", silence_text(heartbeats.silence))
     } else if what.starts_with(DID_NOT_COME) {
-        culprit.what = format!("is late: its heartbeats arrive, {}; {what}", status.progress);
+        format!("is late: its heartbeats arrive, {}; {what}", heartbeats.progress)
+    } else {
+        what
     }
 }

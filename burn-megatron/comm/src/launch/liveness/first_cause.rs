@@ -1,6 +1,6 @@
 //! Who is the first cause of an error: the notes of [`suspicions`](super::suspicions), followed from rank to rank.
 
-use crate::launch::peer_failure::PeerFailure;
+use crate::launch::peer_failure::Suspicion;
 
 /// What is said of a rank that is blamed because every rank that is left waits for another; then what it waits for.
 const WAITS_TOO: &str = "it waits itself, and for ranks that wait: the calls of these ranks may not fit together";
@@ -10,9 +10,9 @@ const WAITS_TOO: &str = "it waits itself, and for ranks that wait: the calls of 
 /// is the end of the first.
 pub(super) fn follow<E>(
     rank: usize,
-    own: Vec<PeerFailure>,
-    mut note_of: impl FnMut(usize) -> Result<Vec<PeerFailure>, E>,
-) -> Result<Option<PeerFailure>, E> {
+    own: Vec<Suspicion>,
+    mut note_of: impl FnMut(usize) -> Result<Vec<Suspicion>, E>,
+) -> Result<Option<Suspicion>, E> {
     let first = own.first().cloned();
     if first.as_ref().is_some_and(|first| first.rank == rank) {
         return Ok(first);
@@ -20,7 +20,7 @@ pub(super) fn follow<E>(
     let mut met = vec![rank];
     let mut dead_end = None;
     // The next to visit is the last.
-    let mut suspects: Vec<PeerFailure> = own.into_iter().rev().collect();
+    let mut suspects: Vec<Suspicion> = own.into_iter().rev().collect();
     while let Some(suspect) = suspects.pop() {
         if met.contains(&suspect.rank) {
             continue;
@@ -34,7 +34,7 @@ pub(super) fn follow<E>(
         let its_wait = note.first().map(|named| format!("rank {} {}", named.rank, named.what));
         suspects.extend(note.into_iter().rev().filter(|named| !met.contains(&named.rank)));
         if suspects.len() == before {
-            dead_end.get_or_insert_with(|| PeerFailure {
+            dead_end.get_or_insert_with(|| Suspicion {
                 what: format!("{}; {WAITS_TOO}: {}", suspect.what, its_wait.unwrap_or_default()),
                 ..suspect
             });
@@ -49,15 +49,15 @@ mod tests {
     use proptest::prelude::*;
     use std::convert::Infallible;
 
-    fn failures(ranks: &[usize]) -> Vec<PeerFailure> {
-        ranks.iter().map(|&rank| PeerFailure::example(rank)).collect()
+    fn failures(ranks: &[usize]) -> Vec<Suspicion> {
+        ranks.iter().map(|&rank| Suspicion::example(rank)).collect()
     }
 
     /// The first cause for `rank`, where `notes[r]` is the note of rank r, and those that have none are not listed.
     ///
     /// # Panics
     /// A note is read twice: a search that runs in a circle ends so, too.
-    fn found(rank: usize, notes: &[impl AsRef<[usize]>]) -> Option<PeerFailure> {
+    fn found(rank: usize, notes: &[impl AsRef<[usize]>]) -> Option<Suspicion> {
         let note_of = |rank: usize| failures(notes.get(rank).map_or(&[], AsRef::as_ref));
         let mut read = vec![rank];
         let found = follow(rank, note_of(rank), |other| {
@@ -121,7 +121,7 @@ mod tests {
             let waits_for = waits_for.iter().enumerate().map(|(before, index)| vec![index.index(before + 1)]);
             let notes: Vec<Vec<usize>> = [vec![]].into_iter().chain(waits_for).collect();
             for rank in 1..notes.len() {
-                prop_assert_eq!(found(rank, &notes), Some(PeerFailure::example(0)));
+                prop_assert_eq!(found(rank, &notes), Some(Suspicion::example(0)));
             }
         }
 
@@ -144,7 +144,7 @@ mod tests {
             while let Some(next) = notes[end].first() {
                 end = *next;
             }
-            prop_assert_eq!(found(0, &notes), Some(PeerFailure::example(end)));
+            prop_assert_eq!(found(0, &notes), Some(Suspicion::example(end)));
         }
 
         #[test]
@@ -156,15 +156,15 @@ mod tests {
             let hangs = first_that_blames_no_other(0, &notes, &mut met);
             match (notes[0].first(), hangs) {
                 (None, _) => prop_assert_eq!(found, None),
-                (Some(0), _) => prop_assert_eq!(found, Some(PeerFailure::example(0))),
-                (Some(_), Some(rank)) => prop_assert_eq!(found, Some(PeerFailure::example(rank))),
+                (Some(0), _) => prop_assert_eq!(found, Some(Suspicion::example(0))),
+                (Some(_), Some(rank)) => prop_assert_eq!(found, Some(Suspicion::example(rank))),
                 // All that the names lead to wait for each other: one of them that was read, and what it waits for.
                 (Some(_), None) => {
                     let found = found.expect("rank 0 has an error");
-                    prop_assert!(found.rank != 0 && met.contains(&found.rank), "{found}");
-                    prop_assert!(notes[found.rank].iter().all(|named| met.contains(named)), "{found}");
+                    prop_assert!(found.rank != 0 && met.contains(&found.rank), "{found:?}");
+                    prop_assert!(notes[found.rank].iter().all(|named| met.contains(named)), "{found:?}");
                     let waits_for = format!("{WAITS_TOO}: rank {} ", notes[found.rank][0]);
-                    prop_assert!(found.what.contains(&waits_for), "{found}");
+                    prop_assert!(found.what.contains(&waits_for), "{found:?}");
                 }
             }
         }

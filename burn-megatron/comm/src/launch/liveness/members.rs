@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::states::{Action, Event, NEVER_CAME, PeerState, accuse};
 use crate::launch::host::host_name;
-use crate::launch::peer_failure::{PeerFailure, silence_text};
-use crate::launch::store::{HeartbeatStatus, HostTable, PeerId, Reply};
+use crate::launch::peer_failure::{PeerFailure, UNKNOWN_HOST, silence_text};
+use crate::launch::store::{NodeTable, PeerId, RankStatus, Reply};
 use crate::ranks::RankSet;
 
 /// All peers of the store.
@@ -218,7 +218,11 @@ impl Members {
     pub(in crate::launch) fn rendezvous_timed_out(&mut self, timeout: Duration) -> Vec<usize> {
         let missing = self.missing();
         if let Some(&rank) = missing.first() {
-            let (host, ranks, all) = ("unknown".into(), missing.iter().collect::<RankSet>(), self.ranks.len());
+            let (host, ranks, all) = (
+                UNKNOWN_HOST.into(),
+                missing.iter().collect::<RankSet>(),
+                self.ranks.len(),
+            );
             let what = format!(
                 "did not register within {timeout:?}; waiting for {} of {all}",
                 ranks.named()
@@ -250,20 +254,22 @@ impl Members {
         missing.map(|(rank, _)| rank).collect()
     }
 
-    /// Returns the host of each rank, if all have registered.
-    pub(in crate::launch) fn all_hosts(&self) -> Option<HostTable> {
+    /// Returns the node of each rank, and the host of rank 0, if all have registered.
+    pub(in crate::launch) fn all_nodes(&self) -> Option<(NodeTable, String)> {
+        let first = self.ranks.first()?;
         let has_registered = |rank: &Rank| !rank.state.is_missing();
-        let hosts = || HostTable::new(self.ranks.iter().map(|rank| rank.host.as_str()));
-        self.ranks.iter().all(has_registered).then(hosts)
+        let nodes = || NodeTable::of_hosts(self.ranks.iter().map(|rank| rank.host.as_str()));
+        let are_all = self.ranks.iter().all(has_registered);
+        are_all.then(|| (nodes(), first.host.clone()))
     }
 
-    /// Returns what is known of a rank's heartbeats, if it has sent any and is there.
-    pub(in crate::launch) fn heartbeats_of(&self, rank: usize, now: Instant) -> Option<HeartbeatStatus> {
-        self.ranks
-            .get(rank)?
-            .state
-            .heartbeats()
-            .map(|heartbeats| heartbeats.status(now))
+    /// Returns what is known of a rank; `None` if there is no such rank.
+    pub(in crate::launch) fn status_of(&self, rank: usize, now: Instant) -> Option<RankStatus> {
+        let Rank { host, state, .. } = self.ranks.get(rank)?;
+        Some(RankStatus {
+            host: host.clone(),
+            heartbeats: state.heartbeats().map(|heartbeats| heartbeats.status(now)),
+        })
     }
 
     /// Returns how long to listen to a peer before [`Event::NothingHeard`].

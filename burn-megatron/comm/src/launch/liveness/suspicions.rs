@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::first_cause::follow;
-use super::states::accuse;
 use crate::launch::error::LaunchError;
 use crate::launch::lock;
-use crate::launch::peer_failure::PeerFailure;
+use crate::launch::peer_failure::{PeerFailure, Suspicion};
 use crate::launch::store::Store;
 
 /// Ranks that a note names at most, and waits that stay in the list after they have failed.
@@ -30,12 +29,12 @@ struct Inner {
 #[derive(Debug, Default)]
 struct List {
     /// Whom the first error of this rank accuses.
-    accused: Option<PeerFailure>,
+    accused: Option<Suspicion>,
     /// By the number of the wait.
     waits: BTreeMap<u64, LongWait>,
     next_number: u64,
     /// The note as the store has it; empty for none.
-    published: Vec<PeerFailure>,
+    published: Vec<Suspicion>,
     is_publishing: bool,
 }
 
@@ -43,16 +42,16 @@ struct List {
 struct LongWait {
     /// When it began, or something moved.
     since: Instant,
-    missing: Vec<PeerFailure>,
+    missing: Vec<Suspicion>,
     is_kept: bool,
 }
 
 impl List {
     /// Returns what the other ranks shall read: the first error, then the waits, the oldest first, each rank once.
-    fn note(&self) -> Vec<PeerFailure> {
+    fn note(&self) -> Vec<Suspicion> {
         let mut waits: Vec<_> = self.waits.values().collect();
         waits.sort_by_key(|wait| wait.since);
-        let mut note: Vec<PeerFailure> = Vec::new();
+        let mut note: Vec<Suspicion> = Vec::new();
         for named in self.accused.iter().chain(waits.iter().flat_map(|wait| &wait.missing)) {
             if note.len() == NAMED_RANKS {
                 break;
@@ -83,13 +82,13 @@ impl Suspicions {
     ///
     /// Raises nothing: a program may get over the error. One that does not ends with
     /// [`report_and_exit`](crate::launch::report_and_exit), which looks at it.
-    pub(crate) fn accuse(&self, suspicion: PeerFailure) {
-        accuse(&mut lock(&self.inner.list).accused, &suspicion);
+    pub(crate) fn accuse(&self, suspicion: Suspicion) {
+        lock(&self.inner.list).accused.get_or_insert(suspicion);
         self.publish();
     }
 
     /// Enters a wait that has gone on since `since`, for the ranks `missing`; returns its number.
-    pub(crate) fn enter(&self, since: Instant, missing: Vec<PeerFailure>) -> u64 {
+    pub(crate) fn enter(&self, since: Instant, missing: Vec<Suspicion>) -> u64 {
         let number = {
             let mut list = lock(&self.inner.list);
             let number = list.next_number;
@@ -107,7 +106,7 @@ impl Suspicions {
     }
 
     /// Notes that a wait is for other ranks now.
-    pub(crate) fn move_to(&self, number: u64, missing: Vec<PeerFailure>) {
+    pub(crate) fn move_to(&self, number: u64, missing: Vec<Suspicion>) {
         self.change(number, |wait| wait.missing = named(missing));
     }
 
@@ -162,7 +161,7 @@ impl Suspicions {
         list.is_publishing = false;
     }
 
-    fn write(&self, note: &[PeerFailure]) {
+    fn write(&self, note: &[Suspicion]) {
         let Inner { store, rank, .. } = &*self.inner;
         let key = note_key(*rank);
         let result = match note {
@@ -180,7 +179,7 @@ impl Suspicions {
     ///
     /// # Errors
     /// The failure that the store knows already.
-    pub(crate) fn first_cause(&self, limit: Duration) -> Result<Option<PeerFailure>, PeerFailure> {
+    pub(crate) fn first_cause(&self, limit: Duration) -> Result<Option<Suspicion>, PeerFailure> {
         let Inner { store, rank, list } = &*self.inner;
         let own = {
             let list = lock(list);
@@ -197,7 +196,7 @@ impl Suspicions {
     }
 }
 
-fn named(mut missing: Vec<PeerFailure>) -> Vec<PeerFailure> {
+fn named(mut missing: Vec<Suspicion>) -> Vec<Suspicion> {
     missing.truncate(NAMED_RANKS);
     missing
 }
@@ -211,14 +210,14 @@ pub(crate) fn note_key(rank: usize) -> String {
 mod tests {
     use super::*;
 
-    fn failures(ranks: &[usize]) -> Vec<PeerFailure> {
-        ranks.iter().map(|&rank| PeerFailure::example(rank)).collect()
+    fn failures(ranks: &[usize]) -> Vec<Suspicion> {
+        ranks.iter().map(|&rank| Suspicion::example(rank)).collect()
     }
 
     fn ranks_in(store: &Store, rank: usize) -> Vec<usize> {
         match store.read_note(&note_key(rank), Duration::ZERO) {
             Ok(note) => {
-                let note: Vec<PeerFailure> = serde_json::from_slice(&note).unwrap();
+                let note: Vec<Suspicion> = serde_json::from_slice(&note).unwrap();
                 note.iter().map(|named| named.rank).collect()
             }
             Err(_) => Vec::new(),
@@ -238,8 +237,8 @@ mod tests {
         assert_eq!(note(), [3, 2]);
         suspicions.renew(old);
         assert_eq!(note(), [2, 3]);
-        suspicions.accuse(PeerFailure::example(4));
-        suspicions.accuse(PeerFailure::example(1));
+        suspicions.accuse(Suspicion::example(4));
+        suspicions.accuse(Suspicion::example(1));
         assert_eq!(note(), [4, 2, 3]);
         suspicions.withdraw(young);
         assert_eq!(note(), [4, 3]);

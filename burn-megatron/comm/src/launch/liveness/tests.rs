@@ -358,7 +358,8 @@ proptest! {
             }
             let first = members.first_failure().map(|first| first.rank);
             assert_eq!(first, lost.first().copied(), "the first that is lost is the cause");
-            let is_heard = |rank| members.heartbeats_of(rank, Instant::now()).is_some();
+            let status = |rank| members.status_of(rank, Instant::now());
+            let is_heard = |rank| status(rank).is_some_and(|status| status.heartbeats.is_some());
             let heard: Vec<bool> = (0..RANKS).map(is_heard).collect();
             lost.sort_unstable();
             (lost, heard, members.is_empty())

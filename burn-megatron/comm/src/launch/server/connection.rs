@@ -7,7 +7,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter,
+};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
@@ -18,7 +20,7 @@ use super::pending_handshakes::PendingHandshake;
 use crate::launch::handshake::{Acceptance, Next, TO_STORE};
 use crate::launch::identity::JobToken;
 use crate::launch::liveness::{Action, Event};
-use crate::launch::store::protocol::{PeerId, Reply, Request, read_body_async};
+use crate::launch::store::protocol::{Absent, PeerId, Reply, Request, Saying, beginning_of_gathered, read_body_async};
 use crate::launch::store::table::{TableError, check_entry};
 
 /// Longest handshake.
@@ -114,9 +116,10 @@ pub(in crate::launch) async fn answer_requests(
             }
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()),
             Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()),
-            Request::AskHeartbeatStatus { rank } => job
-                .members(|all| all.heartbeats_of(rank, Instant::now()))
-                .map_or(Reply::NoHeartbeat, Reply::HeartbeatStatus),
+            Request::AskRank { rank } => match job.members(|all| all.status_of(rank, Instant::now())) {
+                Some(status) => Reply::Rank(status),
+                None => Reply::Rejected(format!("rank {rank} of {}", job.world_size)),
+            },
             Request::RelayedHeartbeat { peer, limit, progress } => job.heard_elsewhere(peer, limit, progress),
             Request::Set { key, value } => done_or_reason(job.set(&key, value)),
             Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
@@ -124,15 +127,9 @@ pub(in crate::launch) async fn answer_requests(
                 Ok(count) => Reply::Count(count),
                 Err(error) => Reply::Rejected(error.to_string()),
             },
-            Request::Gather {
-                key,
-                index,
-                size,
-                value,
-                timeout,
-            } => {
-                let waiting = match job.say(&key, index, size, value) {
-                    Ok(answer) => gather(reader, writer, job, (&key, index), answer, timeout).await?,
+            Request::Gather { sayings, timeout } => {
+                let waiting = match job.say(&sayings) {
+                    Ok(answers) => gather(reader, writer, job, &sayings, answers, timeout).await?,
                     Err(refusal) => Some(Reply::Rejected(refusal)),
                 };
                 match waiting {
@@ -187,28 +184,41 @@ async fn wait_for_key(
     reply
 }
 
-/// Sends the answer to a `Gather` when there is one; returns what else to say if a rank has failed before, or the time
-/// is up. Ends as [`wait_for_key`] does when the client has gone.
+/// Sends the answer to a `Gather` when all its groups have one; returns what else to say if a rank has failed before,
+/// or the time is up. Ends as [`wait_for_key`] does when the client has gone.
 async fn gather(
     reader: &mut (impl AsyncBufRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
-    (key, index): (&str, usize),
-    mut answer: Answer,
+    sayings: &[Saying],
+    mut answers: Vec<Answer>,
     limit: Duration,
 ) -> io::Result<Option<Reply>> {
     let mut failure = job.failure.subscribe();
     tokio::select! {
         biased;
-        frame = value_of(&mut answer) => {
-            send(writer, &frame, job).await?;
-            job.answered(key, index);
-            Ok(None)
+        groups = values_of(&mut answers) => {
+            send_gathered(writer, &groups, job).await?;
+            job.answered(sayings);
+            return Ok(None);
         }
-        first = value_of(&mut failure) => Ok(Some(Reply::Failed(first))),
-        error = until_gone(reader) => Err(error),
-        () = sleep(limit) => Ok(Some(Reply::Absent(job.absent(key)))),
+        first = value_of(&mut failure) => return Ok(Some(Reply::Failed(first))),
+        error = until_gone(reader) => return Err(error),
+        () = sleep(limit) => {}
     }
+    // One that is complete by now is asked for again.
+    let saying = answers.iter().position(|answer| answer.borrow().is_none()).unwrap_or(0);
+    let members = job.absent(&sayings[saying].key);
+    Ok(Some(Reply::Absent(Absent { saying, members })))
+}
+
+/// Waits until there are all answers.
+async fn values_of(answers: &mut [Answer]) -> Vec<Arc<[u8]>> {
+    let mut values = Vec::with_capacity(answers.len());
+    for answer in answers {
+        values.push(value_of(answer).await);
+    }
+    values
 }
 
 /// Waits until the other end closes. Reads into the buffer only: what comes is the next request.
@@ -375,7 +385,28 @@ async fn answer(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job
 
 async fn send(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8], job: &Job) -> io::Result<()> {
     job.traffic.said(frame.len());
-    let sent = timeout(ANSWER_LIMIT, writer.write_all(frame)).await;
+    in_time(writer.write_all(frame)).await
+}
+
+/// Sends what groups have gathered.
+async fn send_gathered(writer: &mut (impl AsyncWrite + Unpin), groups: &[Arc<[u8]>], job: &Job) -> io::Result<()> {
+    let beginning = beginning_of_gathered(groups);
+    job.traffic
+        .said(beginning.len() + groups.iter().map(|runs| runs.len()).sum::<usize>());
+    in_time(async {
+        // Few bytes become one packet; many are not copied.
+        let mut writer = BufWriter::new(writer);
+        writer.write_all(&beginning).await?;
+        for runs in groups {
+            writer.write_all(runs).await?;
+        }
+        writer.flush().await
+    })
+    .await
+}
+
+async fn in_time(sending: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let sent = timeout(ANSWER_LIMIT, sending).await;
     sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 

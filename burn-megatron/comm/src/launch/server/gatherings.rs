@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::launch::store::protocol::{MAX_GATHERED_VALUE_BYTES, Reply, Run};
+use crate::launch::store::protocol::{MAX_GATHERED_VALUE_BYTES, Runs, Saying};
 
 /// Largest sum of what members of unfinished gatherings have said, in bytes: every answer fits into a frame.
 const MAX_BYTES: usize = 48 << 20;
@@ -16,7 +16,7 @@ const MEMBER_BYTES: usize = 64;
 /// Absent members that an answer names.
 const MAX_NAMED: usize = 64;
 
-/// The answer of a gathering, once there is one: a frame that is made once for all members.
+/// The answer of a gathering, once there is one: the bytes of its [`Runs`], made once for all members.
 pub(super) type Answer = watch::Receiver<Option<Arc<[u8]>>>;
 
 /// The unfinished gatherings, by key.
@@ -39,10 +39,17 @@ struct Gathering {
 }
 
 impl Gatherings {
-    /// Takes the value of member `index` of `size`; returns where the answer comes, or why the value is refused.
+    /// Takes what a member says; returns where the answer comes, or why the value is refused.
     ///
     /// A member may say the same again, if it has stopped waiting for the answer.
-    pub(super) fn say(&mut self, key: &str, index: usize, size: usize, value: Vec<u8>) -> Result<Answer, String> {
+    pub(super) fn say(&mut self, saying: &Saying) -> Result<Answer, String> {
+        let Saying {
+            key,
+            index,
+            size,
+            value,
+        } = saying;
+        let (index, size) = (*index, *size);
         if index >= size {
             return Err(format!("{key:?}: member {index} of {size}"));
         }
@@ -64,7 +71,7 @@ impl Gatherings {
                 "{key:?} would bring what groups gather to {bytes} bytes; there is room for {MAX_BYTES}"
             ));
         }
-        let gathering = self.open.entry(key.to_owned()).or_insert_with(|| Gathering::new(size));
+        let gathering = self.open.entry(key.clone()).or_insert_with(|| Gathering::new(size));
         gathering.say(key, index, size, value)?;
         gathering.bytes += added;
         self.bytes = bytes;
@@ -112,7 +119,7 @@ impl Gathering {
         }
     }
 
-    fn say(&mut self, key: &str, index: usize, size: usize, value: Vec<u8>) -> Result<(), String> {
+    fn say(&mut self, key: &str, index: usize, size: usize, value: &[u8]) -> Result<(), String> {
         if size != self.answered.len() {
             let others = self.answered.len();
             return Err(format!(
@@ -126,17 +133,16 @@ impl Gathering {
             return Ok(());
         }
         match &mut self.values[index] {
-            Some(said) if *said == value => {}
+            Some(said) if said == value => {}
             Some(_) => return Err(format!("{key:?}: member {index} has said something else before")),
             place => {
-                *place = Some(value);
+                *place = Some(value.to_vec());
                 self.absent -= 1;
             }
         }
         if self.absent == 0 {
             let values = std::mem::take(&mut self.values).into_iter().flatten();
-            let frame = Reply::Gathered(Run::all_of(values)).to_frame();
-            self.answer.send_replace(Some(frame.into()));
+            self.answer.send_replace(Some(Runs::of(values).to_bytes().into()));
         }
         Ok(())
     }
@@ -147,19 +153,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::launch::store::protocol::{Reply, beginning_of_gathered};
 
     fn values(answer: &Answer) -> Option<Vec<Vec<u8>>> {
-        let frame = answer.borrow().clone()?;
+        let bytes = answer.borrow().clone()?;
+        let frame = [beginning_of_gathered(std::slice::from_ref(&bytes)), bytes.to_vec()].concat();
         match Reply::from_body(&frame[4..]) {
-            Ok(Reply::Gathered(runs)) => {
-                let values = runs.into_iter();
-                Some(
-                    values
-                        .flat_map(|run| std::iter::repeat_n(run.value, run.members))
-                        .collect(),
-                )
-            }
+            Ok(Reply::Gathered(groups)) if groups.len() == 1 => Some(groups[0].values().map(<[u8]>::to_vec).collect()),
             other => panic!("{other:?}"),
+        }
+    }
+
+    fn saying(index: usize, size: usize, value: &[u8]) -> Saying {
+        Saying {
+            key: "key".into(),
+            index,
+            size,
+            value: value.to_vec(),
         }
     }
 
@@ -177,7 +187,7 @@ mod tests {
             let mut answers = Vec::new();
             for (count, &index) in members.iter().enumerate() {
                 for _ in 0..=usize::from(again[index]) {
-                    let answer = gatherings.say("key", index, size, said[index].clone()).unwrap();
+                    let answer = gatherings.say(&saying(index, size, &said[index])).unwrap();
                     prop_assert_eq!(values(&answer).is_some(), count + 1 == size);
                     answers.push((index, answer));
                 }
@@ -197,7 +207,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let mut gatherings = Gatherings::default();
-        let mut refusal = |index, size, value: &[u8]| gatherings.say("key", index, size, value.to_vec()).err();
+        let mut refusal = |index, size, value: &[u8]| gatherings.say(&saying(index, size, value)).err();
         assert_eq!(refusal(2, 2, b""), Some("\"key\": member 2 of 2".to_owned()));
         assert!(
             refusal(0, 2, &[0; MAX_GATHERED_VALUE_BYTES + 1])
@@ -214,7 +224,7 @@ mod tests {
         );
         assert_eq!(refusal(1, 2, b"b"), None);
         gatherings.answered("key", 0);
-        let refusal = gatherings.say("key", 0, 2, vec![]).unwrap_err();
+        let refusal = gatherings.say(&saying(0, 2, b"")).unwrap_err();
         assert!(refusal.contains("has the answer already"), "{refusal}");
     }
 
@@ -222,10 +232,17 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut gatherings = Gatherings::default();
         let members = MAX_BYTES / MEMBER_BYTES;
-        let refusal = gatherings.say("key", 0, members, vec![]).unwrap_err();
+        let refusal = gatherings.say(&saying(0, members, b"")).unwrap_err();
         assert!(refusal.contains("there is room for"), "{refusal}");
         assert!(gatherings.open.is_empty());
-        assert!(gatherings.say("key", 0, members - 1, vec![]).is_ok());
-        assert!(gatherings.say("other", 0, 2, vec![]).is_err());
+        assert!(gatherings.say(&saying(0, members - 1, b"")).is_ok());
+        assert!(
+            gatherings
+                .say(&Saying {
+                    key: "other".into(),
+                    ..saying(0, 2, b"")
+                })
+                .is_err()
+        );
     }
 }

@@ -16,7 +16,7 @@ use crate::launch::identity::JobToken;
 use crate::launch::liveness::{Action, Event, Heartbeats, Members};
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::protocol::{PeerId, Reply};
+use crate::launch::store::protocol::{PeerId, Reply, Saying};
 use crate::launch::store::table::{MAX_STORE_BYTES, Table, TableError};
 
 /// The server's state.
@@ -114,13 +114,14 @@ impl Job {
         }
     }
 
-    /// Takes what a member of a group says to the others; returns where the answer comes, or why it is refused.
-    pub(super) fn say(&self, key: &str, index: usize, size: usize, value: Vec<u8>) -> Result<Answer, String> {
-        if size > self.world_size {
+    /// Takes what a member of groups says to the others; returns where the answers come, or why one is refused.
+    pub(super) fn say(&self, sayings: &[Saying]) -> Result<Vec<Answer>, String> {
+        if let Some(Saying { key, size, .. }) = sayings.iter().find(|saying| saying.size > self.world_size) {
             let world_size = self.world_size;
             return Err(format!("{key:?}: a group of {size} in a job of {world_size} ranks"));
         }
-        lock(&self.state).gatherings.say(key, index, size, value)
+        let mut state = lock(&self.state);
+        sayings.iter().map(|saying| state.gatherings.say(saying)).collect()
     }
 
     /// Returns the first members of a group that have said nothing.
@@ -128,9 +129,12 @@ impl Job {
         lock(&self.state).gatherings.absent(key)
     }
 
-    /// Notes that a member of a group has the answer.
-    pub(super) fn answered(&self, key: &str, index: usize) {
-        lock(&self.state).gatherings.answered(key, index);
+    /// Notes that a member of groups has the answers.
+    pub(super) fn answered(&self, sayings: &[Saying]) {
+        let mut state = lock(&self.state);
+        for saying in sayings {
+            state.gatherings.answered(&saying.key, saying.index);
+        }
     }
 
     /// Asks or changes the members; tells every rank, and the launcher, of the first failure if that brings it.
@@ -157,10 +161,13 @@ impl Job {
     pub(super) fn register(&self, rank: usize, world_size: usize, host: &str) -> Result<(), Reply> {
         self.members(|members| {
             members.register(rank, world_size, host)?;
-            if let Some(hosts) = members.all_hosts() {
-                let job_id = self.job_id.clone();
-                let frame = Reply::Roster { job_id, hosts }.to_frame();
-                self.roster.send_replace(Some(frame.into()));
+            if let Some((nodes, first_host)) = members.all_nodes() {
+                let roster = Reply::Roster {
+                    job_id: self.job_id.clone(),
+                    nodes,
+                    first_host,
+                };
+                self.roster.send_replace(Some(roster.to_frame().into()));
             }
             Ok(())
         })
@@ -184,7 +191,7 @@ impl Job {
         match self.first_failure() {
             Some(first) => Reply::Failed(first),
             None if is_present => Reply::Heard,
-            None => Reply::NoHeartbeat,
+            None => Reply::NotPresent,
         }
     }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::protocol::{HeartbeatStatus, HostTable, PeerId, Reply, Request, Run, read_body, read_body_async};
+use super::protocol::{
+    Absent, HeartbeatStatus, NodeTable, PeerId, RankStatus, Reply, Request, Runs, Saying, read_body, read_body_async,
+};
 use crate::fuzzing::Script;
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::PeerFailure;
@@ -204,12 +206,18 @@ impl Play {
                     "key {key:?} is set, and a wait for it is in vain"
                 );
             }
-            (Request::Gather { size, .. }, Reply::Gathered(runs)) => assert!(Run::are_of(runs, *size)),
-            (Request::Gather { size, .. }, Reply::Absent(absent)) => assert!(absent.iter().all(|index| index < size)),
+            (Request::Gather { sayings, .. }, Reply::Gathered(groups)) => {
+                let are_of = |(saying, runs): (&Saying, &Runs)| runs.are_of(saying.size);
+                assert!(groups.len() == sayings.len() && sayings.iter().zip(groups).all(are_of));
+            }
+            (Request::Gather { sayings, .. }, Reply::Absent(Absent { saying, members })) => {
+                let size = sayings[*saying].size;
+                assert!(members.iter().all(|index| *index < size));
+            }
             (Request::Gather { .. }, Reply::Failed(_)) => assert!(self.job.first_failure().is_some()),
             (Request::Goodbye | Request::Add { .. } | Request::Gather { .. }, Reply::Rejected(_))
             | (Request::Fail(_) | Request::Ended { .. }, Reply::Done)
-            | (Request::RelayedHeartbeat { .. }, Reply::Heard | Reply::NoHeartbeat | Reply::Failed(_)) => {}
+            | (Request::RelayedHeartbeat { .. }, Reply::Heard | Reply::NotPresent | Reply::Failed(_)) => {}
             (request, reply) => panic!("{request:?} was answered by {reply:?}"),
         }
         if let Request::Fail(_) = request {
@@ -319,10 +327,14 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
             progress: "last collective #1".into(),
         },
         17 => Request::Gather {
-            key: key(script),
-            index: rank,
-            size: script.byte().into(),
-            value: script.counted().to_vec(),
+            sayings: (0..script.byte() % 4)
+                .map(|_| Saying {
+                    key: key(script),
+                    index: rank,
+                    size: script.byte().into(),
+                    value: script.counted().to_vec(),
+                })
+                .collect(),
             timeout: timeout(script),
         },
         _ => Request::Goodbye,
@@ -414,13 +426,15 @@ fn requests() -> Vec<Request> {
             progress: "last collective #1".into(),
         },
         Request::Gather {
-            key: "engine".into(),
-            index: 1,
-            size: 2,
-            value: b"tcp".to_vec(),
+            sayings: vec![Saying {
+                key: "engine".into(),
+                index: 1,
+                size: 2,
+                value: b"tcp".to_vec(),
+            }],
             timeout,
         },
-        Request::AskHeartbeatStatus { rank: 1 },
+        Request::AskRank { rank: 1 },
         Request::RelayedHeartbeat {
             peer: PeerId::Launcher(1),
             limit: timeout,
@@ -439,21 +453,28 @@ fn replies() -> Vec<Reply> {
         Reply::Failed(failure()),
         Reply::Roster {
             job_id: "0123456789abcdef".into(),
-            hosts: HostTable::new(["node0/boot", "node1/boot", "node0/boot"]),
+            nodes: NodeTable::of_hosts(["node0/boot", "node1/boot", "node0/boot"]),
+            first_host: "node0/boot".into(),
         },
-        Reply::Gathered(Run::all_of([b"tcp".to_vec(), b"tcp".to_vec(), vec![]].into_iter())),
-        Reply::Absent(vec![1]),
+        Reply::Gathered(vec![Runs::of([b"tcp".to_vec(), b"tcp".to_vec(), vec![]])]),
+        Reply::Absent(Absent {
+            saying: 0,
+            members: vec![1],
+        }),
         Reply::Missing(vec![0, 3]),
         Reply::Closing,
         Reply::Welcome {
             job_id: "0123456789abcdef".into(),
         },
         Reply::Heard,
-        Reply::HeartbeatStatus(HeartbeatStatus {
-            silence: Duration::from_millis(10),
-            limit: Duration::from_millis(1500),
-            progress: "last collective #1".into(),
+        Reply::Rank(RankStatus {
+            host: "node1/boot".into(),
+            heartbeats: Some(HeartbeatStatus {
+                silence: Duration::from_millis(10),
+                limit: Duration::from_millis(1500),
+                progress: "last collective #1".into(),
+            }),
         }),
-        Reply::NoHeartbeat,
+        Reply::NotPresent,
     ]
 }

@@ -25,8 +25,8 @@ pub(crate) use client::BoundedStream;
 pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
 #[cfg(test)]
 pub(super) use protocol::read_body;
-pub(super) use protocol::{HeartbeatStatus, PeerId, Reply, Request};
-pub(crate) use protocol::{HostTable, MAX_GATHERED_VALUE_BYTES, Run};
+pub(crate) use protocol::{Absent, MAX_GATHERED_VALUE_BYTES, NodeTable, Runs, Saying};
+pub(super) use protocol::{HeartbeatStatus, PeerId, RankStatus, Reply, Request};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use table::MAX_STORE_BYTES;
 
@@ -122,16 +122,17 @@ impl Store {
         }
     }
 
-    /// Returns what the store knows of a rank's heartbeats; gives up soon, for the caller is about to end.
-    pub(super) fn heartbeat_status(&self, rank: usize) -> Result<Option<HeartbeatStatus>, LaunchError> {
+    /// Returns what the store knows of a rank; gives up soon, for the caller is about to end.
+    pub(super) fn rank_status(&self, rank: usize) -> Result<RankStatus, LaunchError> {
+        let operation = format!("ask for rank {rank}");
         match &*self.backing {
-            Backing::InProcess { .. } => Ok(None),
+            Backing::InProcess { .. } => Err(LaunchError::StoreRefused {
+                operation,
+                reason: "a world of one has no other rank".into(),
+            }),
             Backing::Remote { .. } => {
-                let request = Request::AskHeartbeatStatus { rank };
-                let operation = format!("ask for the heartbeats of rank {rank}");
-                self.call(request, FAIL_LIMIT, operation, |reply| match reply {
-                    Reply::HeartbeatStatus(status) => Ok(Some(status)),
-                    Reply::NoHeartbeat => Ok(None),
+                self.call(Request::AskRank { rank }, FAIL_LIMIT, operation, |reply| match reply {
+                    Reply::Rank(status) => Ok(status),
                     other => Err(other),
                 })
             }
@@ -218,41 +219,48 @@ impl Store {
         }
     }
 
-    /// Says something to all members of a group, of which this process is number `index` of `size`, and returns what
-    /// each has said once all have; or which have not within `timeout`, the first of them. `key` is for this once.
+    /// Says something to all members of some groups, and returns what the members of each have said once all have, in
+    /// all groups; or the first group of which some have not within `timeout`. One message, and one back.
     ///
     /// # Errors
-    /// The value is too long, the members disagree on their number, a rank fails meanwhile
+    /// A value is too long, the members of a group disagree on their number, a rank fails meanwhile
     /// ([`LaunchError::PeerFailed`]), or the store does not answer.
     pub(crate) fn gather(
         &self,
-        key: &str,
-        (index, size): (usize, usize),
-        value: &[u8],
+        sayings: &[Saying],
         timeout: Duration,
-    ) -> Result<Result<Vec<Run>, Vec<usize>>, LaunchError> {
-        let operation = || format!("gather {key:?}");
-        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
-        if size == 1 {
-            return Ok(Ok(Run::all_of([value.to_vec()].into_iter())));
+    ) -> Result<Result<Vec<Runs>, Absent>, LaunchError> {
+        let [first, others @ ..] = sayings else {
+            return Ok(Ok(vec![]));
+        };
+        let operation = || match others.len() {
+            0 => format!("gather {:?}", first.key),
+            count => format!("gather {:?} and {count} more", first.key),
+        };
+        for saying in sayings {
+            check_entry(&saying.key, &[]).map_err(|error| refused(operation(), error))?;
         }
         if let Backing::InProcess { .. } = &*self.backing {
             return Err(LaunchError::StoreRefused {
                 operation: operation(),
-                reason: format!("a world of one has no group of {size}"),
+                reason: format!("a world of one has no group of {}", first.size),
             });
         }
         let request = Request::Gather {
-            key: key.into(),
-            index,
-            size,
-            value: value.to_vec(),
+            sayings: sayings.to_vec(),
             timeout,
+        };
+        let are_answer = |groups: &[Runs]| {
+            groups.len() == sayings.len()
+                && groups
+                    .iter()
+                    .zip(sayings)
+                    .all(|(runs, saying)| runs.are_of(saying.size))
         };
         let limit = timeout.saturating_add(self.limit().min(WAIT_SLACK));
         self.call(request, limit, operation(), |reply| match reply {
-            Reply::Gathered(runs) if Run::are_of(&runs, size) => Ok(Ok(Ok(runs))),
-            Reply::Absent(absent) => Ok(Ok(Err(absent))),
+            Reply::Gathered(groups) if are_answer(&groups) => Ok(Ok(Ok(groups))),
+            Reply::Absent(absent) if absent.saying < sayings.len() => Ok(Ok(Err(absent))),
             Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
             other => Err(other),
         })?

@@ -234,7 +234,7 @@ fn store_of_another_version_is_named_as_such() {
         error,
         format!(
             "no common protocol with the store at 127.0.0.1:{port}: the other end speaks version '9' of the protocol, \
-             and this one '3'; is this program the same on every node?"
+             and this one '4'; is this program the same on every node?"
         )
     );
     newer.join().unwrap();
@@ -405,12 +405,13 @@ fn closed_connection_is_a_death_and_ends_all_waits() {
         thread::spawn(move || register(&address, &hello(rank, 2, LONG)))
     });
     let [(mut zero, roster), (one, _)] = registrations.map(|thread| thread.join().unwrap());
-    let hosts = HostTable::new(["node0/boot", "node1/boot"]);
+    let nodes = NodeTable::of_hosts(["node0/boot", "node1/boot"]);
     assert_eq!(
         roster,
         Reply::Roster {
             job_id: "0123456789abcdef".into(),
-            hosts
+            nodes,
+            first_host: "node0/boot".into(),
         }
     );
 
@@ -515,7 +516,8 @@ fn rank_whose_heartbeats_stop_is_silent_not_dead() {
 fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
     let (server, address) = start(1);
     let store = Store::remote(address.clone(), LONG);
-    assert_eq!(store.heartbeat_status(0).unwrap(), None);
+    let heartbeats = || store.rank_status(0).unwrap().heartbeats;
+    assert_eq!(heartbeats(), None);
     let limit = Duration::from_secs(2);
     let mut connection = beat_once(&address, limit);
     for _ in 0..25 {
@@ -524,10 +526,10 @@ fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
         let heartbeat = Request::Heartbeat { limit, progress };
         assert_eq!(connection.call(&heartbeat, LONG, "heartbeat").unwrap(), Reply::Heard);
     }
-    let status = store.heartbeat_status(0).unwrap().unwrap();
+    let status = heartbeats().unwrap();
     assert_eq!((status.progress.as_str(), status.limit), ("later", limit));
     assert!(status.silence < limit, "{status:?}");
-    assert_eq!(store.heartbeat_status(7).unwrap(), None);
+    assert!(store.rank_status(7).unwrap_err().to_string().ends_with("rank 7 of 1"));
     assert_eq!(server.first_failure(), None);
     // Having left, it owes no heartbeat.
     assert_eq!(
@@ -535,10 +537,7 @@ fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
         Reply::Done
     );
     thread::sleep(limit + SECOND);
-    assert_eq!(
-        (server.first_failure(), store.heartbeat_status(0).unwrap()),
-        (None, None)
-    );
+    assert_eq!((server.first_failure(), heartbeats()), (None, None));
 }
 
 /// Registers the launcher of node 1 of two, with ranks 2 and 3.

@@ -26,7 +26,7 @@ use super::identity::{JobToken, random_job_id};
 use super::liveness::{FailureSignal, HeartbeatOptions, Rhythm, Suspicions};
 use super::lock;
 use super::peer_failure::PeerFailure;
-use super::store::{HostTable, PeerId, Store};
+use super::store::{NodeTable, PeerId, Store};
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
 
 /// How a process joins its job: how long things may take, and where it listens and writes.
@@ -129,7 +129,11 @@ struct Inner {
     local_rank: usize,
     local_world_size: usize,
     timeout: Duration,
-    hosts: Arc<HostTable>,
+    nodes: NodeTable,
+    /// This rank's.
+    host: String,
+    /// That of rank 0.
+    first_host: String,
     local_address: IpAddr,
     job_id: String,
     job_token: JobToken,
@@ -173,10 +177,9 @@ impl World {
             "rank {rank} of {world_size} is in a fake world: no other rank exists, and results mean nothing"
         );
         let mut world = World::single();
-        let host = world.host_of(0).to_owned();
         let inner = Arc::get_mut(&mut world.inner).expect("a new world has no clones");
         inner.rank = rank;
-        inner.hosts = Arc::new(HostTable::new(std::iter::repeat_n(host.as_str(), world_size)));
+        inner.nodes = NodeTable::of_one_node(world_size);
         world
     }
 
@@ -208,13 +211,7 @@ impl World {
         let identity = RankIdentity {
             rank: environment.rank,
             world_size: environment.world_size,
-            host: host_name(
-                joined
-                    .hosts
-                    .host_of(environment.rank)
-                    .expect("the table has every rank"),
-            )
-            .to_owned(),
+            host: host_name(&joined.host).to_owned(),
             job_id: joined.job_id.clone(),
         };
         let flight_recorder = start_recorder(identity, options, environment.restarts())?;
@@ -233,7 +230,9 @@ impl World {
                 local_rank: environment.local_rank,
                 local_world_size: environment.local_world_size,
                 timeout: options.timeout,
-                hosts: joined.hosts,
+                nodes: joined.nodes,
+                host: joined.host,
+                first_host: joined.first_host,
                 local_address: joined.local_address,
                 job_id: joined.job_id,
                 job_token: environment.token(),
@@ -268,7 +267,9 @@ impl World {
                 local_rank: 0,
                 local_world_size: 1,
                 timeout: options.timeout,
-                hosts: Arc::new(HostTable::new([host.as_str()])),
+                nodes: NodeTable::of_one_node(1),
+                first_host: host.clone(),
+                host,
                 local_address: Ipv4Addr::LOCALHOST.into(),
                 job_id,
                 job_token: given_token.map_or_else(JobToken::random, Ok)?,
@@ -291,7 +292,7 @@ impl World {
 
     /// Returns the number of ranks.
     pub fn world_size(&self) -> usize {
-        self.inner.hosts.world_size()
+        self.inner.nodes.world_size()
     }
 
     /// Returns this process's rank among those of its host.
@@ -309,20 +310,40 @@ impl World {
         self.inner.timeout
     }
 
-    /// Returns the identity of a rank's host; two ranks share a node exactly when theirs are equal.
+    /// Returns the number of a rank's node; two ranks share a node exactly when theirs are equal. Nodes are numbered in
+    /// the order of their first ranks.
     ///
     /// # Panics
     /// `rank` is not below the world size.
-    pub fn host_of(&self, rank: usize) -> &str {
-        match self.inner.hosts.host_of(rank) {
-            Some(host) => host,
+    pub fn node_of(&self, rank: usize) -> usize {
+        match self.inner.nodes.node_of(rank) {
+            Some(node) => node,
             None => panic!("rank {rank} is not below the world size {}", self.world_size()),
         }
     }
 
-    /// Returns the hosts of all ranks.
-    pub(crate) fn hosts(&self) -> &Arc<HostTable> {
-        &self.inner.hosts
+    /// Returns the identity of this rank's host: `name/boot-id`, or what `BURN_MEGATRON_HOST` says.
+    pub fn host(&self) -> &str {
+        &self.inner.host
+    }
+
+    /// Returns the identity of a rank's host. Of the nodes of this rank and of rank 0 it is known, of others the store
+    /// is asked: no rank holds the names of thousands of hosts.
+    ///
+    /// # Communication
+    /// A message to the store, and its answer.
+    ///
+    /// # Errors
+    /// The store does not answer within a second.
+    ///
+    /// # Panics
+    /// `rank` is not below the world size.
+    pub fn host_of(&self, rank: usize) -> Result<String, LaunchError> {
+        match self.node_of(rank) {
+            node if node == self.node_of(self.rank()) => Ok(self.inner.host.clone()),
+            0 => Ok(self.inner.first_host.clone()),
+            _ => self.store().rank_status(rank).map(|status| status.host),
+        }
     }
 
     /// Returns what is kept for as long as this rank is in the job; makes it the first time.
@@ -405,7 +426,7 @@ impl World {
 
     /// Tells every rank that this one has failed, unless another failed first.
     pub fn fail(&self, what: &str) {
-        let host = self.host_of(self.rank()).to_string();
+        let host = self.host().to_owned();
         self.failure().raise(PeerFailure {
             rank: self.rank(),
             host,

@@ -3,7 +3,6 @@
 //! [`World::join`]: super::World::join
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::JoinConfig;
@@ -16,7 +15,7 @@ use crate::launch::liveness::{FailureSignal, Rhythm, send_heartbeat};
 use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::server::{StoreServer, StoreServerConfig};
-use crate::launch::store::{HostTable, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
+use crate::launch::store::{NodeTable, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 use crate::launch::variables;
 
 /// How much later than the store a rank gives up waiting for the others.
@@ -24,7 +23,11 @@ const REPLY_SLACK: Duration = Duration::from_secs(5);
 
 /// What a rank has when all have come.
 pub(super) struct Joined {
-    pub(super) hosts: Arc<HostTable>,
+    pub(super) nodes: NodeTable,
+    /// This rank's.
+    pub(super) host: String,
+    /// That of rank 0.
+    pub(super) first_host: String,
     pub(super) local_address: IpAddr,
     pub(super) job_id: String,
     pub(super) store: Store,
@@ -57,8 +60,12 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
         timeout: time_left,
     };
     let reply = register(&mut connection, &hello, time_left.saturating_add(REPLY_SLACK), rhythm)?;
-    let (job_id, hosts) = match reply {
-        Reply::Roster { job_id, hosts } if hosts.is_of(world_size) => (job_id, Arc::new(hosts)),
+    let (job_id, nodes, first_host) = match reply {
+        Reply::Roster {
+            job_id,
+            nodes,
+            first_host,
+        } if nodes.is_of(world_size) => (job_id, nodes, first_host),
         Reply::Missing(missing) => {
             return Err(LaunchError::RendezvousTimeout {
                 address: address.to_string(),
@@ -82,13 +89,13 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
     let failure = FailureSignal::announced_to(&store);
     let local_address = match interface {
         Some(interface) => interface,
-        None => {
-            let is_one_host = hosts.iter().all(|other| other == host);
-            data_address(connection.local_address()?, &environment.master_addr, is_one_host)?
-        }
+        None => data_address(
+            connection.local_address()?,
+            &environment.master_addr,
+            nodes.is_one_node(),
+        )?,
     };
     let is_launchers = environment.store_hosted_elsewhere;
-    let first_host = hosts.host_of(0).expect("the table has every rank");
     let is_here = is_launchers && host == first_host;
     let store_lost = PeerFailure {
         what: if is_here {
@@ -99,7 +106,7 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
             format!("lost the store at {address}, which rank 0 hosts (killed?)")
         },
         rank: if is_here { rank } else { 0 },
-        host: first_host.to_owned(),
+        host: first_host.clone(),
     };
     let out_of_reach = PeerFailure {
         what: if store_lost.rank == rank {
@@ -111,7 +118,9 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
     };
     let membership = Membership::watch(connection, failure.clone(), store_lost.clone(), server, options.linger)?;
     Ok(Joined {
-        hosts,
+        nodes,
+        host,
+        first_host,
         local_address,
         job_id,
         store,

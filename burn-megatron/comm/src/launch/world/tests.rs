@@ -76,7 +76,8 @@ fn single_world_needs_no_other_process() {
         ),
         (0, 1, 0, 1)
     );
-    assert_eq!(world.host_of(0), host_identity());
+    assert_eq!((world.host(), world.node_of(0)), (host_identity().as_str(), 0));
+    assert_eq!(world.host_of(0).unwrap(), host_identity());
     assert_eq!(world.job_id().len(), 16);
     world.store().set("a", b"1").unwrap();
     assert_eq!(world.store().wait("a", LONG).unwrap(), b"1");
@@ -92,8 +93,8 @@ fn ranks_agree_on_hosts_and_job() {
         assert_eq!((world.rank(), world.world_size()), (rank, 4));
         assert_eq!((world.local_rank(), world.local_world_size()), (rank % 2, 2));
         assert_eq!(
-            (0..4).map(|rank| world.host_of(rank)).collect::<Vec<_>>(),
-            ["node0/boot", "node0/boot", "node1/boot", "node1/boot"]
+            [0, 1, 2, 3].map(|rank| (world.node_of(rank), world.host_of(rank).unwrap())),
+            [(0, "node0"), (0, "node0"), (1, "node1"), (1, "node1")].map(|(node, host)| (node, format!("{host}/boot")))
         );
         assert_eq!(world.job_id(), worlds[0].job_id());
         assert_eq!(world.job_token(), worlds[0].job_token());

@@ -29,14 +29,12 @@ use super::super::call::CallDescriptor;
 use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
-use super::nodes::nodes_of;
-use super::shared_memory::{self, SharedMemoryEngine};
-use super::tcp::{self, TcpEngine};
-use crate::collectives::rendezvous::Rendezvous;
-use crate::launch::World;
+use super::shared_memory::SharedMemoryEngine;
+use super::tcp::TcpEngine;
 use in_flight::CollectiveInFlight;
 use reduction::Operands;
 use spreading::MAX_GATHERED_RANKS;
+use std::ops::Range;
 use std::sync::Arc;
 use topology::Topology;
 
@@ -49,58 +47,30 @@ pub(in crate::collectives) struct HierarchicalEngine {
     health: Arc<GroupHealth>,
     topology: Topology,
     /// To the other ranks of this node; none when there are none.
-    node: Option<SharedMemoryEngine>,
+    node: Option<Arc<SharedMemoryEngine>>,
     /// To all ranks.
     tcp: TcpEngine,
 }
 
-/// Returns the engine, connected to all ranks. Collective. `hosts` are the hosts of the ranks, in rank order.
-///
-/// # Errors
-/// When the ranks of a host are not next to each other, or cannot share memory; when a rank does not come or fails.
-pub(in crate::collectives) fn connect(
-    world: &World,
-    health: &Arc<GroupHealth>,
-    rendezvous: &Rendezvous,
-    hosts: &[&str],
-) -> Result<HierarchicalEngine, CollectiveError> {
-    let label = &health.label;
-    let no_agreement = |what| label.no_agreement(what);
-    let topology = Topology::new(nodes_of(hosts).map_err(no_agreement)?, label.rank);
-    let node = match topology.own_members().len() {
-        1 => Ok(None),
-        _ => connect_node(world, health, &topology).map(Some),
-    };
-    // What keeps one node from sharing memory is no error of this rank alone: all nodes hear of it.
-    let node = match node {
-        Err(CollectiveError::NoAgreement { what, .. }) => Err(what),
-        Err(error) => return Err(error.of_whole_group(label.to_string(), label.describe_activity(None))),
-        Ok(node) => Ok(node),
-    };
-    let statement = node.as_ref().map_or_else(String::as_str, |_| "shared");
-    let agreement = rendezvous.agree("the memory of each node", statement)?;
-    let node = node.map_err(no_agreement)?;
-    agreement.map_err(no_agreement)?;
-    Ok(HierarchicalEngine {
-        tcp: tcp::connect(world, health, rendezvous)?,
-        health: health.clone(),
-        topology,
-        node,
-    })
-}
-
-/// Returns the engine of the ranks of this node. Collective over them.
-fn connect_node(
-    world: &World,
-    health: &GroupHealth,
-    topology: &Topology,
-) -> Result<SharedMemoryEngine, CollectiveError> {
-    let health = Arc::new(health.of_part("node", topology.own_members()));
-    let rendezvous = Rendezvous::new(world, &health)?;
-    shared_memory::connect(world, &health, &rendezvous)
-}
-
 impl HierarchicalEngine {
+    /// Returns the engine of a group whose ranks share memory with those of their node: `node` reaches these, if there
+    /// are others. `nodes` are the ranks of each node, and `tcp` reaches all ranks.
+    pub fn new(
+        health: &Arc<GroupHealth>,
+        nodes: &[Range<usize>],
+        node: Option<SharedMemoryEngine>,
+        mut tcp: TcpEngine,
+    ) -> Self {
+        let node = node.map(Arc::new);
+        tcp.share_nodes(nodes, node.as_ref());
+        Self {
+            topology: Topology::new(nodes.to_vec(), health.label.rank),
+            health: health.clone(),
+            node,
+            tcp,
+        }
+    }
+
     /// Runs a large collective, after all ranks have come and have made the same call.
     fn collective(
         &self,
@@ -128,7 +98,7 @@ impl HierarchicalEngine {
     fn reach(&self, peer: usize) -> (&dyn Engine, usize) {
         let members = self.topology.own_members();
         match &self.node {
-            Some(node) if members.contains(&peer) => (node, peer - members.start),
+            Some(node) if members.contains(&peer) => (&**node, peer - members.start),
             _ => (&self.tcp, peer),
         }
     }
@@ -203,7 +173,7 @@ impl Engine for HierarchicalEngine {
     }
 
     fn bytes_communicated(&self) -> u64 {
-        let in_node = self.node.as_ref().map_or(0, SharedMemoryEngine::bytes_communicated);
+        let in_node = self.node.as_ref().map_or(0, |node| node.bytes_communicated());
         in_node + self.tcp.bytes_communicated()
     }
 

@@ -4,8 +4,12 @@ use super::super::super::tests::{
     SHORT_TIMEOUT, TIMEOUT, connect_all, group_parts, join_worlds_on, run_worlds, scramble,
 };
 use super::*;
+use crate::collectives::host::nodes::Placement;
+use crate::collectives::host::{shared_memory, tcp};
 use crate::collectives::process_group::describe;
+use crate::collectives::rendezvous::Rendezvous;
 use crate::collectives::{CollectiveError, EngineChoice, Operation, ProcessGroup, ReduceOp};
+use crate::launch::World;
 use std::time::{Duration, Instant};
 
 const TWO_AND_TWO: [&str; 4] = ["a", "a", "b", "b"];
@@ -13,6 +17,21 @@ const TWO_AND_TWO: [&str; 4] = ["a", "a", "b", "b"];
 fn worlds(hosts: &[&str], timeout: Duration) -> Vec<World> {
     let hosts: Vec<_> = hosts.iter().copied().map(Some).collect();
     join_worlds_on(&hosts, timeout)
+}
+
+/// The engine of a group of all ranks.
+fn connect(world: &World, health: &Arc<GroupHealth>, rendezvous: &Rendezvous) -> HierarchicalEngine {
+    let placement = Placement::of(world, &health.label.ranks);
+    let nodes = placement.nodes().unwrap();
+    let own = nodes.iter().find(|node| node.contains(&world.rank())).unwrap();
+    let node = (own.len() > 1).then(|| {
+        let part = Arc::new(health.of_part("node", own.clone()));
+        let rendezvous = Rendezvous::new(world, &part).unwrap();
+        let engines = shared_memory::connect_all(world, &[(&rendezvous, &part)]).unwrap();
+        engines.into_iter().next().unwrap().unwrap()
+    });
+    let tcp = tcp::connect_with(world, health, rendezvous, None).unwrap();
+    HierarchicalEngine::new(health, nodes, node, tcp)
 }
 
 /// Values of any size and sign, whose sum depends on the order of additions.
@@ -86,9 +105,9 @@ fn a_byte_crosses_once_for_a_node_where_flat_tcp_sends_it_to_every_rank() {
     let (n, length) = (hosts.len(), 5 * 300_000);
     let counts = run_worlds(worlds(&hosts, TIMEOUT), |world| {
         let (health, rendezvous) = group_parts(&world, "counted");
-        let engine = connect(&world, &health, &rendezvous, &hosts).unwrap();
+        let engine = connect(&world, &health, &rendezvous);
         let (health, rendezvous) = group_parts(&world, "flat");
-        let flat = tcp::connect(&world, &health, &rendezvous).unwrap();
+        let flat = tcp::connect_with(&world, &health, &rendezvous, None).unwrap();
         [
             bytes_on_the_wire(&engine, &engine.tcp, n, length),
             bytes_on_the_wire(&flat, &flat, n, length),
@@ -116,7 +135,7 @@ fn sockets_without_room_block_no_rank() {
         run_worlds(worlds(hosts, TIMEOUT), |world| {
             let (n, rank) = (world.world_size(), world.rank());
             let (health, rendezvous) = group_parts(&world, "narrow");
-            let engine = connect(&world, &health, &rendezvous, hosts).unwrap();
+            let engine = connect(&world, &health, &rendezvous);
             engine.tcp.shrink_buffers();
             let shard_length = 600_000;
             let call = |sequence, operation, peer: Option<usize>| CallDescriptor {
@@ -204,7 +223,7 @@ fn errors_inside_a_node_speak_of_the_whole_group() {
 fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
     run_worlds(worlds(&TWO_AND_TWO, TIMEOUT), |world| {
         let (health, rendezvous) = group_parts(&world, "middle");
-        let engine = connect(&world, &health, &rendezvous, &TWO_AND_TWO).unwrap();
+        let engine = connect(&world, &health, &rendezvous);
         let call = CallDescriptor {
             peer: Some(0),
             ..describe::<u8>(Operation::Broadcast, 30_000_000)
@@ -238,7 +257,9 @@ fn ranks_of_a_host_that_are_not_neighbours_are_refused() {
         let error = ProcessGroup::connect(&world, "all", &[0, 1, 2], &options).unwrap_err();
         assert!(matches!(error, CollectiveError::NoAgreement { .. }), "{error}");
         assert!(
-            error.to_string().contains("between those on a there are ranks on b"),
+            error
+                .to_string()
+                .contains("between ranks 0 and 2, which share one, there is rank 1 of another"),
             "{error}"
         );
     });

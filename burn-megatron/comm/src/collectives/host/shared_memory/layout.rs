@@ -6,6 +6,7 @@
 //! rank blocks  one per rank: progress flags, current calls, disconnect reason
 //! staging      per rank SLOTS areas of CHUNK_BYTES: what collectives hand over
 //! mailboxes    one per ordered pair of ranks: a ring of RING_BYTES for send and recv
+//! tree rings   two per rank but the first: rings of TREE_RING_BYTES from and to that one
 //! ```
 //!
 //! Everything that is not an area or a ring is atomic, so it is shared by plain references.
@@ -19,6 +20,8 @@ pub(in super::super) const CHUNK_BYTES: usize = 256 * 1024;
 pub(in super::super) const SLOTS: usize = 2;
 /// What a mailbox holds before its sender has to wait.
 pub(super) const RING_BYTES: usize = 128 * 1024;
+/// What a ring of the tree holds: a small call, or a piece of a larger one.
+pub(super) const TREE_RING_BYTES: usize = 16 * 1024;
 /// The longest disconnect reason; the rest of a longer one is cut off.
 pub(super) const DISCONNECT_REASON_BYTES: usize = 896;
 
@@ -69,6 +72,7 @@ pub(super) struct Layout {
 
 const PAGE: usize = 4096;
 const MAILBOX_BYTES: usize = size_of::<MailboxControl>() + RING_BYTES;
+const TREE_MAILBOX_BYTES: usize = size_of::<MailboxControl>() + TREE_RING_BYTES;
 
 impl Layout {
     pub fn new(ranks: usize) -> Self {
@@ -93,12 +97,24 @@ impl Layout {
         self.mailboxes() + index * MAILBOX_BYTES
     }
 
+    /// The ring of the tree from one rank to another, one of which is the first.
+    pub fn tree_ring(&self, from: usize, to: usize) -> usize {
+        let (other, is_from_first) = if from == 0 { (to, true) } else { (from, false) };
+        let valid = from.min(to) == 0 && other > 0 && other < self.ranks;
+        assert!(valid, "tree ring from {from} to {to} of {}", self.ranks);
+        self.tree_rings() + (2 * (other - 1) + usize::from(is_from_first)) * TREE_MAILBOX_BYTES
+    }
+
     pub fn total(&self) -> usize {
-        self.mailboxes() + self.ranks * (self.ranks - 1) * MAILBOX_BYTES
+        self.tree_rings() + 2 * (self.ranks - 1) * TREE_MAILBOX_BYTES
     }
 
     fn areas(&self) -> usize {
         (PAGE + self.ranks * size_of::<RankBlock>()).next_multiple_of(PAGE)
+    }
+
+    fn tree_rings(&self) -> usize {
+        self.mailboxes() + self.ranks * (self.ranks - 1) * MAILBOX_BYTES
     }
 
     fn mailboxes(&self) -> usize {
@@ -123,6 +139,9 @@ mod tests {
                 for to in (0..ranks).filter(|&to| to != rank) {
                     parts.push((layout.mailbox(rank, to), MAILBOX_BYTES));
                 }
+            }
+            for rank in 1..ranks {
+                parts.extend([(rank, 0), (0, rank)].map(|(from, to)| (layout.tree_ring(from, to), TREE_MAILBOX_BYTES)));
             }
             parts.sort_unstable();
             assert!(parts.iter().all(|(offset, _)| offset % 64 == 0));

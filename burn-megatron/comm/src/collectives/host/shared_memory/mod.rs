@@ -1,20 +1,21 @@
 //! The engine for ranks on one node: a segment of shared memory that all ranks of the group map.
 //!
-//! `collective` has the operations of all ranks, `mailbox` those of two; `segment` and `layout`
-//! the memory, `flag` the waiting; `exposed` the callers' own memory that all ranks map.
+//! `collective` has the operations of all ranks, `mailbox` those of two, `ring` streams for the tree of `tcp`;
+//! `segment` and `layout` the memory, `flag` the waiting; `exposed` the callers' own memory that all ranks map.
 
 pub(super) mod collective;
 mod exposed;
 mod flag;
 pub(super) mod layout;
 mod mailbox;
+pub(super) mod ring;
 mod segment;
 
 use super::super::call::CallDescriptor;
 use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
-use crate::collectives::rendezvous::Rendezvous;
+use crate::collectives::rendezvous::{OfGroup, Rendezvous};
 use crate::collectives::shared_memory::SharedMemory;
 use crate::launch::World;
 use flag::{Flag, Spinning};
@@ -39,22 +40,30 @@ pub(in crate::collectives) struct SharedMemoryEngine {
     bytes_communicated: AtomicU64,
 }
 
-/// Returns the engine, with its segment mapped by all ranks. Collective.
+/// Returns the engine of each group, with its segment mapped by all ranks, or why there is none. Collective over each
+/// of the groups.
 ///
 /// # Errors
-/// When the segment cannot be made or mapped by all ranks; when a rank does not come or fails.
-pub(in crate::collectives) fn connect(
+/// When a rank does not come or fails.
+pub(in crate::collectives) fn connect_all(
     world: &World,
-    health: &Arc<GroupHealth>,
-    rendezvous: &Rendezvous,
-) -> Result<SharedMemoryEngine, CollectiveError> {
-    Ok(SharedMemoryEngine {
-        segment: Segment::connect(rendezvous, health, Backing::VARIANTS)?,
-        health: health.clone(),
-        spinning: Spinning::for_ranks(world.local_world_size()),
-        step: Mutex::new(0),
-        bytes_communicated: AtomicU64::new(0),
-    })
+    groups: &[(&Rendezvous, &Arc<GroupHealth>)],
+) -> Result<Vec<Result<SharedMemoryEngine, String>>, OfGroup> {
+    let parts: Vec<_> = groups
+        .iter()
+        .map(|(rendezvous, health)| (*rendezvous, &***health))
+        .collect();
+    let segments = Segment::connect_all(&parts, Backing::VARIANTS)?;
+    let engine = |(segment, (_, health)): (Result<Segment, String>, &(_, &Arc<GroupHealth>))| {
+        Ok(SharedMemoryEngine {
+            segment: segment?,
+            health: Arc::clone(health),
+            spinning: Spinning::for_ranks(world.local_world_size()),
+            step: Mutex::new(0),
+            bytes_communicated: AtomicU64::new(0),
+        })
+    };
+    Ok(segments.into_iter().zip(groups).map(engine).collect())
 }
 
 impl SharedMemoryEngine {
@@ -200,7 +209,8 @@ mod tests {
         let names = run_ranks(3, TIMEOUT, |world| {
             let (health, rendezvous) = group_parts(&world, "named");
             let backings = [Backing::NamedFile];
-            let segment = Segment::connect(&rendezvous, &health, &backings).unwrap();
+            let segments = Segment::connect_all(&[(&rendezvous, &health)], &backings).unwrap();
+            let segment = segments.into_iter().next().unwrap().unwrap();
             let block = segment.rank_block(world.rank());
             block.staged.raise(7 + world.rank() as u32);
             for peer in 0..3 {

@@ -6,10 +6,9 @@
 //! each kind the first rank offers a path, every rank says whether it has mapped it, and only if
 //! all have is it used.
 
-use super::super::super::error::CollectiveError;
 use super::super::super::health::GroupHealth;
-use super::layout::{CHUNK_BYTES, Header, Layout, MailboxControl, RING_BYTES, RankBlock};
-use crate::collectives::rendezvous::Rendezvous;
+use super::layout::{CHUNK_BYTES, Header, Layout, MailboxControl, RING_BYTES, RankBlock, TREE_RING_BYTES};
+use crate::collectives::rendezvous::{OfGroup, Rendezvous, agree_all, gather_all};
 use memmap2::{MmapOptions, MmapRaw};
 use std::ffi::CString;
 use std::fmt;
@@ -38,62 +37,101 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Returns the segment of the group, mapped by all its ranks. Collective.
+    /// Returns the segment of each group, mapped by all its ranks, or why none of the `backings` is. Collective over
+    /// each of the groups.
     ///
     /// # Errors
-    /// When none of the `backings` can be mapped by all ranks; when a rank does not come or fails.
-    pub fn connect(
-        rendezvous: &Rendezvous,
-        health: &GroupHealth,
+    /// When a rank does not come or fails.
+    pub fn connect_all(
+        groups: &[(&Rendezvous, &GroupHealth)],
         backings: &[Backing],
-    ) -> Result<Self, CollectiveError> {
-        let mut refusals = Vec::new();
+    ) -> Result<Vec<Result<Self, String>>, OfGroup> {
+        let mut segments: Vec<Option<Self>> = groups.iter().map(|_| None).collect();
+        let mut refusals = vec![Vec::new(); groups.len()];
         for &backing in backings {
-            match Self::attempt(rendezvous, health, backing)? {
-                Ok(segment) => return Ok(segment),
-                Err(refusal) => {
-                    tracing::warn!(group = %health.label, %backing, refusal, "no shared segment");
-                    refusals.push(refusal);
+            let open: Vec<usize> = (0..groups.len()).filter(|&index| segments[index].is_none()).collect();
+            let tried: Vec<_> = open.iter().map(|&index| groups[index]).collect();
+            let attempts = Self::attempt_all(&tried, backing).map_err(|of_group| of_group.among(&open))?;
+            for (index, attempt) in open.into_iter().zip(attempts) {
+                match attempt {
+                    Ok(segment) => segments[index] = Some(segment),
+                    Err(refusal) => {
+                        let (_, health) = groups[index];
+                        tracing::warn!(group = %health.label, %backing, refusal, "no shared segment");
+                        refusals[index].push(refusal);
+                    }
                 }
             }
         }
-        let what = format!("no shared memory: {}", refusals.join("; "));
-        Err(health.label.no_agreement(what))
+        let results = segments.into_iter().zip(refusals);
+        let results = results
+            .map(|(segment, refusals)| segment.ok_or_else(|| format!("no shared memory: {}", refusals.join("; "))));
+        Ok(results.collect())
     }
 
-    /// Tries one kind of backing. Every rank returns the same: its segment, or why not all have it.
-    fn attempt(
+    /// Tries one kind of backing. Every rank of a group returns the same: its segment, or why not all have it.
+    fn attempt_all(
+        groups: &[(&Rendezvous, &GroupHealth)],
+        backing: Backing,
+    ) -> Result<Vec<Result<Self, String>>, OfGroup> {
+        // Live until all ranks have answered: the files may then lose their names, or be closed.
+        let mut sources: Vec<Option<Source>> = groups.iter().map(|_| None).collect();
+        let made: Vec<Option<Result<Self, String>>> = groups
+            .iter()
+            .zip(&mut sources)
+            .map(|((rendezvous, health), source)| {
+                (health.label.rank == 0).then(|| Self::create(rendezvous, health, backing, source))
+            })
+            .collect();
+        let paths: Vec<Vec<u8>> = made
+            .iter()
+            .zip(&sources)
+            .map(|(made, source)| match (made, source) {
+                (Some(Ok(_)), Some(source)) => source.path.to_string_lossy().into_owned().into_bytes(),
+                _ => vec![],
+            })
+            .collect();
+        let rendezvous = groups.iter().map(|(rendezvous, _)| *rendezvous);
+        let offers = gather_all(
+            &format!("{backing}/offer"),
+            rendezvous.clone().zip(paths.iter().map(|path| &**path)),
+        )?;
+        let mapped: Vec<Result<Self, String>> = made
+            .into_iter()
+            .zip(offers)
+            .zip(groups)
+            .map(|((made, offers), (rendezvous, health))| {
+                made.unwrap_or_else(|| {
+                    let path = String::from_utf8_lossy(offers.values().next().unwrap_or_default()).into_owned();
+                    let layout = Layout::new(health.label.size());
+                    Self::open(Path::new(&path), layout, rendezvous.digest())
+                        .map_err(|error| format!("cannot open {path:?}: {error}"))
+                })
+            })
+            .collect();
+        let statements = mapped
+            .iter()
+            .map(|mapped| mapped.as_ref().map_or_else(String::as_str, |_| "mapped"));
+        let agreements = agree_all(&backing.to_string(), rendezvous.zip(statements))?;
+        let results = agreements.into_iter().zip(mapped);
+        Ok(results.map(|(agreement, mapped)| agreement.and(mapped)).collect())
+    }
+
+    /// Makes the segment of a group, and leaves what it is made of in `source`.
+    fn create(
         rendezvous: &Rendezvous,
         health: &GroupHealth,
         backing: Backing,
-    ) -> Result<Result<Self, String>, CollectiveError> {
+        source: &mut Option<Source>,
+    ) -> Result<Self, String> {
         let layout = Layout::new(health.label.size());
-        let offer_key = format!("{backing}/offer");
-        // Lives until all ranks have answered: the file may then lose its name, or be closed.
-        let mut source = None;
-        let mapped = if health.label.rank == 0 {
-            let mapped = Source::create(backing, &rendezvous.unique_name(), layout.total())
-                .and_then(|created| {
-                    let segment = Self::map(&source.insert(created).file, layout)?;
-                    segment.write_digest(rendezvous.digest());
-                    Ok(segment)
-                })
-                .map_err(|error| format!("cannot create: {error}"));
-            let path = match (&mapped, &source) {
-                (Ok(_), Some(source)) => source.path.to_string_lossy().into_owned(),
-                _ => String::new(),
-            };
-            rendezvous.publish(&offer_key, path.as_bytes())?;
-            mapped
-        } else {
-            let path = String::from_utf8_lossy(&rendezvous.wait(&offer_key, 0)?).into_owned();
-            Self::open(Path::new(&path), layout, rendezvous.digest())
-                .map_err(|error| format!("cannot open {path:?}: {error}"))
-        };
-        let statement = mapped.as_ref().map_or_else(String::as_str, |_| "mapped");
-        let agreement = rendezvous.agree(&backing.to_string(), statement)?;
-        drop(source);
-        Ok(agreement.and(mapped))
+        Source::create(backing, &rendezvous.unique_name(), layout.total())
+            .and_then(|created| {
+                let segment = Self::map(&source.insert(created).file, layout)?;
+                segment.write_digest(rendezvous.digest());
+                Ok(segment)
+            })
+            .map_err(|error| format!("cannot create: {error}"))
     }
 
     /// Maps the segment that another rank has made.
@@ -147,6 +185,15 @@ impl Segment {
         // SAFETY: as in `header`; the layout aligns mailboxes.
         let control = unsafe { &*self.at(offset, control_size).cast() };
         (control, self.bytes(offset + control_size, RING_BYTES))
+    }
+
+    /// Returns the progress and the ring of the tree from one rank to another, one of which is the first.
+    pub fn tree_ring(&self, from: usize, to: usize) -> (&MailboxControl, Area<'_>) {
+        let offset = self.layout.tree_ring(from, to);
+        let control_size = size_of::<MailboxControl>();
+        // SAFETY: as in `mailbox`.
+        let control = unsafe { &*self.at(offset, control_size).cast() };
+        (control, self.bytes(offset + control_size, TREE_RING_BYTES))
     }
 
     fn bytes(&self, offset: usize, length: usize) -> Area<'_> {

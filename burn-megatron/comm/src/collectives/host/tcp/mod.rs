@@ -19,16 +19,18 @@ mod tree;
 use super::super::call::CallDescriptor;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
-use super::nodes::nodes_of;
+use super::nodes::Placement;
+use super::shared_memory::SharedMemoryEngine;
 use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::rendezvous::{DISCONNECT_REASON_WAIT, Rendezvous};
 use crate::launch::World;
 use links::Links;
 use std::fmt::Display;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tree::Shape;
+use tree::{NodeMemory, Shape};
 
 /// The longest wait for a socket, which a failure ends, before a cause in this rank and the timeout are looked at.
 const POLL_SLICE: Duration = Duration::from_millis(100);
@@ -44,6 +46,8 @@ pub(in crate::collectives) struct TcpEngine {
     links: Links,
     /// Over which the ranks meet, if there are many.
     tree: Option<Shape>,
+    /// The ranks of this node, if they share memory: in the tree they are reached through it.
+    node: Option<NodeMemory>,
     /// How much of an all-reduce each rank reduces before the results go round, and of a shard what is gathered or
     /// scattered at a time; the same on all.
     segment_bytes: usize,
@@ -56,53 +60,89 @@ pub(in crate::collectives) struct TcpEngine {
     bytes_communicated: AtomicU64,
 }
 
-/// Returns the engine, which all ranks can connect to. Collective.
-///
-/// # Errors
-/// When a rank does not come or fails.
-pub(in crate::collectives) fn connect(
-    world: &World,
-    health: &Arc<GroupHealth>,
-    rendezvous: &Rendezvous,
-) -> Result<TcpEngine, CollectiveError> {
-    let arity = (health.label.size() > tree::TREE_ABOVE).then_some(tree::ARITY);
-    connect_with(world, health, rendezvous, arity)
-}
-
-/// As [`connect`]: over a tree of this arity, or without one.
+/// As [`TcpEngine::open`], for tests that connect an engine by themselves: over a tree of this arity, or without one.
+/// Collective.
+#[cfg(test)]
 pub(in crate::collectives) fn connect_with(
     world: &World,
     health: &Arc<GroupHealth>,
     rendezvous: &Rendezvous,
     arity: Option<usize>,
 ) -> Result<TcpEngine, CollectiveError> {
-    let links = Links::open(world, health, rendezvous)?;
-    let (rank, size) = health.label.place();
-    let hosts: Vec<&str> = health.label.ranks.iter().map(|&rank| world.host_of(rank)).collect();
-    let is_one_host = hosts.iter().all(|host| *host == hosts[0]);
-    let shape = |arity| {
-        // Where a node's ranks are not next to each other, the tree knows of no nodes.
-        let nodes = nodes_of(&hosts).unwrap_or_else(|_| std::iter::once(0..size).collect());
-        Shape::new(&nodes, arity, rank)
-    };
-    Ok(TcpEngine {
-        tree: arity.map(shape),
-        health: health.clone(),
-        rendezvous: rendezvous.clone(),
-        links,
-        segment_bytes: if is_one_host {
-            collective::NEAR_SEGMENT_BYTES
-        } else {
-            usize::MAX
-        },
-        is_between_hosts: !is_one_host,
-        looks: transfer::looks(world.local_world_size()),
-        scratch: Mutex::default(),
-        bytes_communicated: AtomicU64::new(0),
-    })
+    let engine = TcpEngine::open_with(
+        world,
+        health,
+        rendezvous,
+        &Placement::of(world, &health.label.ranks),
+        arity,
+    )?;
+    rendezvous
+        .agree("links", "open")?
+        .map_err(|what| health.label.no_agreement(what))?;
+    Ok(engine)
 }
 
 impl TcpEngine {
+    /// Returns the engine of this rank, to which the other ranks can connect from now on. It takes calls once all ranks
+    /// have theirs, which is for the caller to make sure of.
+    ///
+    /// # Errors
+    /// When this rank cannot listen.
+    pub fn open(
+        world: &World,
+        health: &Arc<GroupHealth>,
+        rendezvous: &Rendezvous,
+        placement: &Placement,
+    ) -> Result<Self, CollectiveError> {
+        let arity = (health.label.size() > tree::TREE_ABOVE).then_some(tree::ARITY);
+        Self::open_with(world, health, rendezvous, placement, arity)
+    }
+
+    fn open_with(
+        world: &World,
+        health: &Arc<GroupHealth>,
+        rendezvous: &Rendezvous,
+        placement: &Placement,
+        arity: Option<usize>,
+    ) -> Result<Self, CollectiveError> {
+        let (rank, size) = health.label.place();
+        let is_between_hosts = placement.apart().is_some();
+        let shape = |arity| match placement.nodes() {
+            Ok(nodes) => Shape::new(nodes, arity, arity, rank),
+            // Where a node's ranks are not next to each other, the tree knows of no nodes.
+            Err(_) => Shape::new(std::slice::from_ref(&(0..size)), arity, arity, rank),
+        };
+        Ok(Self {
+            tree: arity.map(shape),
+            node: None,
+            health: health.clone(),
+            rendezvous: rendezvous.clone(),
+            links: Links::open(world, health, rendezvous)?,
+            segment_bytes: if is_between_hosts {
+                usize::MAX
+            } else {
+                collective::NEAR_SEGMENT_BYTES
+            },
+            is_between_hosts,
+            looks: transfer::looks(world.local_world_size()),
+            scratch: Mutex::default(),
+            bytes_communicated: AtomicU64::new(0),
+        })
+    }
+
+    /// Lets the ranks meet over a tree of nodes, the ranks of a node through memory that they share: `nodes` are the
+    /// ranks of each node, and `memory` reaches those of this one, if there are others.
+    pub fn share_nodes(&mut self, nodes: &[Range<usize>], memory: Option<&Arc<SharedMemoryEngine>>) {
+        let rank = self.health.label.rank;
+        self.tree = Some(Shape::new(nodes, tree::ARITY, usize::MAX, rank));
+        let own = nodes.iter().find(|node| node.contains(&rank));
+        self.node = memory.zip(own).map(|(engine, own)| NodeMemory {
+            engine: Arc::clone(engine),
+            first: own.start,
+            ranks: own.len(),
+        });
+    }
+
     /// Returns why the connection to a rank is gone: what the job knows, what the rank said, or else what the operating
     /// system says.
     fn lost(&self, call: &CallDescriptor, peer: usize, what: &dyn Display) -> CollectiveError {

@@ -15,7 +15,7 @@ fn strangers_are_dropped_and_the_mesh_connects() {
     run_ranks(2, TIMEOUT, |world| {
         let (health, rendezvous) = group_parts(&world, "strangers");
         let mut half_open = Vec::new();
-        let engine = connect(&world, &health, &rendezvous).unwrap();
+        let engine = connect_with(&world, &health, &rendezvous, None).unwrap();
         if world.rank() == 1 {
             let address = address_of_first(&world);
             assert_eq!(address.ip(), world.local_address()); // not all interfaces
@@ -105,7 +105,7 @@ fn sending_continues_while_the_sender_waits() {
     let has_come = std::sync::atomic::AtomicBool::new(false);
     run_ranks(2, TIMEOUT, |world| {
         let (health, rendezvous) = group_parts(&world, "streams");
-        let engine = connect(&world, &health, &rendezvous).unwrap();
+        let engine = connect_with(&world, &health, &rendezvous, None).unwrap();
         engine.barrier(&barrier()).unwrap();
         engine.shrink_buffers();
         let call = broadcast_call(length);
@@ -139,7 +139,7 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
     let piece = |index: usize| vec![index as u8; PIECE];
     run_ranks(2, TIMEOUT, |world| {
         let (health, rendezvous) = group_parts(&world, "slow");
-        let engine = connect(&world, &health, &rendezvous).unwrap();
+        let engine = connect_with(&world, &health, &rendezvous, None).unwrap();
         engine.barrier(&barrier()).unwrap();
         engine.shrink_buffers();
         let call = broadcast_call(PIECE);
@@ -166,7 +166,7 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
 fn a_rank_whose_welcome_is_lost_connects_again() {
     run_ranks(2, Duration::from_secs(4), |world| {
         let (health, rendezvous) = group_parts(&world, "lost");
-        let engine = connect(&world, &health, &rendezvous).unwrap();
+        let engine = connect_with(&world, &health, &rendezvous, None).unwrap();
         if world.rank() == 1 {
             let address = address_of_first(&world);
             for channel in 0..2 {
@@ -219,7 +219,7 @@ fn a_rank_that_is_led_to_another_job_never_joins_it() {
     let _hosts: Vec<_> = std::thread::scope(|scope| {
         let connects = |world: &World| {
             let (health, rendezvous) = parts(world);
-            connect(world, &health, &rendezvous).unwrap()
+            connect_with(world, &health, &rendezvous, None).unwrap()
         };
         let threads: Vec<_> = target
             .iter()
@@ -232,12 +232,12 @@ fn a_rank_that_is_led_to_another_job_never_joins_it() {
         let [leader, guest] = [&led[0], &led[1]];
         scope.spawn(move || {
             let (health, rendezvous) = parts(leader);
-            let _engine = connect(leader, &health, &rendezvous).unwrap();
+            let _engine = connect_with(leader, &health, &rendezvous, None).unwrap();
             leader.store().set("is led", b"").unwrap();
             leader.store().wait("is over", TIMEOUT).unwrap();
         });
         let (health, rendezvous) = parts(guest);
-        let engine = connect(guest, &health, &rendezvous).unwrap();
+        let engine = connect_with(guest, &health, &rendezvous, None).unwrap();
         guest.store().wait("is led", TIMEOUT).unwrap();
         guest.store().set(&address_key(0), &address).unwrap();
         let start = std::time::Instant::now();

@@ -46,11 +46,6 @@ pub(super) fn progress<S: Serializer>(progress: &str, serializer: S) -> Result<S
     serializer.serialize_str(cut(progress, MAX_PROGRESS_BYTES))
 }
 
-/// A list of texts, each cut at the limit.
-pub(super) fn texts<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(texts.iter().map(|text| cut(text, MAX_TEXT_BYTES)))
-}
-
 /// A failure, its texts cut at the limit.
 pub(super) fn failure<S: Serializer>(failure: &PeerFailure, serializer: S) -> Result<S::Ok, S::Error> {
     let PeerFailure { rank, host, what } = failure;

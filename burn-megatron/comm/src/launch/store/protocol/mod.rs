@@ -7,7 +7,7 @@
 //! Used by both ends: `client` and `monitor` with [`std::io`], `server` with tokio.
 
 mod encoding;
-mod host_table;
+mod node_table;
 mod run;
 
 use std::io::{self, Read};
@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "tcp")]
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-pub(crate) use self::host_table::HostTable;
-pub(crate) use self::run::Run;
+pub(crate) use self::node_table::NodeTable;
+pub(crate) use self::run::Runs;
 use crate::launch::peer_failure::PeerFailure;
 
 /// Longest key, in bytes.
@@ -105,8 +105,8 @@ pub(in crate::launch) enum Request {
         #[serde(serialize_with = "encoding::progress")]
         progress: String,
     },
-    /// Asks when a rank was last heard.
-    AskHeartbeatStatus { rank: usize },
+    /// Asks what is known of a rank.
+    AskRank { rank: usize },
     /// A heartbeat of a peer for which another connection stands, which does not carry it for now.
     RelayedHeartbeat {
         peer: PeerId,
@@ -115,18 +115,36 @@ pub(in crate::launch) enum Request {
         #[serde(serialize_with = "encoding::progress")]
         progress: String,
     },
-    /// Says something to all members of a group; answered with what each has said once all have.
+    /// Says something to all members of some groups; answered with what each has said once all have, in all groups.
     Gather {
-        #[serde(serialize_with = "encoding::key")]
-        key: String,
-        /// The member's, below `size`.
-        index: usize,
-        size: usize,
-        #[serde(with = "encoding::bytes")]
-        value: Vec<u8>,
+        #[serde(deserialize_with = "encoding::list")]
+        sayings: Vec<Saying>,
         #[serde(with = "encoding::millis")]
         timeout: Duration,
     },
+}
+
+/// What a process says to all members of a group, of which it is one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Saying {
+    /// Names the group, and what it gathers; for this once.
+    #[serde(serialize_with = "encoding::key")]
+    pub(crate) key: String,
+    /// The member's, below `size`.
+    pub(crate) index: usize,
+    pub(crate) size: usize,
+    #[serde(with = "encoding::bytes")]
+    pub(crate) value: Vec<u8>,
+}
+
+/// The first group of several whose members have not all said something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Absent {
+    /// Its place among the sayings of the request.
+    pub(crate) saying: usize,
+    /// The first members that have said nothing.
+    #[serde(deserialize_with = "encoding::list")]
+    pub(crate) members: Vec<usize>,
 }
 
 /// For whom a connection may stand.
@@ -152,11 +170,13 @@ pub(in crate::launch) enum Reply {
     Rejected(#[serde(serialize_with = "encoding::text")] String),
     /// A rank has failed: sent once to every registered rank, and to those that wait for a key.
     Failed(#[serde(serialize_with = "encoding::failure")] PeerFailure),
-    /// All ranks have registered: the job's id, and the host of each rank.
+    /// All ranks have registered: the job's id, the node of each rank, and the host of rank 0.
     Roster {
         #[serde(serialize_with = "encoding::text")]
         job_id: String,
-        hosts: HostTable,
+        nodes: NodeTable,
+        #[serde(serialize_with = "encoding::text")]
+        first_host: String,
     },
     /// The rendezvous has run out of time: the ranks that have not registered.
     Missing(#[serde(deserialize_with = "encoding::list")] Vec<usize>),
@@ -169,14 +189,24 @@ pub(in crate::launch) enum Reply {
     },
     /// A heartbeat has arrived.
     Heard,
-    /// When a rank was last heard.
-    HeartbeatStatus(HeartbeatStatus),
-    /// The rank has sent no heartbeat yet, or has left.
-    NoHeartbeat,
-    /// What each member of a group has said, in order.
-    Gathered(#[serde(deserialize_with = "encoding::list")] Vec<Run>),
-    /// A `Gather` has run out of time: the first members that have said nothing.
-    Absent(#[serde(deserialize_with = "encoding::list")] Vec<usize>),
+    /// What is known of a rank.
+    Rank(RankStatus),
+    /// The peer is not there: it has not come, or has left.
+    NotPresent,
+    /// What the members of each group have said.
+    Gathered(#[serde(deserialize_with = "encoding::list")] Vec<Runs>),
+    /// A `Gather` has run out of time.
+    Absent(Absent),
+}
+
+/// What the store knows of a rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::launch) struct RankStatus {
+    /// Identity of its host; empty before it has come.
+    #[serde(serialize_with = "encoding::text")]
+    pub(in crate::launch) host: String,
+    /// None if it has sent no heartbeat yet, or has left.
+    pub(in crate::launch) heartbeats: Option<HeartbeatStatus>,
 }
 
 /// What the store knows of a rank's heartbeats.
@@ -229,11 +259,27 @@ impl Reply {
 }
 
 fn frame(message: &impl Serialize) -> Vec<u8> {
-    // The length comes last.
     let mut frame = postcard::to_extend(message, vec![0; 4]).expect("keys and values were checked");
-    let length = (frame.len() - 4) as u32;
-    frame[..4].copy_from_slice(&length.to_le_bytes());
+    set_length(&mut frame, 0);
     frame
+}
+
+/// Returns the beginning of the frame of [`Reply::Gathered`], after which the groups' [`Runs`] follow, as
+/// [`Runs::to_bytes`] gives them: they are written once, however many members get them.
+#[cfg(feature = "tcp")]
+pub(in crate::launch) fn beginning_of_gathered(groups: &[Arc<[u8]>]) -> Vec<u8> {
+    let mut beginning = Reply::Gathered(vec![]).to_frame();
+    // The number of groups is the last field.
+    beginning.pop();
+    let mut beginning = postcard::to_extend(&groups.len(), beginning).expect("there is room");
+    set_length(&mut beginning, groups.iter().map(|runs| runs.len()).sum());
+    beginning
+}
+
+/// Fills in the length of a frame of which `following` bytes are elsewhere.
+fn set_length(frame: &mut [u8], following: usize) {
+    let length = (frame.len() - 4 + following) as u32;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
 }
 
 /// Reads one frame's body; `UnexpectedEof` if the other end has closed.

@@ -1,8 +1,13 @@
-//! [`Run`]: what the members of a group have said, equal words once.
+//! [`Runs`]: what the members of a group have said, equal words once.
 
 use serde::{Deserialize, Serialize};
 
 use super::encoding;
+
+/// What the members of a group have said, in their order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Runs(#[serde(deserialize_with = "encoding::list")] pub(crate) Vec<Run>);
 
 /// The value of adjacent members of a group: mostly all say the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -12,9 +17,9 @@ pub(crate) struct Run {
     pub(crate) value: Vec<u8>,
 }
 
-impl Run {
+impl Runs {
     /// Returns the runs of the members' values.
-    pub(in crate::launch) fn all_of(values: impl Iterator<Item = Vec<u8>>) -> Vec<Run> {
+    pub(in crate::launch) fn of(values: impl IntoIterator<Item = Vec<u8>>) -> Runs {
         let mut runs: Vec<Run> = vec![];
         for value in values {
             match runs.last_mut() {
@@ -22,12 +27,26 @@ impl Run {
                 _ => runs.push(Run { members: 1, value }),
             }
         }
-        runs
+        Runs(runs)
     }
 
     /// Returns whether these are of `size` members: a message may say anything.
-    pub(in crate::launch) fn are_of(runs: &[Run], size: usize) -> bool {
+    pub(in crate::launch) fn are_of(&self, size: usize) -> bool {
+        let Self(runs) = self;
         let members = runs.iter().try_fold(0_usize, |sum, run| sum.checked_add(run.members));
         members == Some(size) && runs.iter().all(|run| run.members > 0)
+    }
+
+    /// Returns the bytes of these in a message.
+    #[cfg(feature = "tcp")]
+    pub(in crate::launch) fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("values were checked")
+    }
+
+    /// Returns the value of each member.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &[u8]> {
+        let Self(runs) = self;
+        runs.iter()
+            .flat_map(|run| std::iter::repeat_n(&*run.value, run.members))
     }
 }

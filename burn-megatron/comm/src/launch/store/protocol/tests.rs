@@ -38,8 +38,24 @@ fn requests() -> impl Strategy<Value = Request> {
             }
         ),
         failures().prop_map(|PeerFailure { rank, host, what }| Request::Ended { rank, host, what }),
+        (
+            prop::collection::vec((".{0,40}", any::<usize>(), any::<usize>(), any::<Vec<u8>>()), 0..4),
+            millis()
+        )
+            .prop_map(|(sayings, timeout)| {
+                let sayings = sayings.into_iter().map(|(key, index, size, value)| Saying {
+                    key,
+                    index,
+                    size,
+                    value,
+                });
+                Request::Gather {
+                    sayings: sayings.collect(),
+                    timeout,
+                }
+            }),
         (millis(), ".{0,40}").prop_map(|(limit, progress)| Request::Heartbeat { limit, progress }),
-        any::<usize>().prop_map(|rank| Request::AskHeartbeatStatus { rank }),
+        any::<usize>().prop_map(|rank| Request::AskRank { rank }),
         (any::<bool>(), any::<usize>(), millis(), ".{0,40}").prop_map(|(is_rank, number, limit, progress)| {
             Request::RelayedHeartbeat {
                 peer: if is_rank {
@@ -63,25 +79,35 @@ fn replies() -> impl Strategy<Value = Reply> {
         ".{0,40}".prop_map(Reply::Rejected),
         failures().prop_map(Reply::Failed),
         (".{0,20}", prop::collection::vec("[a-d]|.{0,20}", 0..9)).prop_map(|(job_id, hosts)| {
-            let hosts = HostTable::new(hosts.iter().map(String::as_str));
-            Reply::Roster { job_id, hosts }
+            let nodes = NodeTable::of_hosts(hosts.iter().map(String::as_str));
+            let first_host = hosts.first().cloned().unwrap_or_default();
+            Reply::Roster {
+                job_id,
+                nodes,
+                first_host,
+            }
         }),
         any::<Vec<usize>>().prop_map(Reply::Missing),
         Just(Reply::Closing),
         ".{0,20}".prop_map(|job_id| Reply::Welcome { job_id }),
         Just(Reply::Heard),
-        (millis(), millis(), ".{0,40}").prop_map(|(silence, limit, progress)| Reply::HeartbeatStatus(
-            HeartbeatStatus {
+        (".{0,20}", prop::option::of((millis(), millis(), ".{0,40}"))).prop_map(|(host, heartbeats)| {
+            let heartbeats = heartbeats.map(|(silence, limit, progress)| HeartbeatStatus {
                 silence,
                 limit,
-                progress
-            }
-        )),
-        Just(Reply::NoHeartbeat),
-        prop::collection::vec(prop::collection::vec(0_u8..2, 0..3), 0..9)
-            .prop_map(|values| Reply::Gathered(Run::all_of(values.into_iter()))),
-        any::<Vec<usize>>().prop_map(Reply::Absent),
+                progress,
+            });
+            Reply::Rank(RankStatus { host, heartbeats })
+        }),
+        Just(Reply::NotPresent),
+        groups().prop_map(Reply::Gathered),
+        any::<(usize, Vec<usize>)>().prop_map(|(saying, members)| Reply::Absent(Absent { saying, members })),
     ]
+}
+
+fn groups() -> impl Strategy<Value = Vec<Runs>> {
+    let values = prop::collection::vec(prop::collection::vec(0_u8..2, 0..3), 0..9);
+    prop::collection::vec(values.prop_map(Runs::of), 0..4)
 }
 
 proptest! {
@@ -89,6 +115,15 @@ proptest! {
     fn requests_survive_the_wire(request in requests()) {
         let body = read_body(&mut request.to_frame().as_slice())?;
         prop_assert_eq!(Request::from_body(&body), Ok(request));
+    }
+
+    /// The runs of groups are written by themselves, after the beginning.
+    #[cfg(feature = "tcp")]
+    #[test]
+    fn a_gathered_reply_is_its_beginning_and_the_runs(groups in groups()) {
+        let runs: Vec<Arc<[u8]>> = groups.iter().map(|runs| runs.to_bytes().into()).collect();
+        let frame = [beginning_of_gathered(&runs), runs.concat()].concat();
+        prop_assert_eq!(frame, Reply::Gathered(groups).to_frame());
     }
 
     #[test]
@@ -168,7 +203,7 @@ fn limits_of_fields_hold_and_the_reason_is_said() {
         assert!(Request::from_body(&of_length(limit)).is_ok(), "{kind:?}");
         assert_eq!(Request::from_body(&of_length(limit + 1)), too_long, "{kind:?}");
     }
-    let ask = Request::AskHeartbeatStatus { rank: 0 };
+    let ask = Request::AskRank { rank: 0 };
     for (fields, reason) in [
         (
             &[0x80, 0][..],

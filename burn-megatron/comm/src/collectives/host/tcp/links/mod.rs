@@ -65,10 +65,10 @@ pub(super) enum Presence {
 }
 
 impl Links {
-    /// Lets the other ranks connect, and returns when all do so. Collective over the group.
+    /// Lets the other ranks connect.
     ///
     /// # Errors
-    /// When this rank cannot listen; when a rank does not come or fails.
+    /// When this rank cannot listen.
     pub fn open(world: &World, health: &GroupHealth, rendezvous: &Rendezvous) -> Result<Self, CollectiveError> {
         let listener = world.attachment(|| Listener::start(world));
         let listener = listener.map_err(|source| CollectiveError::Setup {
@@ -78,14 +78,12 @@ impl Links {
         })?;
         let group = Arc::new(GroupLinks::new(rendezvous.digest(), health.label.place()));
         listener.admit(&group);
-        let links = Self {
+        Ok(Self {
             group,
             listener,
             rendezvous: rendezvous.clone(),
             ranks: Arc::clone(&health.label.ranks),
-        };
-        rendezvous.gather("links", &[])?;
-        Ok(links)
+        })
     }
 
     /// Returns the connection to another rank if it has been made.

@@ -1,6 +1,5 @@
 //! Who has not come to a call over the tree, and how all ranks learn of it.
 
-use super::super::links::Channel;
 use super::Meeting;
 use super::frame::{self, Kind, MAX_LISTED};
 use std::time::Instant;
@@ -66,13 +65,12 @@ impl Meeting<'_> {
                 continue;
             }
             let absent = if is_child { &all } else { &below };
-            let neighbour = &mut self.neighbours[index];
-            let (peer, is_known) = (neighbour.peer, neighbour.said.as_ref() == Some(absent));
-            if is_known || (is_child && self.engine.links.made(Channel::Collectives, peer).is_none()) {
+            let is_known = self.neighbours[index].said.as_ref() == Some(absent);
+            if is_known || (is_child && !self.has_link(index)) {
                 continue;
             }
-            neighbour.said = Some(absent.clone());
-            self.send(peer, Kind::Waits, &[&frame::encode_list(absent)]);
+            self.neighbours[index].said = Some(absent.clone());
+            self.send(index, Kind::Waits, &[&frame::encode_list(absent)]);
         }
     }
 
@@ -80,11 +78,10 @@ impl Meeting<'_> {
     pub(super) fn end_everywhere(&mut self, absent: &[usize]) {
         let body = frame::encode_list(absent);
         for index in 0..self.neighbours.len() {
-            let peer = self.neighbours[index].peer;
             // What has been sent up cannot be followed by anything.
             let has_sent_calls = index >= self.brought.len() && self.brought.iter().all(Option::is_some);
-            if self.engine.links.made(Channel::Collectives, peer).is_some() && !has_sent_calls {
-                self.send(peer, Kind::TimedOut, &[&body]);
+            if self.has_link(index) && !has_sent_calls {
+                self.send(index, Kind::TimedOut, &[&body]);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Each rank waits for its children, sends its parent what has come with its own, and gets the result from it. The root
 //! has the contributions of all ranks in rank order and combines them as every rank does in a small group, to the same
 //! bits: it takes n times what a rank brings, every other rank its share of that. A rank has sockets to its parent and
-//! to its children, which is O(log n).
+//! to its children, which is O(log n); those on its node it reaches through memory where they share some.
 //!
 //! Calls are compared by the root, which hands all ranks the calls of all if they differ, so that all say the same.
 //! A rank that has waited for a while says for whom, up and down, and a rank whose time is up ends the call everywhere:
@@ -11,6 +11,7 @@
 
 mod absence;
 mod frame;
+mod near;
 mod payload;
 mod shape;
 #[cfg(test)]
@@ -25,6 +26,8 @@ use frame::{FrameReader, Kind, Run, Taken};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use near::Near;
+pub(super) use near::NodeMemory;
 pub(super) use payload::Payload;
 pub(super) use shape::{ARITY, Shape};
 
@@ -39,6 +42,8 @@ pub(super) const MOST_REDUCED_BYTES: usize = 8 * 1024;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest sleep while a child has not connected yet, which no socket tells of.
 const CONNECTING_SLICE: Duration = Duration::from_millis(2);
+/// The longest sleep for a rank of this node before sockets, and whether it has left, are looked at.
+const NEAR_SLICE: Duration = Duration::from_millis(20);
 
 impl TcpEngine {
     /// Brings all ranks together, which must make the same call: carries what each brings, `own`, and returns what this
@@ -58,11 +63,13 @@ impl TcpEngine {
 }
 
 /// A rank that this one has a link to.
-struct Neighbour {
+struct Neighbour<'a> {
     /// Its group index.
     peer: usize,
+    /// Its memory, if it shares some with this rank; a socket otherwise.
+    near: Option<Near<'a>>,
     reader: FrameReader,
-    /// Whether the socket may have something.
+    /// Whether the socket, if there is one, may have something.
     may_read: bool,
     /// Whom it waits for, as it last said.
     absent: Option<Vec<usize>>,
@@ -90,7 +97,7 @@ struct Meeting<'a> {
     shape: &'a Shape,
     exchange: Exchange<'a>,
     /// The children in rank order, then the parent.
-    neighbours: Vec<Neighbour>,
+    neighbours: Vec<Neighbour<'a>>,
     /// Of each child.
     brought: Vec<Option<Brought>>,
     /// What the parent has sent.
@@ -110,6 +117,7 @@ impl<'a> Meeting<'a> {
         let of_children = shape.children.iter().map(|child| (child.start, child.len()));
         let neighbour = |(peer, ranks): (usize, usize)| Neighbour {
             peer,
+            near: engine.node.as_ref().and_then(|node| node.neighbour(peer)),
             // Another call may bring more than this one, but no more than any may.
             reader: FrameReader::new(frame::longest_calls(ranks, MOST_BYTES.max(ranks * MOST_REDUCED_BYTES))),
             may_read: true,
@@ -141,7 +149,8 @@ impl<'a> Meeting<'a> {
             None => Outcome::Differ(runs),
             Some(parent) => {
                 self.engine.count_bytes(contributions.len());
-                self.send(parent, Kind::Calls, &[&frame::encode_runs(&runs), &contributions]);
+                let index = self.brought.len();
+                self.send(index, Kind::Calls, &[&frame::encode_runs(&runs), &contributions]);
                 self.wait_until(|meeting| meeting.outcome.is_some())?;
                 match self.outcome.take() {
                     Some(Outcome::Result(_)) if runs.len() > 1 => {
@@ -158,6 +167,7 @@ impl<'a> Meeting<'a> {
             }
         };
         self.hand_down(&outcome);
+        self.finish_near()?;
         let (engine, call, shape) = (self.engine, self.call, self.shape);
         self.exchange.finish()?;
         match outcome {
@@ -187,20 +197,41 @@ impl<'a> Meeting<'a> {
     }
 
     fn hand_down(&mut self, outcome: &Outcome) {
-        for child in &self.shape.children {
+        for (index, child) in self.shape.children.iter().enumerate() {
             match outcome {
                 Outcome::Result(result) => {
                     let parts = self.payload.parts_for(&self.shape.own, child, result);
                     self.engine.count_bytes(parts.iter().map(|part| part.len()).sum());
-                    self.send(child.start, Kind::Result, &parts);
+                    self.send(index, Kind::Result, &parts);
                 }
-                Outcome::Differ(runs) => self.send(child.start, Kind::Differ, &[&frame::encode_runs(runs)]),
+                Outcome::Differ(runs) => self.send(index, Kind::Differ, &[&frame::encode_runs(runs)]),
             }
         }
     }
 
-    fn send(&mut self, peer: usize, kind: Kind, parts: &[&[u8]]) {
-        self.exchange.queue(peer, &frame::encode(kind, parts));
+    /// Sends a frame to a neighbour.
+    fn send(&mut self, index: usize, kind: Kind, parts: &[&[u8]]) {
+        let frame = frame::encode(kind, parts);
+        let Neighbour { peer, near, .. } = &mut self.neighbours[index];
+        match near {
+            Some(near) => near.queue(&frame),
+            None => self.exchange.queue(*peer, &frame),
+        }
+    }
+
+    /// Returns whether there is a link to a neighbour.
+    fn has_link(&self, index: usize) -> bool {
+        let Neighbour { peer, near, .. } = &self.neighbours[index];
+        near.is_some() || self.engine.links.made(Channel::Collectives, *peer).is_some()
+    }
+
+    fn write(&mut self) -> bool {
+        let near = self
+            .neighbours
+            .iter_mut()
+            .filter_map(|neighbour| neighbour.near.as_mut());
+        let has_moved = near.fold(false, |has_moved, near| near.write() | has_moved);
+        self.exchange.write() | has_moved
     }
 
     /// Sends and receives until `is_done`.
@@ -208,7 +239,7 @@ impl<'a> Meeting<'a> {
         self.exchange.deadline.renew();
         let mut vain_looks = 0;
         loop {
-            let has_moved = self.exchange.write() | self.read()?;
+            let has_moved = self.write() | self.read()?;
             if is_done(self) {
                 return Ok(());
             }
@@ -220,6 +251,9 @@ impl<'a> Meeting<'a> {
             }
             // What a neighbour has said before it left has been heard now.
             self.exchange.check_broken()?;
+            if self.has_left_something()? {
+                continue;
+            }
             self.look_for_children()?;
             self.say_who_is_absent();
             let checked = self.exchange.deadline.check(|| self.absent());
@@ -244,13 +278,33 @@ impl<'a> Meeting<'a> {
         }
         for index in 0..self.brought.len() {
             let peer = self.neighbours[index].peer;
-            let links = &self.engine.links;
-            if self.awaits(index) && links.made(Channel::Collectives, peer).is_none() {
+            if self.awaits(index) && !self.has_link(index) {
+                let links = &self.engine.links;
                 links.try_once(Channel::Collectives, peer, LOOK_INTERVAL, &self.exchange.deadline)?;
             }
         }
         self.looked_at = Instant::now();
         Ok(())
+    }
+
+    /// Looks for neighbours in memory that have given the group up, of which no end of a stream tells; returns whether
+    /// one that has had written something before.
+    fn has_left_something(&mut self) -> Result<bool, CollectiveError> {
+        for index in 0..self.neighbours.len() {
+            let Neighbour { peer, near, .. } = &self.neighbours[index];
+            let near = near.as_ref().filter(|_| self.awaits(index));
+            let cause = near.and_then(Near::disconnect_reason);
+            let (Some(cause), peer) = (cause, *peer) else {
+                continue;
+            };
+            if self.read()? {
+                return Ok(true);
+            }
+            // Where the job knows who failed, that is the better cause.
+            self.engine.health.check(Some(self.call))?;
+            return Err(self.engine.health.peer_left(self.call, peer, cause));
+        }
+        Ok(false)
     }
 
     /// Returns whether the call still waits for a neighbour.
@@ -267,11 +321,16 @@ impl<'a> Meeting<'a> {
         for index in 0..self.neighbours.len() {
             while self.awaits(index) && self.neighbours[index].may_read {
                 let neighbour = &mut self.neighbours[index];
-                let Some(stream) = self.engine.links.made(Channel::Collectives, neighbour.peer) else {
-                    break;
+                let taken = match (
+                    &neighbour.near,
+                    self.engine.links.made(Channel::Collectives, neighbour.peer),
+                ) {
+                    (Some(near), _) => neighbour.reader.take(near.from),
+                    (None, Some(stream)) => neighbour.reader.take(stream),
+                    (None, None) => break,
                 };
-                let taken = neighbour.reader.take(stream);
                 match taken.map_err(|error| self.engine.lost(self.call, neighbour.peer, &error))? {
+                    Taken::Nothing if neighbour.near.is_some() => break,
                     Taken::Nothing => neighbour.may_read = false,
                     Taken::Part => {
                         has_moved = true;
@@ -345,11 +404,14 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    /// Sleeps until a socket takes or gives something, for `limit` at most, and notes which may be read.
+    /// Sleeps until a link takes or gives something, for `limit` at most, and notes which may be read.
     fn poll(&mut self, limit: Duration) {
+        let limit = self.wait_for_near(limit);
         let links = &self.engine.links;
         let link = |peer: usize| links.made(Channel::Collectives, peer);
-        let awaited: Vec<usize> = (0..self.neighbours.len()).filter(|&index| self.awaits(index)).collect();
+        let is_far = |index: &usize| self.neighbours[*index].near.is_none();
+        let all = (0..self.neighbours.len()).filter(is_far);
+        let awaited: Vec<usize> = all.filter(|&index| self.awaits(index)).collect();
         let (connected, unconnected): (Vec<_>, Vec<_>) = awaited
             .into_iter()
             .partition(|&index| link(self.neighbours[index].peer).is_some());
@@ -361,6 +423,9 @@ impl<'a> Meeting<'a> {
         let polls: Vec<_> = asked
             .filter_map(|(peer, events)| Some(readiness::ask(link(peer)?, events)))
             .collect();
+        if limit.is_zero() && polls.is_empty() && unconnected.is_empty() {
+            return;
+        }
         let limit = if unconnected.is_empty() {
             limit
         } else {
@@ -372,6 +437,43 @@ impl<'a> Meeting<'a> {
         }
         for index in unconnected {
             self.neighbours[index].may_read = true;
+        }
+    }
+
+    /// Sleeps, for `limit` at most, until one of the ranks that share memory with this one gives something, if
+    /// any is waited for; returns for how long to sleep for sockets. These can wait meanwhile: nothing goes up before
+    /// all ranks of the node have come, and what comes down comes to the first of them.
+    fn wait_for_near(&mut self, limit: Duration) -> Duration {
+        let slice = self.exchange.deadline.slice(limit.min(NEAR_SLICE));
+        let awaited = (0..self.neighbours.len()).filter(|&index| self.awaits(index));
+        let near = awaited.filter_map(|index| self.neighbours[index].near.as_ref()).next();
+        match near {
+            None => return limit,
+            Some(_) if slice.is_zero() => {}
+            Some(near) => near.wait_to_read(slice),
+        }
+        Duration::ZERO
+    }
+
+    /// Sends what is left to the ranks that share memory with this one.
+    fn finish_near(&mut self) -> Result<(), CollectiveError> {
+        loop {
+            let has_moved = self.write();
+            let unsent = self
+                .neighbours
+                .iter()
+                .filter_map(|Neighbour { peer, near, .. }| Some((*peer, near.as_ref()?)));
+            let Some((peer, near)) = { unsent }.find(|(_, near)| !near.has_sent_all()) else {
+                return Ok(());
+            };
+            if has_moved {
+                self.exchange.deadline.renew();
+            }
+            self.exchange.deadline.check(|| vec![peer])?;
+            if let Some(cause) = near.disconnect_reason() {
+                return Err(self.engine.health.peer_left(self.call, peer, cause));
+            }
+            near.wait_to_write(self.exchange.deadline.slice(NEAR_SLICE));
         }
     }
 }

@@ -21,14 +21,15 @@ pub(in super::super) struct Shape {
 }
 
 impl Shape {
-    /// Returns the place of `rank`; `nodes` are the ranks of each node, in rank order.
-    pub fn new(nodes: &[Range<usize>], arity: usize, rank: usize) -> Self {
+    /// Returns the place of `rank`; `nodes` are the ranks of each node, in rank order. The nodes are divided into
+    /// `arity` parts at most, and the other ranks of a node into `node_arity`.
+    pub fn new(nodes: &[Range<usize>], arity: usize, node_arity: usize, rank: usize) -> Self {
         let mut nodes = nodes.to_vec();
         let mut parent = None;
         loop {
             let (first, others) = nodes.split_first().expect("a group has a node");
             let leader = first.start;
-            let in_node = divide(leader + 1..first.end, arity).map(|ranks| vec![ranks]);
+            let in_node = divide(leader + 1..first.end, node_arity).map(|ranks| vec![ranks]);
             let between_nodes = divide(0..others.len(), arity).map(|part| others[part].to_vec());
             let parts: Vec<Vec<Range<usize>>> = in_node.chain(between_nodes).collect();
             if rank == leader {
@@ -64,18 +65,18 @@ mod tests {
     proptest! {
         #[test]
         fn every_rank_has_the_parent_that_has_it_as_a_child(
-            sizes in proptest::collection::vec(1..20_usize, 1..60), arity in 1..10_usize,
+            sizes in proptest::collection::vec(1..20_usize, 1..60), arity in 1..10_usize, node_arity in 1..20_usize,
         ) {
             let mut start = 0;
             let nodes: Vec<_> = sizes.iter().map(|size| { start += size; start - size..start }).collect();
             let size = start;
-            let shapes: Vec<_> = (0..size).map(|rank| Shape::new(&nodes, arity, rank)).collect();
+            let shapes: Vec<_> = (0..size).map(|rank| Shape::new(&nodes, arity, node_arity, rank)).collect();
             prop_assert_eq!(&shapes[0].own, &(0..size));
             prop_assert_eq!(shapes[0].parent, None);
             let mut children = 0;
             for (rank, shape) in shapes.iter().enumerate() {
                 prop_assert_eq!(shape.own.start, rank);
-                prop_assert!(shape.children.len() <= 2 * arity);
+                prop_assert!(shape.children.len() <= arity + node_arity);
                 let mut next = rank + 1;
                 for child in &shape.children {
                     prop_assert_eq!(child.start, next);
@@ -95,7 +96,7 @@ mod tests {
         let nodes: Vec<_> = (0..512).map(|node| 8 * node..8 * node + 8).collect();
         let depth = |mut rank: usize| {
             let mut depth = 0;
-            while let Some(parent) = Shape::new(&nodes, ARITY, rank).parent {
+            while let Some(parent) = Shape::new(&nodes, ARITY, ARITY, rank).parent {
                 (rank, depth) = (parent, depth + 1);
             }
             depth
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(deepest, Some(4));
         // Only the leader of a node has a link to another node.
         for rank in (0..4096).filter(|rank| rank % 8 != 0) {
-            let shape = Shape::new(&nodes, ARITY, rank);
+            let shape = Shape::new(&nodes, ARITY, ARITY, rank);
             assert_eq!((shape.parent, shape.children), (Some(rank - rank % 8), Vec::new()));
         }
     }

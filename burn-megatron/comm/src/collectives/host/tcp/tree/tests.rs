@@ -4,8 +4,8 @@ use super::super::connect_with;
 use super::super::tests::barrier;
 use crate::collectives::engine::Engine;
 use crate::collectives::error::CollectiveError;
-use crate::collectives::tests::{Suite, TIMEOUT, group_parts, run_ranks};
-use crate::collectives::{ProcessGroup, ReduceOp};
+use crate::collectives::tests::{Suite, TIMEOUT, group_parts, join_worlds_on, run_ranks, run_worlds};
+use crate::collectives::{EngineChoice, ProcessGroup, ReduceOp};
 use crate::launch::World;
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,26 @@ use std::time::{Duration, Instant};
 const RANKS: usize = 14;
 const PATIENCE: Duration = Duration::from_millis(800);
 
+/// The ranks of nodes that share memory: 0 has 1 to 3 there, and the others below 4, 7 and 8.
+const NODES: [&str; RANKS] = ["a", "a", "a", "a", "b", "b", "b", "c", "d", "d", "d", "d", "d", "d"];
+
 fn connect(world: &World) -> ProcessGroup {
     let ranks: Vec<usize> = (0..RANKS).collect();
+    if world.node_of(RANKS - 1) > 0 {
+        return ProcessGroup::connect(world, "all", &ranks, &EngineChoice::Hierarchical).unwrap();
+    }
     Suite::over_tree().connect(world, "all", &ranks)
+}
+
+/// Runs `body` on ranks that meet over sockets, and on ranks of which some share memory.
+fn run_both(timeout: Duration, body: impl Fn(World) + Sync) {
+    run_ranks(RANKS, timeout, &body);
+    run_worlds(join_worlds_on(&NODES.map(Some), timeout), &body);
 }
 
 /// All ranks but `late` come to a call, and must name these.
 fn assert_named(late: &[usize]) {
-    run_ranks(RANKS, PATIENCE, |world| {
+    run_both(PATIENCE, |world| {
         let group = connect(&world);
         group.barrier().unwrap();
         if late.contains(&group.rank()) {
@@ -44,6 +56,7 @@ fn ranks_far_from_each_other_that_do_not_come_are_named_by_all() {
 #[test]
 fn a_rank_with_others_below_it_that_does_not_come_is_named_by_all() {
     assert_named(&[7]);
+    assert_named(&[8]);
 }
 
 #[test]
@@ -55,7 +68,7 @@ fn the_root_that_does_not_come_is_named_by_all() {
 fn ranks_that_leave_before_the_first_call_are_named() {
     // A leaf, and a rank with others below it.
     for leaver in [5, 7] {
-        run_ranks(RANKS, TIMEOUT, |world| {
+        run_both(TIMEOUT, |world| {
             let group = connect(&world);
             let start = Instant::now();
             if group.rank() == leaver {
@@ -75,7 +88,7 @@ fn ranks_that_leave_before_the_first_call_are_named() {
 
 #[test]
 fn a_different_call_far_from_the_root_is_named_by_all() {
-    run_ranks(RANKS, TIMEOUT, |world| {
+    run_both(TIMEOUT, |world| {
         let group = connect(&world);
         let length = if group.rank() == 9 { 3 } else { 2 };
         let error = group.all_reduce(&mut vec![1.0_f32; length], ReduceOp::Sum).unwrap_err();
