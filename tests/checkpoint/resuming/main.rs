@@ -33,6 +33,10 @@ fn main() {
         test("sigterm_to_one_rank_saves_on_all", stopping::sigterm_to_one_rank),
         test("sigterm_to_every_process_saves", stopping::sigterm_to_every_process),
         test("run_in_pieces_of_time_is_the_same_run", stopping::pieces_of_time),
+        test(
+            "run_with_other_numbers_of_data_parallel_ranks_sees_each_sample_once",
+            stopping::other_numbers_of_ranks,
+        ),
     ];
     tests.push(refusals::not_writable());
     tests.push(refusals::no_space_left());

@@ -136,6 +136,50 @@ pub fn sigterm_to_every_process() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// One step on four ranks, one on two, the rest on one: the losses say which samples each step has seen.
+pub fn other_numbers_of_ranks() -> anyhow::Result<()> {
+    const STEPS: u64 = 5;
+    let folder = TempDir::new()?;
+    let one = Training::new(&folder.path().join("one"), STEPS, "--dtype f64")?;
+    one.run()?;
+    let save = folder.path().join("save");
+    let pieces = Training::new(&folder.path().join("pieces"), STEPS, "--dtype f64")?;
+    let pieces = pieces.with_path("--save", &save).with_path("--load", &save);
+    // A step is taken in any case.
+    let one_step = "--use-distributed-optimizer --exit-duration-in-mins 0.000001";
+    for (number, flags) in [
+        format!("--world-size 4 {one_step}"),
+        format!("--world-size 2 {one_step}"),
+        String::new(),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let before = (number > 0).then_some(number as u64);
+        let ended = pieces.clone().with(flags).run()?;
+        ensure!(ended.resumed_after() == before, "{flags:?}: {}", ended.stdout);
+    }
+    let (expected, losses) = (one.losses()?, pieces.losses()?);
+    ensure!(losses.keys().copied().eq(1..=STEPS), "steps {:?}", losses.keys());
+    for (step, text) in losses {
+        let [loss, of_one] = [&text, &expected[&step]].map(|text| number_in(text, "loss"));
+        let (loss, of_one) = (loss?, of_one?);
+        ensure!(
+            (loss - of_one).abs() <= 1e-9 * of_one,
+            "step {step}: {loss}, on one rank {of_one}"
+        );
+    }
+    Ok(())
+}
+
+/// The number that follows a name among a step's metrics.
+fn number_in(metrics: &str, name: &str) -> anyhow::Result<f64> {
+    let mut words = metrics.split([' ', ',']);
+    words.find(|word| *word == name);
+    let number = words.next().with_context(|| format!("no {name} in {metrics:?}"))?;
+    Ok(number.parse()?)
+}
+
 pub fn pieces_of_time() -> anyhow::Result<()> {
     let pair = Pair::new(SHARDED)?;
     // 0.4 s; a step is taken in any case.

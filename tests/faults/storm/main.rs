@@ -6,6 +6,8 @@
 //! cargo test --release -p tests --test fault_storm -- --seed 7 --only 42
 //! ```
 //!
+//! With `FAULT_STORM_MANY_RANKS=1` the jobs have 32 ranks, which meet over a tree.
+//!
 //! Prints a line for each fault that went wrong, and one with the counts; fails if any did. Without these flags, a
 //! test: a few faults of one seed.
 //!
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
 
 /// Faults, each in a job of its own.
 struct Faults {
+    are_many: bool,
     has_namespaces: bool,
     undisturbed: LossesOfLayouts,
 }
@@ -69,6 +72,7 @@ impl Faults {
             eprintln!("no faults between two nodes: {problem:#}");
         }
         Self {
+            are_many: std::env::var_os("FAULT_STORM_MANY_RANKS").is_some(),
             has_namespaces: namespaces.is_ok(),
             undisturbed: LossesOfLayouts::default(),
         }
@@ -81,7 +85,7 @@ impl Storm for Faults {
     type Score = Duration;
 
     fn draw(&self, seed: u64, number: u64, _: u64) -> Fault {
-        Fault::draw(seed, number, self.has_namespaces)
+        Fault::draw(seed, number, self.are_many, self.has_namespaces)
     }
 
     fn run(&self, fault: &Fault) -> anyhow::Result<Duration> {

@@ -12,6 +12,21 @@ const ENDLESS: u64 = 1_000_000;
 /// How long a rank sleeps that is not waited for.
 const FOR_EVER: Duration = Duration::from_secs(60);
 
+/// Ranks, tensor-parallel size and pipeline stages.
+const FEW_RANKS: [(usize, usize, usize); 9] = [
+    (2, 1, 1),
+    (2, 2, 1),
+    (2, 1, 2),
+    (4, 1, 1),
+    (4, 2, 1),
+    (4, 4, 1),
+    (4, 1, 4),
+    (4, 2, 2),
+    (4, 1, 2),
+];
+/// The same of ranks that meet over a tree.
+const MANY_RANKS: [(usize, usize, usize); 3] = [(32, 2, 4), (32, 4, 2), (32, 4, 4)];
+
 /// Where the job's ranks run, and how they communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
@@ -143,20 +158,10 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Draws a fault; on two nodes only where there can be two.
-    pub fn draw(seed: u64, number: u64, has_namespaces: bool) -> Fault {
+    /// Draws a fault, of many ranks or of few; on two nodes only where there can be two.
+    pub fn draw(seed: u64, number: u64, are_many: bool, has_namespaces: bool) -> Fault {
         let mut draw = Draw::new(seed, number);
-        let (world_size, tensor, pipeline) = draw.one_of(&[
-            (2, 1, 1),
-            (2, 2, 1),
-            (2, 1, 2),
-            (4, 1, 1),
-            (4, 2, 1),
-            (4, 4, 1),
-            (4, 1, 4),
-            (4, 2, 2),
-            (4, 1, 2),
-        ]);
+        let (world_size, tensor, pipeline) = draw.one_of(if are_many { &MANY_RANKS } else { &FEW_RANKS });
         let place = draw.one_of(&[Place::SharedMemory, Place::Tcp, Place::TwoNodes]);
         let place = if place == Place::TwoNodes && !has_namespaces {
             Place::Tcp
