@@ -61,3 +61,31 @@ fn speed_of_small_all_reduces() {
         }
     });
 }
+
+/// How long ranks of some nodes take to meet.
+#[test]
+#[ignore = "a measurement"]
+fn speed_of_barriers() {
+    for (nodes, each) in [(2, 2), (2, 4), (2, 8), (4, 8)] {
+        let names: Vec<String> = (0..nodes * each).map(|rank| format!("node{}", rank / each)).collect();
+        let hosts: Vec<_> = names.iter().map(|name| Some(name.as_str())).collect();
+        for engine in [EngineChoice::Tcp, EngineChoice::Hierarchical] {
+            run_worlds(join_worlds_on(&hosts, TIMEOUT), |world| {
+                let group = connect_all(&world, engine);
+                group.barrier().unwrap();
+                let mut times: Vec<Duration> = (0..1000)
+                    .map(|_| {
+                        let start = Instant::now();
+                        group.barrier().unwrap();
+                        start.elapsed()
+                    })
+                    .collect();
+                times.sort_unstable();
+                if group.rank() == 0 {
+                    let [p50, p99] = [500, 990].map(|index| times[index]);
+                    println!("{engine:13} {nodes} nodes of {each}: p50 {p50:9.1?}, p99 {p99:9.1?}");
+                }
+            });
+        }
+    }
+}

@@ -450,7 +450,8 @@ impl<'a> Meeting<'a> {
         match near {
             None => return limit,
             Some(_) if slice.is_zero() => {}
-            Some(near) => near.wait_to_read(slice),
+            // Where ranks outnumber the cores, who yields one waits for all others.
+            Some(near) => near.wait_to_read(self.engine.looks > 0, slice),
         }
         Duration::ZERO
     }

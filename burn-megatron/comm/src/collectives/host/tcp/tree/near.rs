@@ -69,9 +69,9 @@ impl Near<'_> {
         self.sent == self.outgoing.len()
     }
 
-    /// Waits for something to read, for `limit` at most.
-    pub fn wait_to_read(&self, limit: Duration) {
-        if !self.engine.look_at(self.from) {
+    /// Waits for something to read, for `limit` at most; looks for it before it sleeps where `looks`.
+    pub fn wait_to_read(&self, looks: bool, limit: Duration) {
+        if !(looks && self.engine.look_at(self.from)) {
             self.from.wait_to_read(limit);
         }
     }
