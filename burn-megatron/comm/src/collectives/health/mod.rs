@@ -132,6 +132,13 @@ impl GroupHealth {
         self.failure.as_ref()?.descriptor()
     }
 
+    /// Calls `wake` once when a rank has failed, or at once if one has: for waits for what is no file.
+    pub fn on_failure(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        if let Some(failure) = &self.failure {
+            failure.on_raise(wake);
+        }
+    }
+
     /// Returns the deadline of a wait that starts now, or when somebody waits for the call that this thread performs.
     pub fn deadline<'a>(&'a self, call: Option<&'a CallDescriptor>) -> WaitDeadline<'a> {
         WaitDeadline {

@@ -48,6 +48,11 @@ impl Flag {
         }
     }
 
+    /// Wakes who sleeps on the counter, although it has not changed.
+    pub fn wake(&self) {
+        futex_wake_all(&self.value);
+    }
+
     /// Sets a counter that no rank waits for.
     pub fn set(&self, value: u32) {
         self.value.store(value, Ordering::Release);

@@ -36,6 +36,12 @@ impl SharedMemoryEngine {
 }
 
 impl Ring<'_> {
+    /// Wakes both ends.
+    pub fn wake(self) {
+        self.control.written.0.wake();
+        self.control.read.0.wake();
+    }
+
     /// Sleeps until there is something to read, for `limit` at most.
     pub fn wait_to_read(self, limit: Duration) {
         self.control.written.0.sleep(self.next(), limit);

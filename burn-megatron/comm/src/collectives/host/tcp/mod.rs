@@ -136,11 +136,8 @@ impl TcpEngine {
         let rank = self.health.label.rank;
         self.tree = Some(Shape::new(nodes, tree::ARITY, usize::MAX, rank));
         let own = nodes.iter().find(|node| node.contains(&rank));
-        self.node = memory.zip(own).map(|(engine, own)| NodeMemory {
-            engine: Arc::clone(engine),
-            first: own.start,
-            ranks: own.len(),
-        });
+        let shared = memory.zip(own);
+        self.node = shared.map(|(memory, own)| NodeMemory::new(memory, &self.health, own));
     }
 
     /// Returns why the connection to a rank is gone: what the job knows, what the rank said, or else what the operating

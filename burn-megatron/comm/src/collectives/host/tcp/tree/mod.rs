@@ -42,8 +42,6 @@ pub(super) const MOST_REDUCED_BYTES: usize = 8 * 1024;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest sleep while a child has not connected yet, which no socket tells of.
 const CONNECTING_SLICE: Duration = Duration::from_millis(2);
-/// The longest sleep for a rank of this node before sockets, and whether it has left, are looked at.
-const NEAR_SLICE: Duration = Duration::from_millis(20);
 
 impl TcpEngine {
     /// Brings all ranks together, which must make the same call: carries what each brings, `own`, and returns what this
@@ -444,7 +442,7 @@ impl<'a> Meeting<'a> {
     /// any is waited for; returns for how long to sleep for sockets. These can wait meanwhile: nothing goes up before
     /// all ranks of the node have come, and what comes down comes to the first of them.
     fn wait_for_near(&mut self, limit: Duration) -> Duration {
-        let slice = self.exchange.deadline.slice(limit.min(NEAR_SLICE));
+        let slice = self.exchange.deadline.slice(limit.min(POLL_SLICE));
         let awaited = (0..self.neighbours.len()).filter(|&index| self.awaits(index));
         let near = awaited.filter_map(|index| self.neighbours[index].near.as_ref()).next();
         match near {
@@ -474,7 +472,7 @@ impl<'a> Meeting<'a> {
             if let Some(cause) = near.disconnect_reason() {
                 return Err(self.engine.health.peer_left(self.call, peer, cause));
             }
-            near.wait_to_write(self.exchange.deadline.slice(NEAR_SLICE));
+            near.wait_to_write(self.exchange.deadline.slice(POLL_SLICE));
         }
     }
 }

@@ -1,19 +1,21 @@
 //! [`Near`]: a neighbour in the tree that shares memory with this rank. Frames go through the node's rings.
 
+use crate::collectives::health::GroupHealth;
 use crate::collectives::host::shared_memory::SharedMemoryEngine;
 use crate::collectives::host::shared_memory::ring::Ring;
 use crate::collectives::host::tcp::readiness::moved;
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The ranks of this node, by the memory that they share.
 #[derive(Clone, Debug)]
 pub(in super::super) struct NodeMemory {
-    pub engine: Arc<SharedMemoryEngine>,
+    engine: Arc<SharedMemoryEngine>,
     /// The node's first rank, by its index in the whole group.
-    pub first: usize,
-    pub ranks: usize,
+    first: usize,
+    ranks: usize,
 }
 
 /// A neighbour on this node, with what goes to it.
@@ -28,6 +30,25 @@ pub(super) struct Near<'a> {
 }
 
 impl NodeMemory {
+    /// Returns what reaches the other ranks of a node, whose first rank has this index in the whole group. A failure ends
+    /// the sleep of this rank in it.
+    pub fn new(engine: &Arc<SharedMemoryEngine>, health: &GroupHealth, node: &Range<usize>) -> Self {
+        let memory = Self {
+            engine: Arc::clone(engine),
+            first: node.start,
+            ranks: node.len(),
+        };
+        let own = health.label.rank - node.start;
+        let ranks = memory.ranks;
+        let engine = Arc::downgrade(engine);
+        health.on_failure(Box::new(move || {
+            let Some(engine) = engine.upgrade() else { return };
+            let peers = if own == 0 { 1..ranks } else { 0..1 };
+            peers.flat_map(|peer| engine.rings(peer)).for_each(Ring::wake);
+        }));
+        memory
+    }
+
     /// Returns the rank with this index in the whole group, if it is on this node.
     pub(super) fn neighbour(&self, peer: usize) -> Option<Near<'_>> {
         let index = peer.checked_sub(self.first).filter(|index| *index < self.ranks)?;
