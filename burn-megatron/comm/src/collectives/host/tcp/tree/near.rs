@@ -30,8 +30,8 @@ pub(super) struct Near<'a> {
 }
 
 impl NodeMemory {
-    /// Returns what reaches the other ranks of a node, whose first rank has this index in the whole group. A failure ends
-    /// the sleep of this rank in it.
+    /// Returns what reaches the other ranks of a node, which have these indices in the whole group. A failure ends this
+    /// rank's sleep in it.
     pub fn new(engine: &Arc<SharedMemoryEngine>, health: &GroupHealth, node: &Range<usize>) -> Self {
         let memory = Self {
             engine: Arc::clone(engine),
