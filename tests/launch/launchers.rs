@@ -8,13 +8,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use burn_megatron::checkpoint::Checkpoint;
 use libtest_mimic::{Arguments, Failed, Trial};
 use program::{
-    Ended, FOUR_RANKS, end, expect_same, flags, is_installed, losses, losses_of_one_rank, pretrain_gpt, start,
+    Ended, FOUR_RANKS, Started, end, expect_same, flags, is_installed, losses, losses_of_one_rank, pretrain_gpt, start,
 };
 use tempfile::TempDir;
 use tests::processes::{children_of, send, variable_of, wait_until};
-use tests::{cable, program};
+use tests::{cable, program, training};
 
 const STEPS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(120);
@@ -58,6 +59,10 @@ fn main() {
         (
             "sixty_four_ranks_end_together_when_one_is_killed",
             sixty_four_ranks_end_together,
+        ),
+        (
+            "sixty_four_ranks_end_together_when_one_is_killed_in_a_save",
+            sixty_four_ranks_end_in_a_save,
         ),
     ] {
         trials.push(Trial::test(name, test).with_ignored_flag(true));
@@ -206,15 +211,49 @@ fn sixty_four_ranks_train_as_one() -> Result<(), Failed> {
     Ok(expect_same(&all[0], &all[1])?)
 }
 
-/// The launcher names the rank that was killed, and what the 63 others say because of it are a few lines.
 fn sixty_four_ranks_end_together() -> Result<(), Failed> {
-    const VICTIM: &str = "37";
     let folder = TempDir::new()?;
     let log = folder.path().join("log");
     let started = start(&mut sixty_four_ranks(1_000_000, &log, false)?)?;
     if !wait_until(LONG_LIMIT, || losses(&log).is_ok_and(|losses| losses.len() >= 2)) {
         return Err("64 ranks make no two steps".into());
     }
+    kill_one_of_sixty_four(started)
+}
+
+/// A save is under way; the one before it stays whole, and one rank continues from it.
+fn sixty_four_ranks_end_in_a_save() -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    let (log, save) = (folder.path().join("log"), folder.path().join("save"));
+    let mut command = sixty_four_ranks(1_000_000, &log, false)?;
+    let started = start(command.args(["--save-interval", "1", "--save"]).arg(&save))?;
+    // The first is whole, and the next under way.
+    let has_both = || {
+        let names = training::names(&save);
+        ["iter_", ".iter_"]
+            .iter()
+            .all(|beginning| names.iter().any(|name| name.starts_with(beginning)))
+    };
+    if !wait_until(LONG_LIMIT, has_both) {
+        return Err("64 ranks do not save twice".into());
+    }
+    kill_one_of_sixty_four(started)?;
+    let last = Checkpoint::latest(&save)?.ok_or("no checkpoint is left")?;
+    last.verify()?;
+    let step = last.iteration();
+    let log = folder.path().join("one");
+    let mut command = sixty_four_ranks(step as usize + 1, &log, true)?;
+    let ended = end(start(command.arg("--load").arg(&save))?, LONG_LIMIT)?;
+    ended.expect_code(0)?;
+    if !ended.stdout.contains(&format!("continuing after step {step}")) {
+        return Err(format!("not after step {step}:\n{}", ended.stdout).into());
+    }
+    Ok(())
+}
+
+/// The launcher names the rank that is killed, and what the 63 others say because of it are a few lines.
+fn kill_one_of_sixty_four(started: Started) -> Result<(), Failed> {
+    const VICTIM: &str = "37";
     let is_victim = |pid: &u32| variable_of(*pid, "RANK").as_deref() == Some(VICTIM);
     let victim = children_of(started.process.id()).into_iter().find(is_victim);
     let victim = victim.ok_or("the victim does not run")?;

@@ -96,6 +96,10 @@ fn run_tests() {
             a_signal_ends_a_job_that_is_about_to_restart,
         ),
         test("both_nodes_start_again", both_nodes_start_again),
+        test(
+            "a_signal_to_one_of_two_nodes_ends_both",
+            a_signal_to_one_of_two_nodes_ends_both,
+        ),
         test("taken_port_is_an_error", taken_port_is_an_error),
         test(
             "run_calls_its_function_in_every_rank_and_only_there",

@@ -51,6 +51,27 @@ pub fn a_signal_ends_a_job_that_is_about_to_restart() -> Result<(), Failed> {
     ended.expect_line("[launcher] interrupted by signal 15 (SIGTERM); all 3 ranks have ended")
 }
 
+/// Its ranks do not end in good order: to the other node that is a failure, but no reason to start again alone.
+pub fn a_signal_to_one_of_two_nodes_ends_both() -> Result<(), Failed> {
+    for interrupted in [0, 1] {
+        let nodes = start_two_nodes("deaf")?;
+        for (node, job) in nodes.iter().enumerate() {
+            job.wait_until_ranks_are_ready(2 * node..2 * node + 2)?;
+        }
+        send(nodes[interrupted].launcher.id(), libc::SIGTERM);
+        for (node, job) in nodes.into_iter().enumerate() {
+            let ended = job.end()?;
+            expect(!ended.stderr.contains("[launcher] restart"), &ended.stderr)?;
+            if node == interrupted {
+                ended.expect_code(143)?;
+            } else {
+                ended.expect_line("[launcher] no restart: a signal has ended another node")?;
+            }
+        }
+    }
+    Ok(())
+}
+
 pub fn both_nodes_start_again() -> Result<(), Failed> {
     let [zero, one] = start_two_nodes("fails_once")?;
     let (zero, one) = (zero.end()?, one.end()?);

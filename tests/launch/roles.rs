@@ -37,6 +37,7 @@ pub fn act_as_launcher(case: &str) -> ! {
             on_one_of_several_nodes(&node).environment("HUGE", "x".repeat(1 << 20))
         }
         Ok(node) if case == "fails_once" => on_one_of_several_nodes(&node).max_restarts(1),
+        Ok(node) if case == "deaf" => on_one_of_several_nodes(&node).max_restarts(3).interrupt_grace(short),
         Ok(node) => on_one_of_several_nodes(&node),
         Err(_) => launcher,
     };

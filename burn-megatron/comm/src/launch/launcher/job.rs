@@ -138,7 +138,7 @@ impl<'a> Job<'a> {
         remove_shared_memory(&meeting.job_id);
 
         let spans_nodes = launcher.nodes.is_some();
-        let (ends, interrupted_by) = match ended {
+        let (ends, interrupt) = match ended {
             Ok(ended) => ended,
             Err(error) => {
                 if spans_nodes {
@@ -155,8 +155,10 @@ impl<'a> Job<'a> {
             store.leave();
         }
         let has_said = |failure: &PeerFailure| last_words.contain(failure.rank, failure.own_text());
-        let summary = LaunchSummary::new(ranks.clone(), ends, store.first_failure(), interrupted_by);
-        let summary = summary.leaving_out(has_said);
+        let summary = LaunchSummary::new(ranks.clone(), ends, store.first_failure(), interrupt.here);
+        let summary = summary
+            .with_interrupt_elsewhere(interrupt.elsewhere)
+            .leaving_out(has_said);
         if !summary.is_success() {
             self.print_last_words(&summary, &last_words);
             log_stderr(format_args!("[launcher] {summary}"));

@@ -20,6 +20,9 @@ const LINGER: Duration = Duration::from_secs(60);
 /// The same when a rank has failed: enough for the news to reach the others.
 const FAILED_LINGER: Duration = Duration::from_secs(1);
 
+/// The key that says that a launcher was interrupted: its ranks will not be started again.
+const INTERRUPTED: &str = "launcher/interrupted";
+
 /// The job's store.
 pub(super) enum JobStore {
     /// This launcher hosts it.
@@ -79,6 +82,25 @@ impl JobStore {
         match self {
             JobStore::Hosted(server) => server.is_any_launcher_done(),
             JobStore::Remote { .. } => false,
+        }
+    }
+
+    /// Lets the other launchers know that a signal has come to this one.
+    pub(super) fn note_interrupt(&self) {
+        let noted = match self {
+            JobStore::Hosted(server) => server.leave_note(INTERRUPTED),
+            JobStore::Remote { store, .. } => store.leave_note(INTERRUPTED, &[]).map_err(|error| error.to_string()),
+        };
+        if let Err(error) = noted {
+            tracing::debug!(error, "could not tell the store of a signal");
+        }
+    }
+
+    /// Returns whether a signal has come to a launcher, as far as the store can be asked.
+    pub(super) fn was_any_interrupted(&self) -> bool {
+        match self {
+            JobStore::Hosted(server) => server.has_note(INTERRUPTED),
+            JobStore::Remote { store, .. } => store.read_note(INTERRUPTED, Duration::ZERO).is_ok(),
         }
     }
 

@@ -273,6 +273,9 @@ impl Launcher {
             let summary = job.play(&meeting, run, events, &inbox)?;
             let is_last = meeting.restarts >= self.max_restarts || meeting.store.has_lost_a_launcher();
             if is_last || !summary.asks_for_restart() {
+                if !is_last && summary.is_end_of_interrupted_node() {
+                    log_stderr(format_args!("[launcher] no restart: a signal has ended another node"));
+                }
                 return Ok(summary);
             }
             restarts = meeting.restarts + 1;

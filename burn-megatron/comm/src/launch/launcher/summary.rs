@@ -103,6 +103,8 @@ pub struct LaunchSummary {
     /// Whether the rank that was reported has said why itself.
     is_said: bool,
     interrupted_by: Option<i32>,
+    /// Whether a signal came to the launcher of another node.
+    was_interrupted_elsewhere: bool,
 }
 
 /// Stands for the reason of a failure that the rank itself has printed.
@@ -122,6 +124,15 @@ impl LaunchSummary {
             reported,
             is_said: false,
             interrupted_by,
+            was_interrupted_elsewhere: false,
+        }
+    }
+
+    /// Notes whether a signal came to the launcher of another node, which does not start its ranks again.
+    pub(super) fn with_interrupt_elsewhere(self, was_interrupted_elsewhere: bool) -> LaunchSummary {
+        LaunchSummary {
+            was_interrupted_elsewhere,
+            ..self
         }
     }
 
@@ -193,7 +204,8 @@ impl LaunchSummary {
     /// to end.
     pub(super) fn asks_for_restart(&self) -> bool {
         let has_started = |failure: &PeerFailure| !failure.what.starts_with(COULD_NOT_BE_STARTED);
-        !self.is_success() && !self.was_asked_to_end() && self.reported.as_ref().is_none_or(has_started)
+        let is_failure = !self.is_success() && !self.was_asked_to_end() && !self.was_interrupted_elsewhere;
+        is_failure && self.reported.as_ref().is_none_or(has_started)
     }
 
     /// Returns the rank of this node that failed first, of a job that failed here and was not asked to end.
@@ -204,6 +216,11 @@ impl LaunchSummary {
 
     fn was_asked_to_end(&self) -> bool {
         self.interrupted_by.is_some() || self.asked_by().is_some()
+    }
+
+    /// Returns whether a failure is only that of ranks whose launcher was interrupted.
+    pub(super) fn is_end_of_interrupted_node(&self) -> bool {
+        self.was_interrupted_elsewhere && !self.is_success() && !self.was_asked_to_end()
     }
 
     /// The summary of a job that a signal ends before it is restarted.

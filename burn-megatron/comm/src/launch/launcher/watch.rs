@@ -42,7 +42,16 @@ pub(super) struct Watch<'a> {
     interrupt_grace: Duration,
     phase: Phase,
     ends: Vec<RankEnd>,
-    interrupted_by: Option<i32>,
+    interrupt: Interrupt,
+}
+
+/// Which signal has come, and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Interrupt {
+    /// To this launcher.
+    pub(super) here: Option<i32>,
+    /// Whether one had come to the launcher of another node when something failed here.
+    pub(super) elsewhere: bool,
 }
 
 impl<'a> Watch<'a> {
@@ -59,12 +68,12 @@ impl<'a> Watch<'a> {
             interrupt_grace,
             phase: Phase::Running,
             ends: Vec::new(),
-            interrupted_by: None,
+            interrupt: Interrupt::default(),
         }
     }
 
-    /// Watches until every rank is reaped; returns their ends in the order of time, and the signal that interrupted.
-    pub(super) fn run(mut self, inbox: &Receiver<Event>) -> Result<(Vec<RankEnd>, Option<i32>), LaunchError> {
+    /// Watches until every rank is reaped; returns their ends in the order of time, and what interrupted them.
+    pub(super) fn run(mut self, inbox: &Receiver<Event>) -> Result<(Vec<RankEnd>, Interrupt), LaunchError> {
         while !self.children.running().is_empty() {
             match self.next_event(inbox) {
                 Some(Event::Ended { rank }) => self.ended(rank),
@@ -73,10 +82,10 @@ impl<'a> Watch<'a> {
                 None => self.time_is_up()?,
             }
         }
-        let all_well = self.interrupted_by.is_none() && self.ends.iter().all(|end| end.outcome.is_success());
+        let all_well = self.interrupt.here.is_none() && self.ends.iter().all(|end| end.outcome.is_success());
         self.children
             .drain_outputs(if all_well { None } else { Some(DRAIN_LIMIT) });
-        Ok((self.ends, self.interrupted_by))
+        Ok((self.ends, self.interrupt))
     }
 
     /// The next event, or `None` when the phase's time is up.
@@ -123,6 +132,8 @@ impl<'a> Watch<'a> {
     fn begin_grace(&mut self) {
         if self.phase == Phase::Running {
             self.phase = Phase::Grace(deadline_after(self.failure_grace));
+            // The store of a node that was interrupted does not stay for long.
+            self.interrupt.elsewhere = self.store.was_any_interrupted();
         }
     }
 
@@ -133,7 +144,8 @@ impl<'a> Watch<'a> {
                 signal_text(signal),
                 self.interrupt_grace
             ));
-            self.interrupted_by = Some(signal);
+            self.interrupt.here = Some(signal);
+            self.store.note_interrupt();
             self.children.ask_to_end(signal);
             self.phase = Phase::Terminating(deadline_after(self.interrupt_grace));
         } else if !matches!(self.phase, Phase::Killing(_)) {

@@ -87,6 +87,11 @@ impl Job {
         Ok(sum)
     }
 
+    /// Returns whether a key is set.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        lock(&self.state).table.value(key).is_some()
+    }
+
     /// Removes a key.
     pub(super) fn delete(&self, key: &str) {
         lock(&self.state).table.delete(key);

@@ -119,6 +119,19 @@ impl StoreServer {
         self.job.members(|all| all.process_ended(rank, "localhost", what));
     }
 
+    /// Sets a key for others to find should things go wrong.
+    ///
+    /// # Errors
+    /// The store is full.
+    pub(in crate::launch) fn leave_note(&self, key: &str) -> Result<(), String> {
+        self.job.set(key, vec![]).map_err(|error| error.to_string())
+    }
+
+    /// Returns whether a key is set.
+    pub(in crate::launch) fn has_note(&self, key: &str) -> bool {
+        self.job.has_key(key)
+    }
+
     /// Waits until every registered rank and launcher has left, at most for `limit`.
     pub(in crate::launch) fn wait_until_empty(&self, limit: Duration) {
         self.job.wait_until_empty(limit);
