@@ -13,10 +13,10 @@
 //! | `reduction` | all_reduce and reduce_scatter: a chain of nodes, in rank order |
 //! | `spreading` | all_gather and broadcast |
 //!
-//! Before any data moves, all ranks compare the call's descriptor over TCP, as the flat engine does: so a mismatch and
-//! a timeout name exactly the ranks concerned, on every rank. Calls of a few KiB are left to the flat engine, whose one
-//! exchange, or tree, takes less time than steps and chains. Send and receive take the shared memory to a rank of the
-//! same node, TCP to another.
+//! Before any data moves, all ranks compare the call's descriptor over the tree of `tcp`, which goes through memory
+//! inside a node: so a mismatch and a timeout name exactly the ranks concerned, on every rank. Calls of a few KiB are
+//! left to that tree, which takes less time than steps and chains. Send and receive take the shared memory to a rank of
+//! the same node, TCP to another.
 
 mod in_flight;
 mod reduction;
