@@ -4,10 +4,11 @@ use super::Meeting;
 use super::frame::{self, Kind, MAX_LISTED};
 use std::time::Instant;
 
-/// A wait says for whom once it has used up this part of its time.
-const REPORTED_AFTER: u32 = 8;
-/// And again, if that has changed, after this part.
-const REPORTED_AGAIN_AFTER: u32 = 64;
+/// A wait says upwards for whom once it has used up this part of its time, and again, if that has changed, after this
+/// part: the rank above may have waited for long.
+const REPORTED_AFTER: u32 = 64;
+/// It says so downwards, to many ranks, after this part.
+const HANDED_DOWN_AFTER: u32 = 8;
 
 impl Meeting<'_> {
     /// Returns the ranks below this one that have not come, as far as it knows.
@@ -49,13 +50,10 @@ impl Meeting<'_> {
     /// Says to the neighbours for whom this rank waits, if it has waited for a while and they do not know.
     pub(super) fn say_who_is_absent(&mut self) {
         let timeout = self.engine.health.timeout;
-        let is_time = match self.said_at {
-            None => self.since.elapsed() > timeout / REPORTED_AFTER,
-            Some(said_at) => said_at.elapsed() > timeout / REPORTED_AGAIN_AFTER,
-        };
-        if !is_time {
+        if self.said_at.unwrap_or(self.since).elapsed() <= timeout / REPORTED_AFTER {
             return;
         }
+        let hands_down = self.since.elapsed() > timeout / HANDED_DOWN_AFTER;
         self.said_at = Some(Instant::now());
         let (below, all) = (self.absent_below(), self.absent());
         for index in 0..self.neighbours.len() {
@@ -66,7 +64,7 @@ impl Meeting<'_> {
             }
             let absent = if is_child { &all } else { &below };
             let is_known = self.neighbours[index].said.as_ref() == Some(absent);
-            if is_known || (is_child && !self.has_link(index)) {
+            if is_known || (is_child && !(hands_down && self.has_link(index))) {
                 continue;
             }
             self.neighbours[index].said = Some(absent.clone());
