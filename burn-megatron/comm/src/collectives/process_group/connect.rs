@@ -71,9 +71,12 @@ impl ProcessGroup {
         Ok(groups.pop().expect("one was asked for"))
     }
 
-    /// Returns groups of these names and ranks, as [`connect`](Self::connect) returns one. All take the steps of one
-    /// together: the messages to the store are those of one group. Collective over the ranks of each: a rank makes in
-    /// one call what the others do, as far as it is a member.
+    /// Returns groups of these names and ranks, as [`connect`](Self::connect) returns one. Collective over the ranks of
+    /// each: a rank makes in one call what the others do, as far as it is a member.
+    ///
+    /// # Communication
+    /// A message to the store, and where ranks of a node share memory three more, however many groups. Connections
+    /// between ranks are made when they are first used. The engine over MPI connects one group after the other.
     ///
     /// # Errors
     /// As [`connect`](Self::connect); the error is of the first group that has one, and no group is made.
