@@ -177,12 +177,23 @@ pub(in crate::collectives) fn gather_all<'a>(
     let Some(first) = groups.first() else {
         return Ok(vec![]);
     };
-    let deadlines: Vec<_> = groups.iter().map(|group| group.health.deadline(None)).collect();
+    let mut deadlines: Vec<_> = groups.iter().map(|group| Some(group.health.deadline(None))).collect();
     loop {
         let of_group = |index| move |error| OfGroup { index, error };
-        match first.store.gather(&sayings, deadlines[0].slice(WAIT_SLICE)) {
+        let slice = deadlines
+            .iter()
+            .flatten()
+            .map(|deadline| deadline.slice(WAIT_SLICE))
+            .min();
+        match first.store.gather(&sayings, slice.unwrap_or_default()) {
             Ok(Ok(gathered)) => return Ok(gathered),
-            Ok(Err(Absent { saying, members })) => deadlines[saying].check(|| members).map_err(of_group(saying))?,
+            Ok(Err(Absent { saying, members })) => {
+                // The groups before are complete: no note shall say that they are waited for.
+                deadlines[..saying].fill_with(|| None);
+                if let Some(deadline) = &deadlines[saying] {
+                    deadline.check(|| members).map_err(of_group(saying))?;
+                }
+            }
             Err(source) => {
                 for (index, group) in groups.iter().enumerate() {
                     group.health.check(None).map_err(of_group(index))?;

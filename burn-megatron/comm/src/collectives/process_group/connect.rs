@@ -72,14 +72,15 @@ impl ProcessGroup {
     }
 
     /// Returns groups of these names and ranks, as [`connect`](Self::connect) returns one. Collective over the ranks of
-    /// each: a rank makes in one call what the others do, as far as it is a member.
+    /// each: a rank makes in one call what the others do, as far as it is a member, and in the same order.
     ///
     /// # Communication
     /// A message to the store, and where ranks of a node share memory three more, however many groups. Connections
     /// between ranks are made when they are first used. The engine over MPI connects one group after the other.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); the error is of the first group that has one, and no group is made.
+    /// As [`connect`](Self::connect); the error is of the first group that has one, and no group is made: ranks of the
+    /// others wait for this one until it has left the job.
     #[track_caller]
     pub fn connect_all<N: AsRef<str>, R: AsRef<[usize]>>(
         world: &World,

@@ -147,6 +147,9 @@ impl<'a> Job<'a> {
                 return Err(error);
             }
         };
+        // The signal may have come after the failure.
+        let has_failed = ends.iter().any(|end| !end.outcome.is_success());
+        let was_interrupted_elsewhere = interrupt.elsewhere || spans_nodes && has_failed && store.was_any_interrupted();
         if spans_nodes {
             let blames_others = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
             if ends.iter().any(blames_others) && !ends.iter().any(RankEnd::is_primary_failure) {
@@ -157,7 +160,7 @@ impl<'a> Job<'a> {
         let has_said = |failure: &PeerFailure| last_words.contain(failure.rank, failure.own_text());
         let summary = LaunchSummary::new(ranks.clone(), ends, store.first_failure(), interrupt.here);
         let summary = summary
-            .with_interrupt_elsewhere(interrupt.elsewhere)
+            .with_interrupt_elsewhere(was_interrupted_elsewhere)
             .leaving_out(has_said);
         if !summary.is_success() {
             self.print_last_words(&summary, &last_words);

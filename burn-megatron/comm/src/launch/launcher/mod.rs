@@ -273,10 +273,18 @@ impl Launcher {
             let summary = job.play(&meeting, run, events, &inbox)?;
             let is_last = meeting.restarts >= self.max_restarts || meeting.store.has_lost_a_launcher();
             if is_last || !summary.asks_for_restart() {
-                if !is_last && summary.is_end_of_interrupted_node() {
-                    log_stderr(format_args!("[launcher] no restart: a signal has ended another node"));
+                if is_last || !summary.is_end_of_interrupted_node() {
+                    return Ok(summary);
                 }
-                return Ok(summary);
+                let signal = interrupts.as_ref().and_then(Interrupts::signal);
+                match signal {
+                    Some(signal) => log_stderr(format_args!(
+                        "[launcher] no restart: {} came",
+                        summary::signal_text(signal)
+                    )),
+                    None => log_stderr(format_args!("[launcher] no restart: a signal has ended another node")),
+                }
+                return Ok(summary.interrupted(signal));
             }
             restarts = meeting.restarts + 1;
             log_stderr(format_args!(

@@ -149,6 +149,7 @@ impl<'a> Watch<'a> {
             self.children.ask_to_end(signal);
             self.phase = Phase::Terminating(deadline_after(self.interrupt_grace));
         } else if !matches!(self.phase, Phase::Killing(_)) {
+            self.store.note_interrupt();
             self.kill();
         }
     }

@@ -257,10 +257,14 @@ impl Store {
                     .zip(sayings)
                     .all(|(runs, saying)| runs.are_of(saying.size))
         };
+        let is_of_group = |absent: &Absent| {
+            let saying = sayings.get(absent.saying);
+            saying.is_some_and(|saying| absent.members.iter().all(|member| *member < saying.size))
+        };
         let limit = timeout.saturating_add(self.limit().min(WAIT_SLACK));
         self.call(request, limit, operation(), |reply| match reply {
             Reply::Gathered(groups) if are_answer(&groups) => Ok(Ok(Ok(groups))),
-            Reply::Absent(absent) if absent.saying < sayings.len() => Ok(Ok(Err(absent))),
+            Reply::Absent(absent) if is_of_group(&absent) => Ok(Ok(Err(absent))),
             Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
             other => Err(other),
         })?

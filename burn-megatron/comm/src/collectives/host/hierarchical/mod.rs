@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use topology::Topology;
 
-/// Up to this size of the longer buffer a call takes the flat engine.
+/// Up to this size of the longer buffer a call goes over the tree.
 const SMALL_BYTES: usize = 8 * 1024;
 
 /// Moves bytes through shared memory inside a node and over TCP between nodes.

@@ -141,6 +141,9 @@ mod tests {
                 }
             }
             for rank in 1..ranks {
+                let is_aligned = |offset: usize| offset.is_multiple_of(align_of::<MailboxControl>());
+                assert!(is_aligned(layout.tree_ring(rank, 0)) && is_aligned(layout.tree_ring(0, rank)));
+                assert!(is_aligned(layout.mailbox(rank, 0)) && is_aligned(layout.mailbox(0, rank)));
                 parts.extend([(rank, 0), (0, rank)].map(|(from, to)| (layout.tree_ring(from, to), TREE_MAILBOX_BYTES)));
             }
             parts.sort_unstable();

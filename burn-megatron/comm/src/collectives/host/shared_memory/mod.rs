@@ -178,8 +178,9 @@ impl Engine for SharedMemoryEngine {
             byte.store(*value, Ordering::Relaxed);
         }
         block.disconnect_reason_length.store(length as u32, Ordering::Relaxed);
-        // Sleepers notice within a slice.
+        // Sleepers notice within a slice, those in the tree at once.
         block.left.store(1, Ordering::Release);
+        self.wake_rings();
     }
 }
 

@@ -1,5 +1,5 @@
 //! [`Ring`]: a stream of bytes between the first rank of a node and another one, for the tree of a group that spans
-//! nodes. Its ends never wait for each other.
+//! nodes. To read and to write takes no waiting: who wants to wait says so.
 //!
 //! The bytes and the counters are those of a mailbox: see `mailbox`.
 
@@ -29,6 +29,15 @@ impl SharedMemoryEngine {
         })
     }
 
+    /// Wakes the ends of all rings of this rank.
+    pub(in super::super) fn wake_rings(&self) {
+        let peers = match self.health.label.place() {
+            (0, size) => 1..size,
+            _ => 0..1,
+        };
+        peers.flat_map(|peer| self.rings(peer)).for_each(Ring::wake);
+    }
+
     /// Looks for a while whether a ring has something to read, as long as suits the ranks of this node.
     pub(in super::super) fn look_at(&self, ring: Ring<'_>) -> bool {
         self.spinning.wait(&ring.control.written.0, ring.next())
@@ -37,7 +46,7 @@ impl SharedMemoryEngine {
 
 impl Ring<'_> {
     /// Wakes both ends.
-    pub fn wake(self) {
+    fn wake(self) {
         self.control.written.0.wake();
         self.control.read.0.wake();
     }
@@ -47,10 +56,10 @@ impl Ring<'_> {
         self.control.written.0.sleep(self.next(), limit);
     }
 
-    /// Sleeps until the other end has read something, for `limit` at most.
+    /// Sleeps until there is room for more, for `limit` at most.
     pub fn wait_to_write(self, limit: Duration) {
-        let read = &self.control.read.0;
-        read.sleep(read.value().wrapping_add(1), limit);
+        let full = self.control.written.0.value().wrapping_sub(TREE_RING_BYTES as u32);
+        self.control.read.0.sleep(full.wrapping_add(1), limit);
     }
 
     /// What the writer's counter says when there is something to read.

@@ -1,6 +1,6 @@
 //! The engine's operations: the collectives over TCP, made of exchanges.
 //!
-//! Calls of many ranks with few bytes go over the `tree`, and it is there that many ranks meet for larger ones.
+//! Where there is a `tree`, calls with few bytes go over it, and ranks meet there for larger ones.
 //!
 //! Every other call begins with an exchange of descriptors between all ranks. The first bytes of the payload follow
 //! each descriptor directly; no payload is read before all descriptors have come and are the same.

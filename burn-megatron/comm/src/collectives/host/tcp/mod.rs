@@ -44,7 +44,7 @@ pub(in crate::collectives) struct TcpEngine {
     health: Arc<GroupHealth>,
     rendezvous: Rendezvous,
     links: Links,
-    /// Over which the ranks meet, if there are many.
+    /// Over which the ranks meet, if they are many, or some share memory.
     tree: Option<Shape>,
     /// The ranks of this node, if they share memory: in the tree they are reached through it.
     node: Option<NodeMemory>,

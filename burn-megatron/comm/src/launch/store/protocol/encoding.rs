@@ -64,7 +64,10 @@ fn cut(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }
 
-/// A list of at most one element per rank. Room for all is made at once: each takes a byte of what has arrived.
+/// Elements that room is made for before any has been read.
+const FIRST_ELEMENTS: usize = 1024;
+
+/// A list of at most one element per rank. Room is made as elements are read.
 pub(super) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     struct List<T>(PhantomData<T>);
 
@@ -79,7 +82,7 @@ pub(super) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer:
             // None if the bytes at hand are fewer.
             let count = elements.size_hint().filter(|count| *count <= MAX_WORLD_SIZE);
             let count = count.ok_or_else(|| A::Error::invalid_length(0, &self))?;
-            let mut list = Vec::with_capacity(count);
+            let mut list = Vec::with_capacity(count.min(FIRST_ELEMENTS));
             while let Some(element) = elements.next_element()? {
                 list.push(element);
             }

@@ -31,7 +31,7 @@ pub(super) use near::NodeMemory;
 pub(super) use payload::Payload;
 pub(super) use shape::{ARITY, Shape};
 
-/// Groups of more ranks make their calls over the tree.
+/// Groups of more ranks have a tree even if none of them share memory.
 pub(super) const TREE_ABOVE: usize = 16;
 /// What all ranks together bring or get at most over the tree, other than what is reduced.
 pub(super) const MOST_BYTES: usize = 1024 * 1024;
@@ -40,6 +40,8 @@ pub(super) const MOST_REDUCED_BYTES: usize = 8 * 1024;
 
 /// How long children have to connect before this rank looks for them, and how long one look at one takes at most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest sleep while a ring is full: there may be others.
+const FULL_SLICE: Duration = Duration::from_millis(1);
 /// The longest sleep while a child has not connected yet, which no socket tells of.
 const CONNECTING_SLICE: Duration = Duration::from_millis(2);
 
@@ -442,7 +444,15 @@ impl<'a> Meeting<'a> {
     /// any is waited for; returns for how long to sleep for sockets. These can wait meanwhile: nothing goes up before
     /// all ranks of the node have come, and what comes down comes to the first of them.
     fn wait_for_near(&mut self, limit: Duration) -> Duration {
-        let slice = self.exchange.deadline.slice(limit.min(POLL_SLICE));
+        let is_full = self
+            .neighbours
+            .iter()
+            .filter_map(|neighbour| neighbour.near.as_ref())
+            .any(|near| !near.has_sent_all());
+        let slice = self
+            .exchange
+            .deadline
+            .slice(limit.min(if is_full { FULL_SLICE } else { POLL_SLICE }));
         let awaited = (0..self.neighbours.len()).filter(|&index| self.awaits(index));
         let near = awaited.filter_map(|index| self.neighbours[index].near.as_ref()).next();
         match near {
@@ -472,7 +482,7 @@ impl<'a> Meeting<'a> {
             if let Some(cause) = near.disconnect_reason() {
                 return Err(self.engine.health.peer_left(self.call, peer, cause));
             }
-            near.wait_to_write(self.exchange.deadline.slice(POLL_SLICE));
+            near.wait_to_write(self.exchange.deadline.slice(FULL_SLICE));
         }
     }
 }

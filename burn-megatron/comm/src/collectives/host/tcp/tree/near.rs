@@ -38,13 +38,11 @@ impl NodeMemory {
             first: node.start,
             ranks: node.len(),
         };
-        let own = health.label.rank - node.start;
-        let ranks = memory.ranks;
         let engine = Arc::downgrade(engine);
         health.on_failure(Box::new(move || {
-            let Some(engine) = engine.upgrade() else { return };
-            let peers = if own == 0 { 1..ranks } else { 0..1 };
-            peers.flat_map(|peer| engine.rings(peer)).for_each(Ring::wake);
+            if let Some(engine) = engine.upgrade() {
+                engine.wake_rings();
+            }
         }));
         memory
     }
