@@ -96,15 +96,7 @@ impl ParallelContext {
         connect: impl FnOnce(&[(&str, Vec<usize>)]) -> Result<Vec<ProcessGroup>, CollectiveError>,
     ) -> Result<Self, CollectiveError> {
         let of_kind = |kind: GroupKind| Some((kind.name(), grid.group(kind, rank)?));
-        let kinds = [
-            GroupKind::World,
-            GroupKind::Tensor,
-            GroupKind::Data,
-            GroupKind::Pipeline,
-            GroupKind::Embedding,
-            GroupKind::Model,
-        ];
-        let mut members: Vec<(&str, Vec<usize>)> = kinds.into_iter().filter_map(of_kind).collect();
+        let mut members: Vec<(&str, Vec<usize>)> = GroupKind::ALL.into_iter().filter_map(of_kind).collect();
         let ranks_of = |kind| grid.group(kind, rank).expect("every rank has one");
         members.push(("pipeline-backward", ranks_of(GroupKind::Pipeline)));
         let instances = config.num_distributed_optimizer_instances;
