@@ -69,7 +69,7 @@ pub(in crate::collectives) fn connect_all(
         |placement: &Placement| choose(asked, variable, placement).and_then(|choice| check_offered(choice, mpi));
     let groups = healths.iter().enumerate().map(|(index, health)| {
         let group = Connecting::new(world, health, choose);
-        group.map_err(|error| OfGroup { index, error })
+        group.map_err(OfGroup::at(index))
     });
     let mut groups: Vec<Connecting> = groups.collect::<Result<_, _>>()?;
     agree_on_engines(&mut groups)?;
@@ -77,7 +77,7 @@ pub(in crate::collectives) fn connect_all(
     fall_back_to_tcp(world, &mut groups, is_auto(asked, variable))?;
     let engines = groups.into_iter().enumerate().map(|(index, group)| {
         let engine = group.finish(world, mpi);
-        engine.map_err(|error| OfGroup { index, error })
+        engine.map_err(OfGroup::at(index))
     });
     engines.collect()
 }
@@ -191,10 +191,8 @@ fn agree_on_engines(groups: &mut [Connecting]) -> Result<(), OfGroup> {
     let agreements = agree_all("engine", rendezvous.zip(statements.iter().map(String::as_str)))?;
     for (index, (group, agreement)) in groups.iter().zip(agreements).enumerate() {
         let agreed = group.choice.as_ref().map_err(Clone::clone).and(agreement);
-        agreed.map_err(|what| {
-            let error = group.health.label.no_agreement(what);
-            OfGroup { index, error }
-        })?;
+        let agreed = agreed.map_err(|what| group.health.label.no_agreement(what));
+        agreed.map_err(OfGroup::at(index))?;
     }
     Ok(())
 }
@@ -203,9 +201,7 @@ fn agree_on_engines(groups: &mut [Connecting]) -> Result<(), OfGroup> {
 fn share_memory(world: &World, groups: &mut [Connecting]) -> Result<(), OfGroup> {
     let mut parts = vec![];
     for (index, group) in groups.iter().enumerate() {
-        let part = group
-            .part_with_memory(world)
-            .map_err(|error| OfGroup { index, error })?;
+        let part = group.part_with_memory(world).map_err(OfGroup::at(index))?;
         parts.extend(part.map(|(rendezvous, health)| (index, rendezvous, health)));
     }
     let connected: Vec<_> = parts
@@ -216,8 +212,7 @@ fn share_memory(world: &World, groups: &mut [Connecting]) -> Result<(), OfGroup>
     let engines = shared_memory::connect_all(world, &connected).map_err(|of_group| {
         let OfGroup { index, error } = of_group.among(&places);
         let label = &groups[index].health.label;
-        let error = error.of_whole_group(label.to_string(), label.describe_activity(None));
-        OfGroup { index, error }
+        OfGroup::at(index)(error.of_whole_group(label.to_string(), label.describe_activity(None)))
     })?;
     for (index, engine) in places.into_iter().zip(engines) {
         groups[index].memory = engine.map_or_else(Memory::Refused, Memory::Shared);
@@ -256,7 +251,7 @@ fn fall_back_to_tcp(world: &World, groups: &mut [Connecting], is_open: bool) -> 
         let Memory::Refused(what) = &group.memory else { continue };
         refused.push((index, what.clone()));
         if is_open && group.tcp.is_none() {
-            group.open_tcp(world).map_err(|error| OfGroup { index, error })?;
+            group.open_tcp(world).map_err(OfGroup::at(index))?;
         }
     }
     let places: Vec<usize> = refused.iter().map(|(index, _)| *index).collect();
@@ -266,10 +261,8 @@ fn fall_back_to_tcp(world: &World, groups: &mut [Connecting], is_open: bool) -> 
     let fallbacks = fall_back(&asked.collect::<Vec<_>>(), is_open).map_err(|of_group| of_group.among(&places))?;
     for ((index, what), fallback) in refused.into_iter().zip(fallbacks) {
         let label = &groups[index].health.label;
-        fallback.map_err(|what| {
-            let error = label.no_agreement(what);
-            OfGroup { index, error }
-        })?;
+        let fallback = fallback.map_err(|what| label.no_agreement(what));
+        fallback.map_err(OfGroup::at(index))?;
         tracing::warn!("group {label} goes over TCP: {what}");
         groups[index].choice = Ok(EngineChoice::Tcp);
     }

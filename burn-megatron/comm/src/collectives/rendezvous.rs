@@ -143,6 +143,11 @@ pub(in crate::collectives) struct OfGroup {
 }
 
 impl OfGroup {
+    /// Returns what makes an error that of a group.
+    pub fn at(index: usize) -> impl FnOnce(CollectiveError) -> Self {
+        move |error| Self { index, error }
+    }
+
     /// Returns the same error, where the groups were those at `places` among others.
     pub fn among(self, places: &[usize]) -> Self {
         Self {
@@ -179,7 +184,6 @@ pub(in crate::collectives) fn gather_all<'a>(
     };
     let mut deadlines: Vec<_> = groups.iter().map(|group| Some(group.health.deadline(None))).collect();
     loop {
-        let of_group = |index| move |error| OfGroup { index, error };
         let slice = deadlines
             .iter()
             .flatten()
@@ -191,14 +195,14 @@ pub(in crate::collectives) fn gather_all<'a>(
                 // The groups before are complete: no note shall say that they are waited for.
                 deadlines[..saying].fill_with(|| None);
                 if let Some(deadline) = &deadlines[saying] {
-                    deadline.check(|| members).map_err(of_group(saying))?;
+                    deadline.check(|| members).map_err(OfGroup::at(saying))?;
                 }
             }
             Err(source) => {
                 for (index, group) in groups.iter().enumerate() {
-                    group.health.check(None).map_err(of_group(index))?;
+                    group.health.check(None).map_err(OfGroup::at(index))?;
                 }
-                return Err(of_group(0)(first.failed(source)));
+                return Err(OfGroup::at(0)(first.failed(source)));
             }
         }
     }

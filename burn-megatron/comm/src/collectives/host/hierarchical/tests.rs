@@ -27,8 +27,7 @@ fn connect(world: &World, health: &Arc<GroupHealth>, rendezvous: &Rendezvous) ->
     let node = (own.len() > 1).then(|| {
         let part = Arc::new(health.of_part("node", own.clone()));
         let rendezvous = Rendezvous::new(world, &part).unwrap();
-        let engines = shared_memory::connect_all(world, &[(&rendezvous, &part)]).unwrap();
-        engines.into_iter().next().unwrap().unwrap()
+        shared_memory::connect(world, &part, &rendezvous)
     });
     let tcp = tcp::connect_with(world, health, rendezvous, None).unwrap();
     HierarchicalEngine::new(health, nodes, node, tcp)

@@ -110,8 +110,7 @@ mod tests {
     ) -> Vec<R> {
         run_ranks(2, TIMEOUT, |world| {
             let (health, rendezvous) = group_parts(&world, "exposed");
-            let engines = super::super::connect_all(&world, &[(&rendezvous, &health)]).unwrap();
-            let engine = engines.into_iter().next().unwrap().unwrap();
+            let engine = super::super::connect(&world, &health, &rendezvous);
             let mut call = describe::<f32>(Operation::Allocate, BYTES / 4);
             let memory = engine.allocate(&call, BYTES).unwrap().expect("a memfd can be had");
             call.sequence = 1;

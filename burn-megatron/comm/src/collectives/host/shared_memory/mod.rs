@@ -66,6 +66,17 @@ pub(in crate::collectives) fn connect_all(
     Ok(segments.into_iter().zip(groups).map(engine).collect())
 }
 
+/// As [`connect_all`], for a test of one group.
+#[cfg(test)]
+pub(in crate::collectives) fn connect(
+    world: &World,
+    health: &Arc<GroupHealth>,
+    rendezvous: &Rendezvous,
+) -> SharedMemoryEngine {
+    let mut engines = connect_all(world, &[(rendezvous, health)]).unwrap();
+    engines.pop().unwrap().unwrap()
+}
+
 impl SharedMemoryEngine {
     /// Waits until the flag of the rank `peer` has reached `target`. `missing` gives all ranks
     /// that are waited for, should the time run out.

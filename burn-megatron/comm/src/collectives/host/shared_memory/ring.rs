@@ -112,7 +112,7 @@ fn piece(position: u32, remaining: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connect_all;
+    use super::super::connect;
     use super::*;
     use crate::collectives::tests::{TIMEOUT, group_parts, run_ranks, scramble};
 
@@ -122,11 +122,7 @@ mod tests {
         let byte = |from: usize, index: usize| (scramble((from * LENGTH + index) as u64) >> 8) as u8;
         run_ranks(3, TIMEOUT, |world| {
             let (health, rendezvous) = group_parts(&world, "rings");
-            let engine = connect_all(&world, &[(&rendezvous, &health)])
-                .unwrap()
-                .pop()
-                .unwrap()
-                .unwrap();
+            let engine = connect(&world, &health, &rendezvous);
             let rank = world.rank();
             let peers = if rank == 0 { vec![1, 2] } else { vec![0] };
             let own: Vec<u8> = (0..LENGTH).map(|index| byte(rank, index)).collect();

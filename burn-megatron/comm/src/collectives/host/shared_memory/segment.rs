@@ -180,20 +180,19 @@ impl Segment {
 
     /// Returns the progress and the ring of the mailbox from one rank to another.
     pub fn mailbox(&self, from: usize, to: usize) -> (&MailboxControl, Area<'_>) {
-        let offset = self.layout.mailbox(from, to);
-        let control_size = size_of::<MailboxControl>();
-        // SAFETY: as in `header`; the layout aligns mailboxes.
-        let control = unsafe { &*self.at(offset, control_size).cast() };
-        (control, self.bytes(offset + control_size, RING_BYTES))
+        self.ring(self.layout.mailbox(from, to), RING_BYTES)
     }
 
     /// Returns the progress and the ring of the tree from one rank to another, one of which is the first.
     pub fn tree_ring(&self, from: usize, to: usize) -> (&MailboxControl, Area<'_>) {
-        let offset = self.layout.tree_ring(from, to);
+        self.ring(self.layout.tree_ring(from, to), TREE_RING_BYTES)
+    }
+
+    fn ring(&self, offset: usize, length: usize) -> (&MailboxControl, Area<'_>) {
         let control_size = size_of::<MailboxControl>();
-        // SAFETY: as in `mailbox`.
+        // SAFETY: as in `header`; the layout aligns mailboxes and rings of the tree.
         let control = unsafe { &*self.at(offset, control_size).cast() };
-        (control, self.bytes(offset + control_size, TREE_RING_BYTES))
+        (control, self.bytes(offset + control_size, length))
     }
 
     fn bytes(&self, offset: usize, length: usize) -> Area<'_> {
@@ -219,7 +218,7 @@ impl fmt::Debug for Segment {
 }
 
 /// Bytes of the segment that pass from rank to rank; who may touch which bytes when is the
-/// business of `collective` and `mailbox`.
+/// business of `collective`, `mailbox` and `ring`.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Area<'a> {
     start: *mut u8,

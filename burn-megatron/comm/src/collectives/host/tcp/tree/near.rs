@@ -1,5 +1,6 @@
 //! [`Near`]: a neighbour in the tree that shares memory with this rank. Frames go through the node's rings.
 
+use crate::collectives::engine::Engine;
 use crate::collectives::health::GroupHealth;
 use crate::collectives::host::shared_memory::SharedMemoryEngine;
 use crate::collectives::host::shared_memory::ring::Ring;
@@ -102,7 +103,6 @@ impl Near<'_> {
 
     /// Returns why it has given the group up, if it has.
     pub fn disconnect_reason(&self) -> Option<String> {
-        use crate::collectives::engine::Engine;
         self.engine.disconnect_reason(self.index)
     }
 }
