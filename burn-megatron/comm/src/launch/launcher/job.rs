@@ -128,8 +128,13 @@ impl<'a> Job<'a> {
             });
         }
         let last_words = children.last_words();
+        let spans_nodes = launcher.nodes.is_some();
+        // Of a job that is not started again, it does not matter.
+        let asks_for_interrupts = spans_nodes && launcher.restarts();
         let ended = match spawned {
-            Ok(()) => Watch::new(children, store, launcher.failure_grace, launcher.interrupt_grace).run(inbox),
+            Ok(()) => Watch::new(children, store, launcher.failure_grace, launcher.interrupt_grace)
+                .asking_for_interrupts(asks_for_interrupts)
+                .run(inbox),
             Err(error) => {
                 children.end();
                 Err(error)
@@ -137,7 +142,6 @@ impl<'a> Job<'a> {
         };
         remove_shared_memory(&meeting.job_id);
 
-        let spans_nodes = launcher.nodes.is_some();
         let (ends, interrupt) = match ended {
             Ok(ended) => ended,
             Err(error) => {
@@ -149,7 +153,8 @@ impl<'a> Job<'a> {
         };
         // The signal may have come after the failure.
         let has_failed = ends.iter().any(|end| !end.outcome.is_success());
-        let was_interrupted_elsewhere = interrupt.elsewhere || spans_nodes && has_failed && store.was_any_interrupted();
+        let was_interrupted_elsewhere =
+            interrupt.elsewhere || asks_for_interrupts && has_failed && store.was_any_interrupted();
         if spans_nodes {
             let blames_others = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
             if ends.iter().any(blames_others) && !ends.iter().any(RankEnd::is_primary_failure) {

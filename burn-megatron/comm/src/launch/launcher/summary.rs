@@ -204,8 +204,8 @@ impl LaunchSummary {
     /// to end.
     pub(super) fn asks_for_restart(&self) -> bool {
         let has_started = |failure: &PeerFailure| !failure.what.starts_with(COULD_NOT_BE_STARTED);
-        let is_failure = !self.is_success() && !self.was_asked_to_end() && !self.was_interrupted_elsewhere;
-        is_failure && self.reported.as_ref().is_none_or(has_started)
+        let may_help = !self.was_interrupted_elsewhere && self.reported.as_ref().is_none_or(has_started);
+        self.has_failed_unasked() && may_help
     }
 
     /// Returns the rank of this node that failed first, of a job that failed here and was not asked to end.
@@ -220,7 +220,11 @@ impl LaunchSummary {
 
     /// Returns whether a failure is only that of ranks whose launcher was interrupted.
     pub(super) fn is_end_of_interrupted_node(&self) -> bool {
-        self.was_interrupted_elsewhere && !self.is_success() && !self.was_asked_to_end()
+        self.was_interrupted_elsewhere && self.has_failed_unasked()
+    }
+
+    fn has_failed_unasked(&self) -> bool {
+        !self.is_success() && !self.was_asked_to_end()
     }
 
     /// The summary of a job that a signal ends before it is restarted.

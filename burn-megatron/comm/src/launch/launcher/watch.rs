@@ -43,6 +43,8 @@ pub(super) struct Watch<'a> {
     phase: Phase,
     ends: Vec<RankEnd>,
     interrupt: Interrupt,
+    /// Whether it matters that a signal has come to another launcher.
+    asks_for_interrupts: bool,
 }
 
 /// Which signal has come, and where.
@@ -69,6 +71,15 @@ impl<'a> Watch<'a> {
             phase: Phase::Running,
             ends: Vec::new(),
             interrupt: Interrupt::default(),
+            asks_for_interrupts: false,
+        }
+    }
+
+    /// Lets it look, when something has failed, whether a signal has come to another launcher.
+    pub(super) fn asking_for_interrupts(self, asks_for_interrupts: bool) -> Watch<'a> {
+        Watch {
+            asks_for_interrupts,
+            ..self
         }
     }
 
@@ -133,7 +144,7 @@ impl<'a> Watch<'a> {
         if self.phase == Phase::Running {
             self.phase = Phase::Grace(deadline_after(self.failure_grace));
             // The store of a node that was interrupted does not stay for long.
-            self.interrupt.elsewhere = self.store.was_any_interrupted();
+            self.interrupt.elsewhere = self.asks_for_interrupts && self.store.was_any_interrupted();
         }
     }
 
