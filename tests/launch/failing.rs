@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use burn_megatron::launch::{RankSet, SECONDARY_FAILURE_EXIT_CODE};
+use burn_megatron::launch::SECONDARY_FAILURE_EXIT_CODE;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
-use tests::job::ranks_of;
+use tests::job::ranks_that_said;
 use tests::processes::{Process, is_alive, send, wait_until};
 
 use crate::job::{Job, expect};
@@ -30,14 +30,9 @@ pub fn own_error_is_reported_everywhere_and_printed_once() -> Result<(), Failed>
     ended.expect_code(1)?;
     ended.expect_line("failed first: exit code 1 (its message is above); then ranks 0, 2: ")?;
     // One line, unless a busy machine holds one of the two up.
-    let are_secondary = |line: &&str| line.contains("ends because rank 1 on host ") && line.ends_with(" failed");
-    let ranks = ended
-        .stderr
-        .lines()
-        .filter(are_secondary)
-        .flat_map(|line| ranks_of(line).iter().collect::<Vec<_>>());
+    let is_secondary = |line: &str| line.contains("ends because rank 1 on host ") && line.ends_with(" failed");
     expect(
-        ranks.collect::<RankSet>() == [0, 2].into_iter().collect(),
+        ranks_that_said(&ended.stderr, is_secondary) == [0, 2].into_iter().collect(),
         &ended.stderr,
     )?;
     let printed = ended.stderr.lines().filter(|line| line.contains("loss is not finite"));

@@ -3,9 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use burn_megatron::launch::RankSet;
 use libtest_mimic::Failed;
-use tests::job::ranks_of;
+use tests::job::ranks_that_said;
 use tests::processes::{is_alive, send};
 
 use crate::job::{Job, expect};
@@ -17,12 +16,8 @@ pub fn interrupt_ends_ranks_in_good_order() -> Result<(), Failed> {
         send(job.launcher.id(), signal);
         let ended = job.end()?;
         ended.expect_code(code)?;
-        let saying = ended
-            .stdout
-            .lines()
-            .filter(|line| line.ends_with("] stopped in good order"));
-        let ranks = saying.flat_map(|line| ranks_of(line).iter().collect::<Vec<_>>());
-        expect(ranks.collect::<RankSet>() == (0..3).collect(), &ended.stdout)?;
+        let ranks = ranks_that_said(&ended.stdout, |line| line.ends_with("] stopped in good order"));
+        expect(ranks == (0..3).collect(), &ended.stdout)?;
         ended.expect_line("all 3 ranks have ended")?;
         expect(!ended.stderr.contains("failed"), &ended.stderr)?;
     }

@@ -51,6 +51,14 @@ pub fn ranks_of(line: &str) -> RankSet {
     ranks.and_then(|ranks| ranks.parse().ok()).unwrap_or_default()
 }
 
+/// The ranks of the lines of which `is_said` is true.
+pub fn ranks_that_said(printed: &str, is_said: impl Fn(&str) -> bool) -> RankSet {
+    let lines = printed.lines().filter(|line| is_said(line));
+    lines
+        .flat_map(|line| ranks_of(line).iter().collect::<Vec<_>>())
+        .collect()
+}
+
 /// The lines that rank 0 has printed, alone or with others, without the ranks before them; those of a program without a
 /// launcher, which has no ranks, as they are.
 pub fn lines_of_rank_zero(printed: &str) -> impl Iterator<Item = &str> {

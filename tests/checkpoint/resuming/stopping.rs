@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tests::references::References;
 
 use crate::processes::send;
+use crate::program::{expect_same, losses};
 use crate::training::{Content, Ended, Run, Training, is_temporary, names, of_step, read_all};
 
 /// Enough that a signal arrives before the end, a second of training.
@@ -159,25 +160,10 @@ pub fn other_numbers_of_ranks() -> anyhow::Result<()> {
         let ended = pieces.clone().with(flags).run()?;
         ensure!(ended.resumed_after() == before, "{flags:?}: {}", ended.stdout);
     }
-    let (expected, losses) = (one.losses()?, pieces.losses()?);
-    ensure!(losses.keys().copied().eq(1..=STEPS), "steps {:?}", losses.keys());
-    for (step, text) in losses {
-        let [loss, of_one] = [&text, &expected[&step]].map(|text| number_in(text, "loss"));
-        let (loss, of_one) = (loss?, of_one?);
-        ensure!(
-            (loss - of_one).abs() <= 1e-9 * of_one,
-            "step {step}: {loss}, on one rank {of_one}"
-        );
-    }
-    Ok(())
-}
-
-/// The number that follows a name among a step's metrics.
-fn number_in(metrics: &str, name: &str) -> anyhow::Result<f64> {
-    let mut words = metrics.split([' ', ',']);
-    words.find(|word| *word == name);
-    let number = words.next().with_context(|| format!("no {name} in {metrics:?}"))?;
-    Ok(number.parse()?)
+    let steps = pieces.losses()?;
+    ensure!(steps.keys().copied().eq(1..=STEPS), "steps {:?}", steps.keys());
+    let [pieces, one] = ["pieces", "one"].map(|name| losses(&folder.path().join(name).join("log.jsonl")));
+    expect_same(&pieces?, &one?)
 }
 
 pub fn pieces_of_time() -> anyhow::Result<()> {
