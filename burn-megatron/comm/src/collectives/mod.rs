@@ -34,6 +34,7 @@
 mod aligned;
 mod blocked_time;
 mod call;
+mod connecting;
 #[doc(hidden)]
 pub mod device;
 mod device_engine;

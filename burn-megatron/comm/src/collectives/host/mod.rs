@@ -1,6 +1,6 @@
 //! Engines for host memory: shared memory inside a node, TCP between nodes, and both together.
 //!
-//! `engine_choice` chooses one and connects it.
+//! `engine_choice` chooses one, and `connecting` connects it.
 
 pub(super) mod hierarchical;
 pub(super) mod nodes;

@@ -2,8 +2,9 @@
 
 use super::ProcessGroup;
 use crate::collectives::call::GroupLabel;
+use crate::collectives::connecting;
 use crate::collectives::engine::Engine;
-use crate::collectives::engine_choice::{self, EngineChoice};
+use crate::collectives::engine_choice::EngineChoice;
 use crate::collectives::error::CollectiveError;
 use crate::collectives::external::ConnectEngine;
 use crate::collectives::fake::FakeEngine;
@@ -96,7 +97,7 @@ impl ProcessGroup {
         }
         let has_others = |health: &&Arc<GroupHealth>| health.label.size() > 1 && !world.is_fake();
         let connected: Vec<_> = healths.iter().filter(has_others).map(Arc::clone).collect();
-        let engines = engine_choice::connect_all(world, &connected, options.engine(), options.mpi_engine());
+        let engines = connecting::connect_all(world, &connected, options.engine(), options.mpi_engine());
         let mut engines = engines
             .map_err(|OfGroup { index, error }| {
                 connected[index].suspect(&error, called_at);
