@@ -225,7 +225,7 @@ impl Scheduler {
         } else {
             running.text.push(choice.token)
         };
-        let finished = if has_stopped {
+        let mut finished = if has_stopped {
             Some(FinishReason::Stop)
         } else if is_end {
             Some(FinishReason::EndOfDocument)
@@ -233,7 +233,11 @@ impl Scheduler {
             (running.drawn >= running.asked.max_new_tokens).then_some(FinishReason::Length)
         };
         if finished.is_some() && !has_stopped {
-            text += &running.text.finish();
+            let (rest, has_stopped) = running.text.finish();
+            text += &rest;
+            if has_stopped {
+                finished = Some(FinishReason::Stop);
+            }
         }
         let event = GenerationEvent {
             request: running.request,

@@ -49,7 +49,7 @@ impl TextStream {
         if let Some(stop) = self.stop_tokens.iter().find(|stop| self.held_tokens.ends_with(stop)) {
             let kept = self.held_tokens.len() - stop.len();
             self.held_tokens.truncate(kept);
-            return (self.finish(), true);
+            return (self.finish().0, true);
         }
         let held = self
             .stop_tokens
@@ -64,8 +64,9 @@ impl TextStream {
         self.stops.push(&text)
     }
 
-    /// Returns the text that was held back: no token follows.
-    pub fn finish(&mut self) -> String {
+    /// Returns the text that was held back, and whether a stop sequence is in it: no token follows, so bytes that may
+    /// have begun a character are replaced now.
+    pub fn finish(&mut self) -> (String, bool) {
         let mut text = String::new();
         for token in std::mem::take(&mut self.held_tokens) {
             text += &self.decode(token);
@@ -79,7 +80,7 @@ impl TextStream {
         if !has_stopped {
             certain += &std::mem::take(&mut self.stops.held);
         }
-        certain
+        (certain, has_stopped)
     }
 
     /// Returns the whole characters that are certain with one token more.

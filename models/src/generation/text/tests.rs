@@ -21,8 +21,9 @@ fn pieces(stream: &mut TextStream, tokens: impl IntoIterator<Item = u32>) -> (Ve
             return (pieces, true);
         }
     }
-    pieces.push(stream.finish());
-    (pieces, false)
+    let (rest, has_stopped) = stream.finish();
+    pieces.push(rest);
+    (pieces, has_stopped)
 }
 
 #[test]
@@ -57,6 +58,12 @@ fn stop_texts_are_held_back_and_left_out() {
     // The beginning of a stop text within another beginning.
     assert_eq!(text(&["aab"], "aaab"), ("a".into(), true));
     assert_eq!(text(&["🙂"], "x🙂"), ("x".into(), true));
+}
+
+#[test]
+fn a_stop_text_that_ends_in_half_a_character_is_found_at_the_end() {
+    let (pieces, has_stopped) = pieces(&mut stream(&["9\u{FFFD}"], &[]), [65, 57, 0xC3]);
+    assert_eq!((pieces.concat().as_str(), has_stopped), ("A", true));
 }
 
 #[test]
