@@ -220,25 +220,24 @@ impl Scheduler {
         }
         running.drawn += 1;
         let is_end = Some(choice.token) == end && !running.asked.ignores_end_of_document;
-        let (mut text, has_stopped) = if is_end {
+        let is_last = is_end || running.drawn >= running.asked.max_new_tokens;
+        let (mut text, mut has_stopped) = if is_end {
             (String::new(), false)
         } else {
             running.text.push(choice.token)
         };
-        let mut finished = if has_stopped {
+        if is_last && !has_stopped {
+            let rest;
+            (rest, has_stopped) = running.text.finish();
+            text += &rest;
+        }
+        let finished = if has_stopped {
             Some(FinishReason::Stop)
         } else if is_end {
             Some(FinishReason::EndOfDocument)
         } else {
-            (running.drawn >= running.asked.max_new_tokens).then_some(FinishReason::Length)
+            is_last.then_some(FinishReason::Length)
         };
-        if finished.is_some() && !has_stopped {
-            let (rest, has_stopped) = running.text.finish();
-            text += &rest;
-            if has_stopped {
-                finished = Some(FinishReason::Stop);
-            }
-        }
         let event = GenerationEvent {
             request: running.request,
             sample: running.sample as usize,
