@@ -14,7 +14,7 @@
 #define __cluster_dims__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
-#define __shared__ static
+#define __shared__ static thread_local
 
 #define threadIdx (emulator::current->index)
 #define blockIdx (emulator::block_index)

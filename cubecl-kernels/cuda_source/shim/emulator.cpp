@@ -1,4 +1,5 @@
-// Runs kernels: every thread of a block is a fiber with a stack of its own, blocks run one after the other.
+// Runs kernels: every thread of a block is a fiber with a stack of its own, blocks run one after the other. Threads of the
+// host run their launches side by side: all state is theirs.
 //
 // A thread runs until it waits for others. The order in which ready threads run turns from pass to pass, so that a missing
 // barrier gives wrong results instead of the right ones by luck. When no thread can run and some have not ended, the
@@ -9,6 +10,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <sys/mman.h>
 #include <vector>
 
@@ -46,23 +48,43 @@ struct Warp {
 // `group` is 0 until the copy is in a group.
 struct Copy { const void* barrier; void* to; const void* from; size_t bytes; unsigned group; };
 
-Fiber fibers[kMaxThreads];
-Warp warps[kMaxThreads / kLanes];
-unsigned threads, at_barrier, ended;
-void* scheduler_stack_pointer;
-char* stacks;
-unsigned char* shared_memory;
-size_t shared_bytes;
-std::vector<Copy> copies;
-char error[1024];
-bool has_failed;
-void (*kernel_entry)(void**);
-void** kernel_arguments;
+// What a launch needs, kept for the next one of the same thread of the host.
+struct Memory {
+    Fiber fibers[kMaxThreads];
+    Warp warps[kMaxThreads / kLanes];
+    std::vector<Copy> copies;
+    char error[1024] = "";
+    char* stacks = nullptr;
+    unsigned char* shared = nullptr;
+
+    // Whether there was as much.
+    bool allocate() {
+        if (shared) return true;
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* pages = stacks ? stacks : mmap(nullptr, kMaxThreads * kStack, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (pages == MAP_FAILED) return false;
+        stacks = static_cast<char*>(pages);
+        shared = static_cast<unsigned char*>(aligned_alloc(1024, kMaxShared + 1024));
+        return shared != nullptr;
+    }
+    ~Memory() {
+        if (stacks) munmap(stacks, kMaxThreads * kStack);
+        free(shared);
+    }
+};
+
+EMULATOR_OWN Memory* memory;
+EMULATOR_OWN unsigned threads, at_barrier, ended;
+EMULATOR_OWN void* scheduler_stack_pointer;
+EMULATOR_OWN size_t shared_bytes;
+EMULATOR_OWN bool has_failed;
+EMULATOR_OWN void (*kernel_entry)(void**);
+EMULATOR_OWN void** kernel_arguments;
 
 }  // namespace
 
-Thread* current;
-uint3 block_index, block_size, grid_size;
+EMULATOR_OWN Thread* current;
+EMULATOR_OWN uint3 block_index, block_size, grid_size;
 
 // Saves the callee-saved registers on the stack that it leaves, and takes those of the stack that it enters.
 extern "C" void emulator_switch(void** leaves, void* enters);
@@ -95,11 +117,11 @@ Fiber& self() { return *static_cast<Fiber*>(current); }
 void to_scheduler() { emulator_switch(&self().stack_pointer, scheduler_stack_pointer); }
 
 void complete_exchange(unsigned warp) {
-    Warp& w = warps[warp];
+    Warp& w = memory->warps[warp];
     w.arrived = 0;
     w.operation = nullptr;
     for (unsigned lane = 0; lane < w.lanes; lane++) {
-        Fiber& fiber = fibers[warp * kLanes + lane];
+        Fiber& fiber = memory->fibers[warp * kLanes + lane];
         if (fiber.state == State::InWarp) fiber.state = State::Ready;
     }
 }
@@ -107,7 +129,7 @@ void complete_exchange(unsigned warp) {
 void fiber_main() {
     kernel_entry(kernel_arguments);
     Fiber& fiber = self();
-    Warp& warp = warps[fiber.warp];
+    Warp& warp = memory->warps[fiber.warp];
     fiber.state = State::Ended;
     ended++;
     warp.ended++;
@@ -117,12 +139,13 @@ void fiber_main() {
 }
 
 void describe_stuck_threads() {
+    auto& error = memory->error;
     int used = snprintf(error, sizeof(error), "block (%u, %u, %u): its threads wait for each other for ever:", block_index.x,
                         block_index.y, block_index.z);
     struct Group { State state; const char* what; unsigned count, first; } groups[8] = {};
     unsigned kinds = 0;
     for (unsigned thread = 0; thread < threads; thread++) {
-        const Fiber& fiber = fibers[thread];
+        const Fiber& fiber = memory->fibers[thread];
         const char* what = fiber.state == State::Ended ? "ended" : fiber.what;
         unsigned kind = 0;
         while (kind < kinds && strcmp(groups[kind].what, what) != 0) kind++;
@@ -139,10 +162,10 @@ void describe_stuck_threads() {
 void run_block(unsigned turn) {
     threads = block_size.x * block_size.y * block_size.z;
     at_barrier = ended = 0;
-    copies.clear();
-    memset(shared_memory, kUnwritten, shared_bytes + kGuard);
+    memory->copies.clear();
+    memset(memory->shared, kUnwritten, shared_bytes + kGuard);
     for (unsigned thread = 0; thread < threads; thread++) {
-        Fiber& fiber = fibers[thread];
+        Fiber& fiber = memory->fibers[thread];
         fiber.index = uint3{thread % block_size.x, thread / block_size.x % block_size.y, thread / (block_size.x * block_size.y)};
         fiber.lane = thread % kLanes;
         fiber.warp = thread / kLanes;
@@ -151,16 +174,16 @@ void run_block(unsigned turn) {
         fiber.groups = 0;
         // As if `emulator_switch` had left it at the beginning of `fiber_main`: six registers, where to return to, and a
         // word so that the stack is aligned as after a call.
-        void** top = reinterpret_cast<void**>(stacks + (thread + 1) * kStack) - 8;
+        void** top = reinterpret_cast<void**>(memory->stacks + (thread + 1) * kStack) - 8;
         memset(top, 0, 8 * sizeof(void*));
         top[6] = reinterpret_cast<void*>(fiber_main);
         fiber.stack_pointer = top;
     }
     for (unsigned warp = 0; warp * kLanes < threads; warp++) {
         unsigned lanes = threads - warp * kLanes;
-        warps[warp].lanes = lanes < kLanes ? lanes : kLanes;
-        warps[warp].arrived = warps[warp].ended = 0;
-        warps[warp].operation = nullptr;
+        memory->warps[warp].lanes = lanes < kLanes ? lanes : kLanes;
+        memory->warps[warp].arrived = memory->warps[warp].ended = 0;
+        memory->warps[warp].operation = nullptr;
     }
     while (ended < threads && !has_failed) {
         bool has_run = false;
@@ -168,7 +191,7 @@ void run_block(unsigned turn) {
         unsigned first = turn * 2654435761u % threads;
         for (unsigned i = 0; i < threads && !has_failed; i++) {
             unsigned thread = turn % 2 ? (first + i) % threads : (first + threads - i) % threads;
-            Fiber& fiber = fibers[thread];
+            Fiber& fiber = memory->fibers[thread];
             if (fiber.state == State::AtWord && *fiber.word != fiber.value) fiber.state = State::Ready;
             if (fiber.state != State::Ready) continue;
             has_run = true;
@@ -178,8 +201,9 @@ void run_block(unsigned turn) {
         if (!has_run && !has_failed) describe_stuck_threads();
     }
     for (size_t byte = 0; byte < kGuard && !has_failed; byte++)
-        if (shared_memory[shared_bytes + byte] != kUnwritten) {
-            snprintf(error, sizeof(error), "shared memory of %zu bytes was written at byte %zu", shared_bytes, shared_bytes + byte);
+        if (memory->shared[shared_bytes + byte] != kUnwritten) {
+            snprintf(memory->error, sizeof(memory->error), "shared memory of %zu bytes was written at byte %zu", shared_bytes,
+                     shared_bytes + byte);
             has_failed = true;
         }
 }
@@ -187,6 +211,7 @@ void run_block(unsigned turn) {
 }  // namespace
 
 void fail(const char* format, ...) {
+    auto& error = memory->error;
     int used = snprintf(error, sizeof(error), "block (%u, %u, %u), thread (%u, %u, %u): ", block_index.x, block_index.y,
                         block_index.z, current->index.x, current->index.y, current->index.z);
     va_list list;
@@ -198,10 +223,10 @@ void fail(const char* format, ...) {
     abort();
 }
 
-unsigned char* shared() { return shared_memory; }
+unsigned char* shared() { return memory->shared; }
 
 uint32_t to_shared(const void* pointer) {
-    uintptr_t offset = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(shared_memory);
+    uintptr_t offset = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(memory->shared);
     if (offset >= shared_bytes) fail("the address %p of shared memory is out of bounds", pointer);
     return uint32_t(offset);
 }
@@ -209,7 +234,7 @@ uint32_t to_shared(const void* pointer) {
 void* from_shared(uint32_t address, size_t bytes) {
     if (address > shared_bytes || bytes > shared_bytes - address)
         fail("%zu bytes at %u lie outside the shared memory of %zu", bytes, address, shared_bytes);
-    return shared_memory + address;
+    return memory->shared + address;
 }
 
 void block_barrier() {
@@ -217,7 +242,7 @@ void block_barrier() {
     if (++at_barrier == threads) {
         at_barrier = 0;
         for (unsigned thread = 0; thread < threads; thread++)
-            if (fibers[thread].state == State::AtBarrier) fibers[thread].state = State::Ready;
+            if (memory->fibers[thread].state == State::AtBarrier) memory->fibers[thread].state = State::Ready;
         // It goes last, so that who waited does not always find the last one ahead.
         fiber.state = State::Ready;
     } else {
@@ -229,7 +254,7 @@ void block_barrier() {
 
 const Value* exchange(const char* operation, const void* value, size_t bytes) {
     Fiber& fiber = self();
-    Warp& warp = warps[fiber.warp];
+    Warp& warp = memory->warps[fiber.warp];
     // Two sets in turn: who is ahead writes the one while the other is still read.
     Value* values = warp.values[fiber.exchanges++ % 2];
     if (warp.arrived == 0) {
@@ -252,8 +277,8 @@ const Value* exchange(const char* operation, const void* value, size_t bytes) {
 unsigned active_lanes() {
     unsigned mask = 0;
     const Fiber& fiber = self();
-    for (unsigned lane = 0; lane < warps[fiber.warp].lanes; lane++)
-        if (fibers[fiber.warp * kLanes + lane].state != State::Ended) mask |= 1u << lane;
+    for (unsigned lane = 0; lane < memory->warps[fiber.warp].lanes; lane++)
+        if (memory->fibers[fiber.warp * kLanes + lane].state != State::Ended) mask |= 1u << lane;
     return mask;
 }
 
@@ -269,7 +294,7 @@ void wait_while_equal(const volatile uint32_t* word, uint32_t value, const char*
 }
 
 void copy_at_phase_end(const void* barrier, void* to, const void* from, size_t bytes) {
-    copies.push_back(Copy{barrier, to, from, bytes, 0});
+    memory->copies.push_back(Copy{barrier, to, from, bytes, 0});
 }
 
 namespace {
@@ -277,15 +302,15 @@ namespace {
 // Makes the copies for which `is_due` holds.
 template <class F> void make_copies(F is_due) {
     size_t kept = 0;
-    for (const Copy& copy : copies) {
+    for (const Copy& copy : memory->copies) {
         if (is_due(copy)) {
             if (copy.from) memcpy(copy.to, copy.from, copy.bytes);
             else memset(copy.to, 0, copy.bytes);
         } else {
-            copies[kept++] = copy;
+            memory->copies[kept++] = copy;
         }
     }
-    copies.resize(kept);
+    memory->copies.resize(kept);
 }
 
 }  // namespace
@@ -296,14 +321,14 @@ void phase_ends(const void* barrier) {
 
 // Marks the copies of this thread that no barrier waits for yet as those of a barrier.
 void copies_belong_to(const void* barrier) {
-    for (Copy& copy : copies)
+    for (Copy& copy : memory->copies)
         if (copy.barrier == current) copy.barrier = barrier;
 }
 
 // Makes a group of the copies of this thread that are in none and that no barrier waits for.
 void commit_copies() {
     const unsigned group = ++self().groups;
-    for (Copy& copy : copies)
+    for (Copy& copy : memory->copies)
         if (copy.barrier == current && copy.group == 0) copy.group = group;
 }
 
@@ -321,13 +346,10 @@ void wait_for_copies(unsigned pending) {
 extern "C" const char* emulator_launch(void (*entry)(void**), void** arguments, const unsigned* grid, const unsigned* block,
                                        size_t dynamic_shared) {
     using namespace emulator;
-    if (!stacks) {
-        void* memory = mmap(nullptr, kMaxThreads * kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED) return "no memory for the threads' stacks";
-        stacks = static_cast<char*>(memory);
-        shared_memory = static_cast<unsigned char*>(aligned_alloc(1024, kMaxShared + 1024));
-        if (!shared_memory) return "no memory for shared memory";
-    }
+    static thread_local std::unique_ptr<Memory> of_this_thread;
+    if (!of_this_thread) of_this_thread.reset(new Memory);
+    memory = of_this_thread.get();
+    if (!memory->allocate()) return "no memory for the threads' stacks and shared memory";
     if (dynamic_shared + kGuard > kMaxShared) return "too much shared memory";
     if (block[0] * block[1] * block[2] > kMaxThreads) return "too many threads";
     has_failed = false;
@@ -342,7 +364,7 @@ extern "C" const char* emulator_launch(void (*entry)(void**), void** arguments, 
             for (unsigned x = 0; x < grid[0]; x++) {
                 block_index = uint3{x, y, z};
                 run_block(turn++);
-                if (has_failed) return error;
+                if (has_failed) return memory->error;
             }
     return nullptr;
 }

@@ -11,10 +11,11 @@ namespace emulator {
 
 constexpr unsigned kLanes = 32;
 
-// The thread that runs, and its block: read by the built-in variables.
+// The thread that runs, and its block: read by the built-in variables. Each thread of the host has its own.
 struct Thread { uint3 index; unsigned lane; };
-extern Thread* current;
-extern uint3 block_index, block_size, grid_size;
+#define EMULATOR_OWN __thread __attribute__((tls_model("initial-exec")))
+extern EMULATOR_OWN Thread* current;
+extern EMULATOR_OWN uint3 block_index, block_size, grid_size;
 
 // Ends the launch with an error; does not return.
 [[noreturn]] void fail(const char* format, ...);

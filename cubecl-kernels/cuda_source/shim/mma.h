@@ -69,7 +69,7 @@ void store_matrix_sync(V* to, const fragment<accumulator, m, n, k, T, L>& from, 
 template <int m, int n, int k, class D, class A, class LA, class B, class LB, class C>
 void mma_sync(fragment<accumulator, m, n, k, D>& d, const fragment<matrix_a, m, n, k, A, LA>& a,
               const fragment<matrix_b, m, n, k, B, LB>& b, const fragment<accumulator, m, n, k, C>& c) {
-    static double tiles[32][m * k + k * n];
+    static thread_local double tiles[32][m * k + k * n];
     double* tile = tiles[cooperative_groups::this_thread_block().thread_rank() / 32];
     for (int t = 0; t < a.num_elements; t++) tile[a.row(t) * k + a.column(t)] = double(a.x[t]);
     for (int t = 0; t < b.num_elements; t++) tile[m * k + b.row(t) * n + b.column(t)] = double(b.x[t]);

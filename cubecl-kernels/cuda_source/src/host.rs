@@ -5,12 +5,13 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::cache;
+use crate::canonical::Canonical;
 use crate::source::for_host;
 
 /// The headers and the emulator.
@@ -32,16 +33,19 @@ const FILES: &[(&str, &str)] = &[
     ("cuda/pipeline", include_str!("../shim/cuda/pipeline")),
     ("cuda/ptx", include_str!("../shim/cuda/ptx")),
 ];
-/// Kernels reinterpret numbers as the GPU's compiler lets them; multiplications and additions are fused, as on the GPU.
+/// Kernels reinterpret numbers as the GPU's compiler lets them.
 const OPTIONS: &[&str] = &[
     "-std=gnu++17",
-    "-O1",
     "-march=native",
     "-fno-strict-aliasing",
     "-fPIC",
     "-shared",
     "-w",
 ];
+/// Of the emulator, which is compiled once and multiplies matrices.
+const FOR_SPEED: &str = "-O3";
+/// Of kernels, of which most run once: they are as fast as with more, for which the compiler takes twice as long.
+const FOR_FAST_BUILDS: &str = "-Og";
 
 /// Why a kernel cannot run on the CPU.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +101,7 @@ pub struct HostKernel {
     name: String,
     library: Library,
     shared_memory: usize,
+    more_shared_memory: isize,
 }
 
 type Entry = unsafe extern "C" fn(*mut *mut c_void);
@@ -114,7 +119,7 @@ impl Host {
             return Err(HostError::Missing("the emulator is for Linux on x86-64".to_string()));
         }
         let (compiler, version) = compiler()?;
-        let folder = cache::name_of(&(FILES, OPTIONS, version));
+        let folder = cache::name_of(&(FILES, OPTIONS, FOR_SPEED, FOR_FAST_BUILDS, version));
         let folder = cache::folder().join("cuda_source").join(folder);
         for (name, content) in FILES {
             let path = folder.join(name);
@@ -125,7 +130,7 @@ impl Host {
         let path = folder.join("emulator.so");
         if !path.is_file() {
             let sources = [folder.join("emulator.cpp"), folder.join("assembly.cpp")];
-            compile(&compiler, &folder, "the emulator", &sources, &path)?;
+            compile(&compiler, FOR_SPEED, &folder, "the emulator", &sources, &path)?;
         }
         // SAFETY: ours; it has no initialisers that do anything.
         let emulator = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
@@ -146,7 +151,11 @@ impl Host {
     ///
     /// If the compiler refuses it.
     pub fn compile(&self, name: &str, source: &str, shared_memory: usize) -> Result<HostKernel, HostError> {
-        let source = for_host(source, name).map_err(|log| HostError::Compiler {
+        let Canonical {
+            text,
+            more_shared_memory,
+        } = Canonical::new(source);
+        let source = for_host(&text, name).map_err(|log| HostError::Compiler {
             kernel: name.to_string(),
             log,
         })?;
@@ -155,7 +164,8 @@ impl Host {
         if !path.is_file() {
             let input = self.folder.join(&file).with_extension("cpp");
             write(&input, &source)?;
-            compile(&self.compiler, &self.folder, name, std::slice::from_ref(&input), &path)?;
+            let sources = std::slice::from_ref(&input);
+            compile(&self.compiler, FOR_FAST_BUILDS, &self.folder, name, sources, &path)?;
         }
         // SAFETY: a kernel's library has no initialisers; what it needs of the emulator is open.
         let library = unsafe { Library::open(Some(&path), RTLD_NOW) };
@@ -167,6 +177,7 @@ impl Host {
             name: name.to_string(),
             library,
             shared_memory,
+            more_shared_memory,
         })
     }
 
@@ -190,8 +201,7 @@ impl Host {
         unsafe { self.launch(kernel, arguments, grid, block, kernel.shared_memory) }
     }
 
-    /// Runs a kernel with `shared_memory` bytes of dynamic shared memory. The emulator runs one kernel at a time:
-    /// others wait.
+    /// Runs a kernel with `shared_memory` bytes of dynamic shared memory, on this thread.
     ///
     /// # Errors
     ///
@@ -199,7 +209,8 @@ impl Host {
     ///
     /// # Safety
     ///
-    /// As of [`run`](Self::run).
+    /// As of [`run`](Self::run); and kernels that run at the same time on other threads must not use the same memory,
+    /// not even by atomic operations.
     pub unsafe fn launch(
         &self,
         kernel: &HostKernel,
@@ -208,8 +219,6 @@ impl Host {
         block: [u32; 3],
         shared_memory: usize,
     ) -> Result<(), HostError> {
-        static RUNNING: Mutex<()> = Mutex::new(());
-        let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let open = |source| HostError::Open {
             kernel: kernel.name.clone(),
             source,
@@ -235,7 +244,7 @@ impl Host {
                 arguments.as_mut_ptr(),
                 grid.as_ptr(),
                 block.as_ptr(),
-                shared_memory,
+                shared_memory.saturating_add_signed(kernel.more_shared_memory),
             );
             if error.is_null() {
                 return Ok(());
@@ -282,7 +291,14 @@ fn compiler() -> Result<(PathBuf, String), HostError> {
     Err(HostError::Missing(what.to_string()))
 }
 
-fn compile(compiler: &Path, folder: &Path, kernel: &str, sources: &[PathBuf], to: &Path) -> Result<(), HostError> {
+fn compile(
+    compiler: &Path,
+    optimisation: &str,
+    folder: &Path,
+    kernel: &str,
+    sources: &[PathBuf],
+    to: &Path,
+) -> Result<(), HostError> {
     // Others compile the same, in this process and in others: each into a file of its own, which becomes the library at
     // once.
     static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -291,6 +307,7 @@ fn compile(compiler: &Path, folder: &Path, kernel: &str, sources: &[PathBuf], to
     let mut command = Command::new(compiler);
     command
         .args(OPTIONS)
+        .arg(optimisation)
         .arg("-I")
         .arg(folder)
         .arg("-o")

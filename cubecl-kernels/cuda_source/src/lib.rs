@@ -11,6 +11,7 @@
 
 mod architecture;
 mod cache;
+mod canonical;
 mod device;
 pub mod host;
 mod leave;

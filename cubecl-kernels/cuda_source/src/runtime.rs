@@ -63,6 +63,6 @@ impl Runtime for CudaSource {
     }
 
     fn enumerate_devices(_type_id: u16, _info: &()) -> Vec<DeviceId> {
-        CudaSourceDevice::ALL.iter().map(Device::to_id).collect()
+        CudaSourceDevice::all().map(|device| device.to_id()).collect()
     }
 }

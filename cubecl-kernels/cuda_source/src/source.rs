@@ -1,7 +1,7 @@
 //! The generated CUDA C++ source, made ready for a C++ compiler of the host.
 //!
-//! Three things are written differently, and nothing else: the declaration of dynamic shared memory, `asm` statements,
-//! and at the end a function that calls the kernel is added.
+//! Four things are written differently, and nothing else: the declaration of dynamic shared memory, `asm` statements,
+//! the number of threads, which is left out, and at the end a function that calls the kernel is added.
 
 /// What CubeCL declares dynamic shared memory with.
 const SHARED: &str = "uint8 dynamic_shared_mem[];";
@@ -12,11 +12,13 @@ const SHARED: &str = "uint8 dynamic_shared_mem[];";
 ///
 /// If an `asm` statement is not understood.
 pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
-    let source = canonical(source);
     let mut text = String::with_capacity(source.len() + 512);
     for line in source.lines() {
         if line.starts_with("extern __shared__") && line.ends_with(SHARED) {
             text.push_str("uint8* const dynamic_shared_mem = emulator::shared();");
+        } else if let Some((before, after)) = launch_bounds(line) {
+            text.push_str(before);
+            text.push_str(after);
         } else {
             text.push_str(line);
         }
@@ -31,58 +33,12 @@ pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the source as it would be the first of the process, in one order: temporary variables count through the
-/// process, and types and variables are declared in a random order, on which what compilers make of the source depends.
-pub(crate) fn canonical(source: &str) -> String {
-    const TYPE: &str = "\nstruct __align__(";
-    let mut parts = source.split(TYPE);
-    let head = parts.next().unwrap_or_default();
-    let mut types: Vec<&str> = parts.collect();
-    // The last type is followed by everything else.
-    let rest = types.last_mut().and_then(|last| {
-        let end = last.find("};")? + 2;
-        let (declaration, rest) = last.split_at(end);
-        *last = declaration;
-        Some(rest)
-    });
-    types.sort_unstable();
-    let mut text = head.to_string();
-    for declaration in types {
-        text.push_str(TYPE);
-        text.push_str(declaration);
-    }
-    text.push_str(rest.unwrap_or_default());
-    renumber(&in_order(&text))
-}
-
-/// Declares variables in the order of their numbers.
-fn in_order(text: &str) -> String {
-    let number = |line: &str| -> Option<u32> {
-        let (kind, number) = line.strip_suffix(';')?.rsplit_once(" l_mut_")?;
-        // Without a value: else it is an assignment.
-        (!kind.contains('=')).then(|| number.parse().ok())?
-    };
-    let mut lines: Vec<&str> = text.split('\n').collect();
-    for declarations in lines.chunk_by_mut(|one, next| number(one).is_some() && number(next).is_some()) {
-        declarations.sort_by_key(|line| number(line));
-    }
-    lines.join("\n")
-}
-
-/// Numbers temporary variables in the order of their appearance.
-fn renumber(text: &str) -> String {
-    const NAME: &str = "_tmp_";
-    let mut numbers = std::collections::HashMap::new();
-    let mut parts = text.split(NAME);
-    let mut result = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let end = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(end);
-        let next = numbers.len();
-        let number = *numbers.entry(number).or_insert(next);
-        result.push_str(&format!("{NAME}{number}{rest}"));
-    }
-    result
+/// Returns what is before and after the number of threads that a kernel is declared for: a launch says it again, and
+/// kernels that are equal but for it are compiled once.
+fn launch_bounds(line: &str) -> Option<(&str, &str)> {
+    let (before, after) = line.split_once("__launch_bounds__(")?;
+    let (_, after) = after.split_once(')')?;
+    Some((before, after))
 }
 
 /// Replaces every `asm` statement by a call of the emulator with the same text and operands.
@@ -183,27 +139,5 @@ mod tests {
         let source = r#"asm("wait [%0];" :: "r"(::cuda::address(bar)));"#;
         let expected = r#"::emulator::assembly_of("wait [%0];", ::emulator::in(::cuda::address(bar)));"#;
         assert_eq!(rewrite_assembly(source).unwrap(), expected);
-    }
-
-    #[test]
-    fn the_order_of_types_and_the_numbers_of_temporaries_do_not_matter() {
-        let kernel = |first: &str, second: &str, number: u32| {
-            format!(
-                "head\nstruct __align__(4) {first} {{ }};\nstruct __align__(4) {second} {{ }};\nbody _tmp_{number} = \
-                 _tmp_{number};"
-            )
-        };
-        assert_eq!(canonical(&kernel("a", "b", 7)), canonical(&kernel("b", "a", 12)));
-        assert_ne!(canonical(&kernel("a", "b", 7)), canonical(&kernel("a", "c", 7)));
-    }
-
-    #[test]
-    fn the_order_of_declarations_does_not_matter_and_that_of_assignments_stays() {
-        let kernel =
-            |declarations: &str| format!("head\n{declarations}\nl_mut_9 = l_mut_12;\nl_mut_8 = l_mut_9;\n}}\n");
-        let ordered = kernel("uint32 l_mut_8;\nfloat_4 l_mut_9;\nfloat l_mut_12;");
-        assert_eq!(canonical(&ordered), ordered);
-        let other = kernel("float l_mut_12;\nuint32 l_mut_8;\nfloat_4 l_mut_9;");
-        assert_eq!(canonical(&other), ordered);
     }
 }

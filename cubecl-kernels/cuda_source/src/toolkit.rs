@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use crate::source::canonical;
+use crate::canonical::Canonical;
 use crate::{Architecture, Resources, cache};
 
 /// NVRTC's and `ptxas`'s installation.
@@ -170,7 +170,7 @@ impl Toolkit {
             include_str!("toolkit.rs"),
             &self.version,
             architecture,
-            canonical(source),
+            Canonical::new(source).text,
         );
         cache::folder().join("compiled").join(cache::name_of(&key))
     }
@@ -178,7 +178,7 @@ impl Toolkit {
     /// Compiles, and keeps the machine code and what it takes of the GPU.
     fn compile_uncached(&self, source: &str, architecture: Architecture) -> Result<Resources, ToolkitError> {
         // What is kept is of this form, whichever was compiled first.
-        let ptx = self.to_ptx(&canonical(source), architecture)?;
+        let ptx = self.to_ptx(&Canonical::new(source).text, architecture)?;
         let (mut resources, cubin) = self.assemble(&ptx, architecture, &[])?;
         resources.matrix_instructions = matrix_instructions(&ptx);
         if resources.spilled > 0 || resources.stack_frame > 0 {

@@ -24,7 +24,9 @@ pub fn launches_of(
     let device = CudaSourceDevice {
         architecture,
         mode: Mode::Compile,
-    };
+        ..CudaSourceDevice::default()
+    }
+    .of_this_thread();
     run(&Setting { device, dtype })?;
     Backend::sync(&device).map_err(|error| anyhow!("{error:?}"))?;
     Ok(launched(device))

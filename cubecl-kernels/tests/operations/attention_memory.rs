@@ -168,6 +168,7 @@ fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
         let device = CudaSourceDevice {
             architecture: Architecture::Sm80,
             mode: Mode::Compile,
+            ..CudaSourceDevice::default()
         };
         let client = CudaSource::client(&device);
         let options = (&device, DType::BF16);

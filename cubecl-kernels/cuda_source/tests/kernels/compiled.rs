@@ -25,6 +25,7 @@ fn reports_tell_what_kernels_take(architecture: Architecture) -> anyhow::Result<
     let device = CudaSourceDevice {
         architecture,
         mode: Mode::Compile,
+        ..CudaSourceDevice::default()
     };
     let client = CudaSource::client(&device);
     let tensor = |shape: [usize; 2], size: usize| {
