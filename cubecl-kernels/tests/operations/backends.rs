@@ -111,6 +111,10 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
             to_outcome(claim.check::<Vulkan>(&Setting { device, dtype }))
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
+        // Fusion passes the kernels on, in whichever type.
+        if dtype != DType::F32 && !takes_all() {
+            continue;
+        }
         let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
             let device = setting();
@@ -121,7 +125,7 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let name = format!("cuda_source_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
-            let device = CudaSourceDevice::default();
+            let device = CudaSourceDevice::default().of_this_thread();
             to_outcome(claim.check::<SourceOfCuda>(&Setting { device, dtype }))
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!has_host_compiler()));
@@ -131,11 +135,16 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     trials
 }
 
-/// Whether a claim is to take few of its shapes: those on which the source of CUDA kernels, which runs on the CPU some
-/// hundred times as slowly as the kernels of other backends, takes minutes. On the matrix units, in bf16, there is
-/// most to try. `KERNEL_TESTS_ALL=1` takes all, everywhere.
+/// Whether a claim is to take few of its shapes: where each of its kernels is compiled for the CPU, which takes minutes,
+/// CUDA's source and those of a Vulkan driver without a GPU. On the matrix units, in bf16, there is most to try.
+/// `KERNEL_TESTS_ALL=1` takes all, everywhere.
 pub fn takes_few<B: Backend>() -> bool {
-    std::any::type_name::<B>().contains("CudaSource") && std::env::var_os("KERNEL_TESTS_ALL").is_none()
+    let compiles = |runtime| std::any::type_name::<B>().contains(runtime);
+    (compiles("CudaSource") || compiles("Wgpu")) && !takes_all()
+}
+
+fn takes_all() -> bool {
+    std::env::var_os("KERNEL_TESTS_ALL").is_some()
 }
 
 /// Whether the backend's products round factors in f32 to TF32, which has 13 bits less: burn's on CUDA do, cuBLASLt's
