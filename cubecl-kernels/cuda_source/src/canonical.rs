@@ -1,8 +1,8 @@
 //! One source for equal kernels: CubeCL writes some of their parts in a random order.
 //!
-//! Temporary variables count through the process; types, variables and arrays in shared memory are declared in the order
-//! of hash maps, and the arrays have their places in that order too. What compilers make of a source depends on that, and
-//! what was compiled once would not be found again.
+//! Temporary variables count through the process; types, variables and arrays in shared memory are declared in the
+//! order of hash maps, and the arrays have their places in that order too. What compilers make of a source depends on
+//! that, and what was compiled once would not be found again.
 
 /// A kernel's source in one order.
 #[derive(Debug, PartialEq)]
@@ -120,7 +120,7 @@ impl<'a> SharedArrays<'a> {
         })
     }
 
-    /// Declares them in the order of their numbers, and places them so, unless some lie over each other: which of them
+    /// Declares them in the order of their numbers, and places them too, unless some share bytes: which of them
     /// may, the source does not say.
     fn in_order(mut self, text: &str) -> Canonical {
         self.arrays.sort_by_key(|array| array.offset);

@@ -16,8 +16,8 @@
 //!
 //! All is compiled for A100; for H100 what is in bf16 and need not be deterministic, and all with `KERNEL_TESTS_ALL=1`.
 //!
-//! What was compiled is printed as a table; `CUDA_COMPILE_TABLE` names a file that is written as `docs/compiled.md` is, of
-//! all.
+//! What was compiled is printed as a table; `CUDA_COMPILE_TABLE` names a file that is written as `docs/compiled.md` is,
+//! of all.
 //! Without NVRTC the trials count as ignored; `.ci/cuda_compiler` installs it.
 
 mod attention;

@@ -135,7 +135,7 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     trials
 }
 
-/// Whether a claim is to take few of its shapes: where each of its kernels is compiled for the CPU, which takes minutes,
+/// Whether a claim is to take few of its shapes: where its kernels are compiled for the CPU, which takes minutes,
 /// CUDA's source and those of a Vulkan driver without a GPU. On the matrix units, in bf16, there is most to try.
 /// `KERNEL_TESTS_ALL=1` takes all, everywhere.
 pub fn takes_few<B: Backend>() -> bool {
