@@ -24,7 +24,7 @@ mod storage;
 pub mod toolkit;
 
 pub use architecture::Architecture;
-pub use device::{CudaSourceDevice, Mode};
+pub use device::{CudaSourceDevice, EQUAL_DEVICES, Mode};
 pub use host::Host;
 pub use leave::leave;
 pub use report::{KernelReport, Resources, launched};

@@ -25,7 +25,7 @@ pub struct KernelReport {
     pub grid: [u32; 3],
     /// The GPU that it is compiled for.
     pub architecture: Architecture,
-    /// The CUDA C++ source.
+    /// The CUDA C++ source, the same for equal kernels.
     pub source: Arc<str>,
     /// What it takes of the GPU.
     pub resources: Resources,

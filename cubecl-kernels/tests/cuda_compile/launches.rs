@@ -25,8 +25,16 @@ pub fn launches_of(
         architecture,
         mode: Mode::Compile,
         ..CudaSourceDevice::default()
-    }
-    .of_this_thread();
+    };
+    launches_on(device.of_this_thread(), dtype, run)
+}
+
+/// Returns the kernels that a call launches on a device.
+pub fn launches_on(
+    device: CudaSourceDevice,
+    dtype: DType,
+    run: impl Fn(&Setting) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<Arc<KernelReport>>> {
     run(&Setting { device, dtype })?;
     Backend::sync(&device).map_err(|error| anyhow!("{error:?}"))?;
     Ok(launched(device))

@@ -25,6 +25,7 @@ mod budget;
 mod cost;
 mod judgement;
 mod launches;
+mod one_source;
 mod operations;
 mod others;
 mod rows;
@@ -51,7 +52,9 @@ fn main() {
         let architectures = Architecture::ALL.into_iter().filter(|a| is_taken(operation, *a));
         architectures.map(|a| trial(operation.clone(), a))
     });
-    let trials = compiled.chain(budget::trials(&operations));
+    let trials = compiled
+        .chain(budget::trials(&operations))
+        .chain([one_source::trial(&operations)]);
     let trials = trials.map(|trial| trial.with_ignored_flag(found.is_err()));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     if let Err(error) = table::print() {

@@ -11,6 +11,7 @@ use cubecl_runtime::id::KernelId;
 use cubecl_runtime::validation::{validate_cube_dim, validate_units};
 
 use super::{CudaSourceServer, GUARD};
+use crate::canonical::Canonical;
 use crate::host::{Host, HostKernel};
 use crate::properties::options;
 use crate::report::record;
@@ -156,7 +157,7 @@ impl CudaSourceServer {
                     units: compiled.cube_dim.num_elems(),
                     grid: [0; 3],
                     architecture: self.device.architecture,
-                    source: compiled.source.into(),
+                    source: Canonical::new(&compiled.source).text.into(),
                     resources,
                 })))
             }
