@@ -1,7 +1,7 @@
 //! Launches: kernels compiled for a GPU, or for the CPU and run there.
 
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cubecl_common::backtrace::BackTrace;
 use cubecl_common::stream_id::StreamId;
@@ -131,7 +131,13 @@ impl CudaSourceServer {
         validate_cube_dim(&self.properties, id)?;
         validate_units(&self.properties, id)?;
         let options = options(self.device.architecture);
-        let compiled = kernel.compile(&mut Default::default(), &options, mode, kernel.address_type())?;
+        let compiled = {
+            // CubeCL 0.10 numbers temporary variables in a static, from 0 for each kernel: of two that are written at
+            // once, each may declare a variable twice.
+            static WRITING: Mutex<()> = Mutex::new(());
+            let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+            kernel.compile(&mut Default::default(), &options, mode, kernel.address_type())?
+        };
         let shared_memory = compiled.repr.as_ref().map_or(0, |kernel| kernel.shared_memory_size());
         let max = self.properties.hardware.max_shared_memory_size;
         if shared_memory > max {
