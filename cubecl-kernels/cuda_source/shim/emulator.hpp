@@ -11,9 +11,12 @@ namespace emulator {
 
 constexpr unsigned kLanes = 32;
 
-// The thread that runs, and its block: read by the built-in variables. Each thread of the host has its own.
-struct Thread { uint3 index; unsigned lane; };
+// A variable of which each thread of the host has its own, read by one load: for pointers and numbers only, because the
+// loader keeps little room for them.
 #define EMULATOR_OWN __thread __attribute__((tls_model("initial-exec")))
+
+// The thread that runs, and its block: read by the built-in variables.
+struct Thread { uint3 index; unsigned lane; };
 extern EMULATOR_OWN Thread* current;
 extern EMULATOR_OWN uint3 block_index, block_size, grid_size;
 

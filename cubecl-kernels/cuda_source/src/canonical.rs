@@ -27,6 +27,7 @@ impl Canonical {
     }
 }
 
+/// Declares types in the order of their declarations' letters.
 fn with_types_in_order(source: &str) -> String {
     const TYPE: &str = "\nstruct __align__(";
     let mut parts = source.split(TYPE);

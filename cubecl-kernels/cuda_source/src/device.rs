@@ -50,6 +50,15 @@ impl CudaSourceDevice {
         (Architecture::Sm90, Mode::Compile),
     ];
 
+    /// Returns the first device that compiles for an architecture.
+    pub fn compiling(architecture: Architecture) -> Self {
+        Self {
+            architecture,
+            mode: Mode::Compile,
+            index: 0,
+        }
+    }
+
     /// Returns the equal device that the calling thread is to use: there is one for each core, which threads share.
     pub fn of_this_thread(self) -> Self {
         static THREADS: AtomicU16 = AtomicU16::new(0);

@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use crate::canonical::Canonical;
 use crate::{Architecture, Resources, cache};
 
 /// NVRTC's and `ptxas`'s installation.
@@ -166,19 +165,13 @@ impl Toolkit {
 
     /// Returns the path in the cache, without an extension, of what is made of a source.
     fn compiled(&self, source: &str, architecture: Architecture) -> PathBuf {
-        let key = (
-            include_str!("toolkit.rs"),
-            &self.version,
-            architecture,
-            Canonical::new(source).text,
-        );
+        let key = (include_str!("toolkit.rs"), &self.version, architecture, source);
         cache::folder().join("compiled").join(cache::name_of(&key))
     }
 
     /// Compiles, and keeps the machine code and what it takes of the GPU.
     fn compile_uncached(&self, source: &str, architecture: Architecture) -> Result<Resources, ToolkitError> {
-        // What is kept is of this form, whichever was compiled first.
-        let ptx = self.to_ptx(&Canonical::new(source).text, architecture)?;
+        let ptx = self.to_ptx(source, architecture)?;
         let (mut resources, cubin) = self.assemble(&ptx, architecture, &[])?;
         resources.matrix_instructions = matrix_instructions(&ptx);
         if resources.spilled > 0 || resources.stack_frame > 0 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use burn::tensor::DType;
 use burn::tensor::backend::Backend as _;
-use cuda_source::{Architecture, CudaSourceDevice, KernelReport, Mode, launched};
+use cuda_source::{Architecture, CudaSourceDevice, KernelReport, launched};
 
 use crate::Backend;
 use crate::operations::{Operation, Setting};
@@ -21,12 +21,7 @@ pub fn launches_of(
     architecture: Architecture,
     run: impl Fn(&Setting) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Arc<KernelReport>>> {
-    let device = CudaSourceDevice {
-        architecture,
-        mode: Mode::Compile,
-        ..CudaSourceDevice::default()
-    };
-    launches_on(device.of_this_thread(), dtype, run)
+    launches_on(CudaSourceDevice::compiling(architecture).of_this_thread(), dtype, run)
 }
 
 /// Returns the kernels that a call launches on a device.

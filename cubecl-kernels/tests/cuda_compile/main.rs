@@ -66,8 +66,7 @@ fn main() {
 
 /// Whether this run compiles an operation for an architecture: the compilers have minutes to do for what is left out.
 fn is_taken(operation: &Operation, architecture: Architecture) -> bool {
-    let is_set = |name| std::env::var_os(name).is_some();
-    if is_set("KERNEL_TESTS_ALL") || is_set("CUDA_COMPILE_TABLE") {
+    if kernel_tests::takes_all() || table::path().is_some() {
         return true;
     }
     let is_deterministic = operation.name.contains("deterministic");

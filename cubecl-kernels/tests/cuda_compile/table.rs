@@ -1,6 +1,7 @@
 //! The table of compiled kernels.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
@@ -65,6 +66,11 @@ pub fn add(operation: &Operation, architecture: Architecture, kernels: &[impl As
     }
 }
 
+/// Where the table is to be written, if anywhere.
+pub fn path() -> Option<OsString> {
+    std::env::var_os("CUDA_COMPILE_TABLE")
+}
+
 /// Prints the table, and writes the part of bf16 where `CUDA_COMPILE_TABLE` says.
 pub fn print() -> std::io::Result<()> {
     let table = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +78,7 @@ pub fn print() -> std::io::Result<()> {
         return Ok(());
     }
     println!("{}", text(&table, |_| true));
-    match std::env::var_os("CUDA_COMPILE_TABLE") {
+    match path() {
         Some(path) => {
             let bf16 = name(DType::BF16);
             let cost = std::fs::read_to_string(&path)

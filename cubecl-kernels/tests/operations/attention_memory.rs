@@ -11,7 +11,7 @@ use cubecl::Runtime;
 use cubecl::client::ComputeClient;
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::{AttentionBackward, AttentionMask, AttentionOptions, PackedHeads, reference};
-use cuda_source::{Architecture, CudaSource, CudaSourceDevice, Mode, Toolkit};
+use cuda_source::{Architecture, CudaSource, CudaSourceDevice, Toolkit};
 use libtest_mimic::Trial;
 
 use crate::allocation::{most_bytes, restart};
@@ -165,11 +165,7 @@ fn on_flex(case: Case) -> anyhow::Result<u64> {
 /// size.
 fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
     let run = move || {
-        let device = CudaSourceDevice {
-            architecture: Architecture::Sm80,
-            mode: Mode::Compile,
-            ..CudaSourceDevice::default()
-        };
+        let device = CudaSourceDevice::compiling(Architecture::Sm80);
         let client = CudaSource::client(&device);
         let options = (&device, DType::BF16);
         let packed = Tensor::<SourceOfCuda, 4>::empty([1, case.seq, HEADS.total(), 64], options);

@@ -9,6 +9,7 @@ use burn_ndarray::NdArray;
 use burn_wgpu::{CubeBackend, WgpuDevice, WgpuRuntime};
 use cubecl_kernels::KernelBackend;
 use cuda_source::{CudaSource, CudaSourceDevice, Host};
+use kernel_tests::takes_all;
 use libtest_mimic::{Failed, Trial};
 
 /// CubeCL's kernels as they are.
@@ -112,15 +113,14 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
         // Fusion passes the kernels on, in whichever type.
-        if dtype != DType::F32 && !takes_all() {
-            continue;
+        if dtype == DType::F32 || takes_all() {
+            let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
+            let trial = move || {
+                let device = setting();
+                to_outcome(claim.check::<FusedVulkan>(&Setting { device, dtype }))
+            };
+            trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
         }
-        let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
-        let trial = move || {
-            let device = setting();
-            to_outcome(claim.check::<FusedVulkan>(&Setting { device, dtype }))
-        };
-        trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
     }
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let name = format!("cuda_source_{}::{}", type_name(dtype), C::NAME);
@@ -141,10 +141,6 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
 pub fn takes_few<B: Backend>() -> bool {
     let compiles = |runtime| std::any::type_name::<B>().contains(runtime);
     (compiles("CudaSource") || compiles("Wgpu")) && !takes_all()
-}
-
-fn takes_all() -> bool {
-    std::env::var_os("KERNEL_TESTS_ALL").is_some()
 }
 
 /// Whether the backend's products round factors in f32 to TF32, which has 13 bits less: burn's on CUDA do, cuBLASLt's

@@ -151,8 +151,13 @@ impl CudaSourceServer {
         match self.device.mode {
             Mode::Compile => {
                 let toolkit = Toolkit::find().map_err(failed)?;
+                let Canonical {
+                    text,
+                    more_shared_memory,
+                } = Canonical::new(&compiled.source);
+                let shared_memory = shared_memory.saturating_add_signed(more_shared_memory);
                 let resources = toolkit
-                    .compile(&compiled.source, self.device.architecture, shared_memory)
+                    .compile(&text, self.device.architecture, shared_memory)
                     .map_err(|error| failed(format!("{}: {error}", compiled.entrypoint_name)))?;
                 let printed = format!("{id:?}");
                 let specialisation = printed.split_once("info: ").map_or("", |(_, info)| info);
@@ -163,7 +168,7 @@ impl CudaSourceServer {
                     units: compiled.cube_dim.num_elems(),
                     grid: [0; 3],
                     architecture: self.device.architecture,
-                    source: Canonical::new(&compiled.source).text.into(),
+                    source: text.into(),
                     resources,
                 })))
             }

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use cubecl::prelude::*;
-use cuda_source::{Architecture, CudaSource, CudaSourceDevice, KernelReport, Mode, Toolkit, launched};
+use cuda_source::{Architecture, CudaSource, CudaSourceDevice, KernelReport, Toolkit, launched};
 use half::bf16;
 use libtest_mimic::Trial;
 
@@ -22,11 +22,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn reports_tell_what_kernels_take(architecture: Architecture) -> anyhow::Result<()> {
-    let device = CudaSourceDevice {
-        architecture,
-        mode: Mode::Compile,
-        ..CudaSourceDevice::default()
-    };
+    let device = CudaSourceDevice::compiling(architecture);
     let client = CudaSource::client(&device);
     let tensor = |shape: [usize; 2], size: usize| {
         let handle = client.empty(shape[0] * shape[1] * size);
