@@ -8,7 +8,7 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// A crate's folder of sources, and its modules in the order in which they may import from each other.
-const CRATES: [(&str, &[&str]); 6] = [
+const CRATES: [(&str, &[&str]); 5] = [
     (
         "burn-megatron/comm/src",
         &["limits", "ranks", "flight_recorder", "launch", "collectives"],
@@ -52,7 +52,6 @@ const CRATES: [(&str, &[&str]); 6] = [
             "progress",
         ],
     ),
-    ("burn-megatron/mpi/src", &["engine", "options"]),
     (
         "burn-megatron/src",
         &[

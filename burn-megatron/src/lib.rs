@@ -96,7 +96,6 @@
 //! | `wgpu`, `vulkan` | no | ranks on burn's `Wgpu` and `Vulkan` |
 //! | `cubecl` | no | collectives and layers on burn's CubeCL backends |
 //! | `fusion` | no | the same with burn's fusion |
-//! | `mpi` | no | MPI between ranks; a build needs `mpicc` and libclang |
 //!
 //! The feature `planted-faults` is for this library's own tests.
 

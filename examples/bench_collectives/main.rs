@@ -6,11 +6,10 @@
 //!     --against 'python3 gloo_allreduce.py 2'
 //! ```
 //!
-//! Every pair of engine and world size is a job of its own, whose ranks this program starts: by itself, or for the
-//! engine `mpi` (feature `mpi`) with `mpirun`, which as root wants `OMPI_ALLOW_RUN_AS_ROOT=1` and
-//! `OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1`. Results are JSON lines on stdout (see [`Measurement`]); with `--table` an
-//! aligned table follows, with `--against` the ratios to the peer. Where both `copy` and `all_reduce` were measured
-//! over shared memory, the all-reduce is compared with the time that its copies alone take on this machine.
+//! Every pair of engine and world size is a job of its own, whose ranks this program starts. Results are JSON lines on
+//! stdout (see [`Measurement`]); with `--table` an aligned table follows, with `--against` the ratios to the peer.
+//! Where both `copy` and `all_reduce` were measured over shared memory, the all-reduce is compared with the time that
+//! its copies alone take on this machine.
 //!
 //! `worker` is what a rank does, `report` what is printed at the end.
 
@@ -47,7 +46,7 @@ struct Arguments {
     /// Ranks of each job
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8")]
     world_sizes: Vec<usize>,
-    /// Engines: shared-memory, tcp, mpi
+    /// Engines: shared-memory, tcp
     #[arg(
         long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine,
         default_value = "shared-memory,tcp"
@@ -183,25 +182,12 @@ fn run_job(engine: EngineChoice, world: usize, folder: &Path) -> anyhow::Result<
     let log = folder.join("results.jsonl");
     let mut rank_arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     rank_arguments.extend(["--worker-log".into(), log.clone().into()]);
-    let is_success = match engine {
-        EngineChoice::Mpi => Command::new("mpirun")
-            .args(["-n", &world.to_string()])
-            .arg(std::env::current_exe()?)
-            .args(rank_arguments)
-            .env(worker::ENGINE_VARIABLE, engine.to_string())
-            // As for the other engines, more ranks than cores are the user's choice.
-            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
-            .status()
-            .context("cannot run mpirun")?
-            .success(),
-        _ => Launcher::new(world)
-            .arguments(rank_arguments)
-            .environment(worker::ENGINE_VARIABLE, engine.to_string())
-            .prefix(Prefix::AllButRankZero)
-            .run()?
-            .is_success(),
-    };
-    ensure!(is_success, "the job of {world} ranks over {engine} failed");
+    let ended = Launcher::new(world)
+        .arguments(rank_arguments)
+        .environment(worker::ENGINE_VARIABLE, engine.to_string())
+        .prefix(Prefix::AllButRankZero)
+        .run()?;
+    ensure!(ended.is_success(), "the job of {world} ranks over {engine} failed");
     let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
     parse(&text).context("rank 0 wrote something else than results")
 }
@@ -239,10 +225,7 @@ fn parse(text: &str) -> serde_json::Result<Vec<Measurement>> {
 }
 
 fn engine(text: &str) -> Result<EngineChoice, String> {
-    named(
-        &[EngineChoice::SharedMemory, EngineChoice::Tcp, EngineChoice::Mpi],
-        text,
-    )
+    named(&[EngineChoice::SharedMemory, EngineChoice::Tcp], text)
 }
 
 fn element_type(text: &str) -> Result<ElementType, String> {

@@ -69,9 +69,6 @@ fn build_with_cargo(kind: &str, name: &str) -> anyhow::Result<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").context("cargo runs the tests and sets CARGO")?);
     // With any other selection of packages the crates have other features, and are built again.
     command.args(["build", "--quiet", "--workspace", kind, name]);
-    if cfg!(feature = "mpi") {
-        command.args(["--features", "mpi"]);
-    }
     if folder.ends_with("release") {
         command.arg("--release");
     }

@@ -1,4 +1,4 @@
-//! [`GroupConfig`]: how a group is made, MPI and NCCL included.
+//! [`GroupConfig`]: how a group is made, NCCL included.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,11 +37,6 @@ impl GroupConfig {
 impl GroupOptions for GroupConfig {
     fn engine(&self) -> EngineChoice {
         self.engine
-    }
-
-    #[cfg(feature = "mpi")]
-    fn mpi_engine(&self) -> Option<burn_megatron_comm::collectives::external::ConnectEngine> {
-        Some(burn_megatron_mpi::connect)
     }
 
     /// Refuses a GPU for NCCL in a program that is built without it.
