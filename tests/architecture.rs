@@ -106,7 +106,7 @@ const CRATES: [(&str, &[&str]); 5] = [
 ];
 
 /// Modules that tests alone use.
-const TEST_MODULES: [&str; 2] = ["tests", "fuzzing"];
+const TEST_MODULES: [&str; 3] = ["tests", "fuzzing", "rank_threads"];
 
 /// The names from the crate's root to a module.
 type Module = Vec<String>;

@@ -28,7 +28,7 @@
 //! | [`collectives`] | process groups, and the engines that move their bytes |
 //! | [`flight_recorder`] | the last calls of each rank, for when one hangs |
 //!
-//! The features `contract-suite` and `fuzzing` are for this library's own tests.
+//! The features `rank-threads` and `fuzzing` are for this library's own tests.
 
 pub mod collectives;
 pub mod flight_recorder;
@@ -37,6 +37,9 @@ pub mod flight_recorder;
 pub mod fuzzing;
 pub mod launch;
 mod limits;
+#[cfg(any(test, feature = "rank-threads"))]
+#[doc(hidden)]
+pub mod rank_threads;
 mod ranks;
 
 pub use launch::run;

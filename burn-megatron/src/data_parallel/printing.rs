@@ -15,7 +15,7 @@ use crate::tensor_parallel::{
     RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 use crate::topology::ParallelConfig;
-use burn_megatron_comm::collectives::tests::{TIMEOUT, run_ranks};
+use burn_megatron_comm::rank_threads::{TIMEOUT, run_ranks};
 
 type B = Autodiff<Flex>;
 

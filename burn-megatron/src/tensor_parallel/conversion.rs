@@ -160,7 +160,7 @@ mod tests {
     use crate::initialize;
     use crate::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
     use crate::topology::ParallelConfig;
-    use burn_megatron_comm::collectives::tests::{TIMEOUT, run_ranks};
+    use burn_megatron_comm::rank_threads::{TIMEOUT, run_ranks};
 
     type B = Autodiff<Flex>;
 

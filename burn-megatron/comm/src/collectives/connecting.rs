@@ -5,9 +5,8 @@
 use std::sync::Arc;
 
 use super::engine::Engine;
-use super::engine_choice::{ENGINE_VARIABLE, EngineChoice, check_offered, choose, is_auto};
+use super::engine_choice::{ENGINE_VARIABLE, EngineChoice, choose, is_auto};
 use super::error::CollectiveError;
-use super::external::ConnectEngine;
 use super::health::GroupHealth;
 use super::host::hierarchical::HierarchicalEngine;
 use super::host::nodes::Placement;
@@ -16,8 +15,8 @@ use super::host::tcp::TcpEngine;
 use super::rendezvous::{OfGroup, Rendezvous, agree_all};
 use crate::launch::World;
 
-/// Returns the engines of some groups of two or more ranks, connected; `mpi` connects the one over MPI, if the program
-/// has it. Collective over the ranks of each: all groups together exchange what one would.
+/// Returns the engines of some groups of two or more ranks, connected. Collective over the ranks of each: all groups
+/// together exchange what one would.
 ///
 /// # Communication
 /// A message to the store for the choice, and where ranks share memory three more, however many groups.
@@ -28,12 +27,10 @@ pub(in crate::collectives) fn connect_all(
     world: &World,
     healths: &[Arc<GroupHealth>],
     asked: EngineChoice,
-    mpi: Option<ConnectEngine>,
 ) -> Result<Vec<Arc<dyn Engine>>, OfGroup> {
     let variable = std::env::var(ENGINE_VARIABLE).ok();
     let variable = variable.as_deref();
-    let choose =
-        |placement: &Placement| choose(asked, variable, placement).and_then(|choice| check_offered(choice, mpi));
+    let choose = |placement: &Placement| choose(asked, variable, placement);
     let groups = healths.iter().enumerate().map(|(index, health)| {
         let group = Connecting::new(world, health, choose);
         group.map_err(OfGroup::at(index))
@@ -43,7 +40,7 @@ pub(in crate::collectives) fn connect_all(
     share_memory(world, &mut groups)?;
     fall_back_to_tcp(world, &mut groups, is_auto(asked, variable))?;
     let engines = groups.into_iter().enumerate().map(|(index, group)| {
-        let engine = group.finish(world, mpi);
+        let engine = group.finish();
         engine.map_err(OfGroup::at(index))
     });
     engines.collect()
@@ -117,10 +114,9 @@ impl Connecting {
         self.choice == Ok(choice)
     }
 
-    fn finish(self, world: &World, mpi: Option<ConnectEngine>) -> Result<Arc<dyn Engine>, CollectiveError> {
+    fn finish(self) -> Result<Arc<dyn Engine>, CollectiveError> {
         let Self {
             health,
-            rendezvous,
             placement,
             tcp,
             memory,
@@ -128,10 +124,6 @@ impl Connecting {
         } = self;
         let no_agreement = |what| health.label.no_agreement(what);
         Ok(match (self.choice.map_err(no_agreement)?, tcp, memory) {
-            (EngineChoice::Mpi, ..) => {
-                let connect = mpi.expect("a choice that is not offered has been refused");
-                connect(world, &health, &rendezvous)?
-            }
             (EngineChoice::SharedMemory, _, Memory::Shared(engine)) => Arc::new(engine),
             (EngineChoice::Hierarchical, Some(tcp), memory) => {
                 let node = match memory {

@@ -1,7 +1,7 @@
 //! The interface between a group and what moves its bytes.
 //!
-//! Implemented by `single` (a group of one), by `fake` (a rank that answers for its peers), by the host engines and by
-//! burn-megatron-mpi. Data on a GPU does not pass through it: burn-megatron's `nccl` moves that.
+//! Implemented by `single` (a group of one), by `fake` (a rank that answers for its peers) and by the host
+//! engines. Data on a GPU does not pass through it: burn-megatron's `nccl` moves that.
 
 use super::aligned::AlignedBytes;
 use super::call::CallDescriptor;
@@ -27,7 +27,7 @@ use std::ops::Range;
 /// # Errors
 /// Of every call: different calls on different ranks, a timeout, a failed rank.
 pub trait Engine: Debug + Send + Sync {
-    /// Returns the engine's name: `single`, `fake`, `shared-memory`, `tcp`, `hierarchical`, `mpi`.
+    /// Returns the engine's name: `single`, `fake`, `shared-memory`, `tcp`, `hierarchical`.
     fn name(&self) -> &'static str;
 
     /// Returns this rank's index in the group, and the number of ranks.

@@ -4,23 +4,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::external::ConnectEngine;
 use super::host::nodes::Placement;
 
 /// The environment variable that chooses the engine where the configuration leaves it open.
 pub(super) const ENGINE_VARIABLE: &str = "BURN_MEGATRON_ENGINE";
 
-/// Why a group does not get the engine over MPI.
-pub(in crate::collectives) const MPI_NOT_OFFERED: &str = concat!(
-    "the engine over MPI is not in this program, or not among this group's options: build it with --features mpi, ",
-    "and connect with burn-megatron's GroupConfig or burn-megatron-mpi's WithMpi"
-);
-
 /// Which engine moves the bytes of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EngineChoice {
-    /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`, `hierarchical`, `mpi`); without it
+    /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`, `hierarchical`); without it
     /// shared memory when all ranks are on one host, hierarchical when they are on several, next to
     /// each other on each and at least two on one, otherwise TCP.
     #[default]
@@ -33,9 +26,6 @@ pub enum EngineChoice {
     /// of a host; shared memory when all ranks are on one host; an error when the ranks of a host
     /// are not next to each other in the group.
     Hierarchical,
-    /// MPI, in processes that `mpirun` has started; needs [`GroupOptions`](super::GroupOptions) that offer the engine,
-    /// as burn-megatron's do with its feature `mpi`.
-    Mpi,
 }
 
 /// Returns whether neither the option nor the variable names an engine.
@@ -51,9 +41,9 @@ pub(super) fn choose(
     placement: &Placement,
 ) -> Result<EngineChoice, String> {
     let wanted = match (option, variable) {
-        (EngineChoice::Auto, Some(text)) => text.parse().map_err(|_| {
-            format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp, hierarchical or mpi")
-        })?,
+        (EngineChoice::Auto, Some(text)) => text
+            .parse()
+            .map_err(|_| format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp or hierarchical"))?,
         (option, _) => option,
     };
     match (wanted, placement.apart()) {
@@ -71,18 +61,10 @@ pub(super) fn choose(
     }
 }
 
-/// Returns the choice, unless it is an engine that the group was not offered.
-pub(super) fn check_offered(choice: EngineChoice, mpi: Option<ConnectEngine>) -> Result<EngineChoice, String> {
-    if choice == EngineChoice::Mpi && mpi.is_none() {
-        return Err(MPI_NOT_OFFERED.to_owned());
-    }
-    Ok(choice)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use EngineChoice::{Auto, Hierarchical, Mpi, SharedMemory, Tcp};
+    use EngineChoice::{Auto, Hierarchical, SharedMemory, Tcp};
 
     /// What is chosen where the ranks are on these hosts.
     fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Result<EngineChoice, String> {
@@ -127,23 +109,10 @@ mod tests {
     fn a_wrong_choice_says_what_is_right() {
         let error = choose(Auto, Some("rdma"), &["a"]).unwrap_err();
         assert!(
-            error.contains("\"rdma\": expected auto, shared-memory, tcp, hierarchical or mpi"),
+            error.contains("\"rdma\": expected auto, shared-memory, tcp or hierarchical"),
             "{error}"
         );
         let error = choose(SharedMemory, None, &["a", "a", "b"]).unwrap_err();
         assert!(error.contains("ranks 0 and 2 are on different ones"), "{error}");
-    }
-
-    #[test]
-    fn mpi_is_chosen_by_its_name_and_refused_where_it_is_not_offered() {
-        assert_eq!(choose(Auto, Some("mpi"), &["a", "b"]), Ok(Mpi));
-        assert_eq!(choose(Mpi, Some("tcp"), &["a", "a"]), Ok(Mpi));
-        assert_eq!(check_offered(Tcp, None), Ok(Tcp));
-        assert_eq!(
-            check_offered(Mpi, Some(|_, _, _| unreachable!("nothing is connected"))),
-            Ok(Mpi)
-        );
-        let error = check_offered(Mpi, None).unwrap_err();
-        assert!(error.contains("build it with --features mpi"), "{error}");
     }
 }

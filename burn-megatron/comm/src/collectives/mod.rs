@@ -16,7 +16,6 @@
 //! | `engine` | the trait that moves the bytes: three operations, and the others made of these |
 //! | `fake` | the engine of a world whose other ranks do not exist |
 //! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
-//! | `external` | what an engine that another crate makes, over MPI say, needs of a group |
 //! | `device` | what an engine for the memory of a device, in addition to that of the host, needs of a group |
 //!
 //! Guarantees:
@@ -42,8 +41,6 @@ mod element;
 mod engine;
 mod engine_choice;
 mod error;
-#[doc(hidden)]
-pub mod external;
 mod fake;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -59,9 +56,8 @@ mod rendezvous;
 mod shared_buffer;
 mod shared_memory;
 mod single;
-#[cfg(any(test, feature = "contract-suite"))]
-#[doc(hidden)]
-pub mod tests;
+#[cfg(test)]
+mod tests;
 
 pub use crate::ranks::listed_ranks;
 pub use call::{CallDescriptor, Operation, ReduceOp};

@@ -62,48 +62,6 @@ impl Rendezvous {
         Sha256::digest(format!("{}/{}", self.job_id, self.identity)).into()
     }
 
-    /// Publishes a value to the other ranks.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub fn publish(&self, key: &str, value: &[u8]) -> Result<(), CollectiveError> {
-        self.store
-            .set(&self.key(key), value)
-            .map_err(|source| self.failed(source))
-    }
-
-    /// Waits for a value that the rank with group index `from` publishes.
-    ///
-    /// # Errors
-    /// When it does not come in time; when the store or a rank fails.
-    pub fn wait(&self, key: &str, from: usize) -> Result<Vec<u8>, CollectiveError> {
-        let deadline = self.health.deadline(None);
-        loop {
-            let slice = deadline.slice(WAIT_SLICE);
-            match self.store.wait(&self.key(key), slice) {
-                Ok(value) => return Ok(value),
-                Err(source) => {
-                    deadline.check(|| vec![from])?;
-                    match source {
-                        // The slice is over, the patience is not.
-                        LaunchError::WaitTimeout { .. } => {}
-                        source => return Err(self.failed(source)),
-                    }
-                }
-            }
-        }
-    }
-
-    /// Compares a statement of every rank; all must say the same. Returns to every rank either
-    /// agreement or who says what. `step` is for this once.
-    ///
-    /// # Errors
-    /// When a rank does not come in time; when the store or a rank fails.
-    pub fn agree(&self, step: &str, statement: &str) -> Result<Result<(), String>, CollectiveError> {
-        let mut agreements = agree_all(step, [(self, statement)]).map_err(|of_group| of_group.error)?;
-        Ok(agreements.pop().expect("one group has one agreement"))
-    }
-
     /// Publishes why this rank gives the group up. Does what it can: the store may be gone too.
     pub fn send_disconnect_reason(&self, cause: &str) {
         let key = self.key(&format!("disconnect_reason/{}", self.health.label.rank));
@@ -208,7 +166,8 @@ pub(in crate::collectives) fn gather_all<'a>(
     }
 }
 
-/// Compares statements in some groups, as [`Rendezvous::agree`] does in one.
+/// Compares a statement of every rank in each of some groups; all of a group must say the same. Returns to every rank,
+/// of each group, either agreement or who says what. `step` is for this once.
 ///
 /// # Errors
 /// As [`gather_all`].

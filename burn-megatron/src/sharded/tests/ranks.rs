@@ -1,6 +1,6 @@
 //! Meshes of ranks that are threads.
 
-use burn_megatron_comm::collectives::tests::{TIMEOUT, run_ranks};
+use burn_megatron_comm::rank_threads::{TIMEOUT, run_ranks};
 
 use super::super::{AxisRole, Mesh, MeshAxis};
 use crate::collectives::{EngineChoice, ProcessGroup};

@@ -22,7 +22,7 @@ use crate::initialize;
 use crate::parameters::read_host;
 use crate::random::{RandomStream, StepCoordinates, TokenMap};
 use crate::topology::ParallelConfig;
-use burn_megatron_comm::collectives::tests::{TIMEOUT, run_ranks};
+use burn_megatron_comm::rank_threads::{TIMEOUT, run_ranks};
 
 type B = Autodiff<Flex>;
 type Gradients = <B as AutodiffBackend>::Gradients;

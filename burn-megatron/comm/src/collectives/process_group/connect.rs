@@ -6,7 +6,6 @@ use crate::collectives::connecting;
 use crate::collectives::engine::Engine;
 use crate::collectives::engine_choice::EngineChoice;
 use crate::collectives::error::CollectiveError;
-use crate::collectives::external::ConnectEngine;
 use crate::collectives::fake::FakeEngine;
 use crate::collectives::health::GroupHealth;
 use crate::collectives::rendezvous::OfGroup;
@@ -23,12 +22,6 @@ const MAX_NAME_BYTES: usize = 64;
 pub trait GroupOptions {
     /// Which engine moves the bytes of host memory. The same on every rank of the group.
     fn engine(&self) -> EngineChoice;
-
-    /// What connects the engine for [`EngineChoice::Mpi`]: burn-megatron-mpi's `connect`. `None` if the program does
-    /// not have it; to choose that engine is then an error.
-    fn mpi_engine(&self) -> Option<ConnectEngine> {
-        None
-    }
 
     /// Checks what does not depend on other ranks.
     ///
@@ -77,7 +70,7 @@ impl ProcessGroup {
     ///
     /// # Communication
     /// A message to the store, and where ranks of a node share memory three more, however many groups. Connections
-    /// between ranks are made when they are first used. The engine over MPI connects one group after the other.
+    /// between ranks are made when they are first used.
     ///
     /// # Errors
     /// As [`connect`](Self::connect); the error is of the first group that has one, and no group is made: ranks of the
@@ -97,7 +90,7 @@ impl ProcessGroup {
         }
         let has_others = |health: &&Arc<GroupHealth>| health.label.size() > 1 && !world.is_fake();
         let connected: Vec<_> = healths.iter().filter(has_others).map(Arc::clone).collect();
-        let engines = connecting::connect_all(world, &connected, options.engine(), options.mpi_engine());
+        let engines = connecting::connect_all(world, &connected, options.engine());
         let mut engines = engines
             .map_err(|OfGroup { index, error }| {
                 connected[index].suspect(&error, called_at);

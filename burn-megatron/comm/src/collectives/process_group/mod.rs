@@ -166,7 +166,7 @@ impl ProcessGroup {
         self.label().size()
     }
 
-    /// Returns what moves the bytes: `single`, `fake`, `shared-memory`, `tcp`, `hierarchical` or `mpi`.
+    /// Returns what moves the bytes: `single`, `fake`, `shared-memory`, `tcp` or `hierarchical`.
     pub fn engine_name(&self) -> &'static str {
         self.core().engine.name()
     }

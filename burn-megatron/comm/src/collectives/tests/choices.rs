@@ -2,12 +2,8 @@
 
 use super::contract::{every_length, every_operation};
 use super::*;
-use crate::collectives::engine_choice::MPI_NOT_OFFERED;
-use crate::collectives::external::ConnectEngine;
-use crate::collectives::host::tcp;
-use crate::collectives::{CollectiveError, GroupOptions, ReduceOp};
+use crate::collectives::{CollectiveError, ReduceOp};
 use half::bf16;
-use std::sync::Arc;
 
 /// Between hosts an all-reduce over TCP is not cut into chunks, yet adds in the same order.
 #[test]
@@ -128,63 +124,16 @@ fn of_groups_that_are_made_together_the_one_that_waits_is_named() {
     });
 }
 
-/// Chooses MPI, where TCP stands for it, if anything does.
-struct StandIn {
-    mpi: Option<ConnectEngine>,
-}
-
-impl GroupOptions for StandIn {
-    fn engine(&self) -> EngineChoice {
-        EngineChoice::Mpi
-    }
-
-    fn mpi_engine(&self) -> Option<ConnectEngine> {
-        self.mpi
-    }
-}
-
-const TCP_STANDS_IN: ConnectEngine = |world, health, rendezvous| {
-    let engine = tcp::connect_with(world, health, rendezvous, None)?;
-    Ok(Arc::new(engine))
-};
-
 #[test]
-fn an_engine_that_another_crate_makes_is_the_groups() {
-    run_ranks(2, TIMEOUT, |world| {
-        let options = StandIn {
-            mpi: Some(TCP_STANDS_IN),
-        };
-        let group = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap();
-        assert_eq!(group.engine_name(), "tcp");
-        every_length::<f32>(&group);
-    });
-}
-
-#[test]
-fn an_engine_that_cannot_be_connected_says_why() {
-    run_ranks(2, TIMEOUT, |world| {
-        let options = StandIn {
-            mpi: Some(|_, health, _| {
-                Err(CollectiveError::NoAgreement {
-                    group: health.label.to_string(),
-                    what: "planted".to_owned(),
-                })
-            }),
-        };
+fn a_rank_that_cannot_choose_says_so_to_the_others() {
+    run_worlds(join_worlds_on(&[Some("here"), Some("there")], TIMEOUT), |world| {
+        let options = [EngineChoice::Tcp, EngineChoice::SharedMemory][world.rank()];
         let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();
-        assert_eq!(error.to_string(), "group all [0, 1]: planted");
-    });
-}
-
-#[test]
-fn mpi_is_refused_on_every_rank_where_one_program_does_not_have_it() {
-    run_ranks(2, TIMEOUT, |world| {
-        let mpi = (world.rank() == 0).then_some(TCP_STANDS_IN);
-        let error = ProcessGroup::connect(&world, "all", &[0, 1], &StandIn { mpi }).unwrap_err();
-        let missing = MPI_NOT_OFFERED;
+        let rule =
+            "shared memory needs all ranks on one node, but ranks 0 and 1 are on different ones; use tcp or auto";
         let expected = match world.rank() {
-            0 => format!("group all [0, 1]: the ranks do not agree on engine: rank 1: {missing}; rank 0: mpi"),
-            _ => format!("group all [0, 1]: {missing}"),
+            0 => format!("group all [0, 1]: the ranks do not agree on engine: rank 1: {rule}; rank 0: tcp"),
+            _ => format!("group all [0, 1]: {rule}"),
         };
         assert_eq!(error.to_string(), expected);
     });

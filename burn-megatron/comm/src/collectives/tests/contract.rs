@@ -115,7 +115,7 @@ pub(super) fn a_name_can_be_used_again_and_for_other_ranks(suite: &Suite) {
     suite.run_ranks(4, TIMEOUT, |world| {
         let start = world.rank() / 2 * 2;
         for _ in 0..2 {
-            let group = suite.connect(&world, "tensor", &[start, start + 1]);
+            let group = suite.connect(&world, "tensor", &[start, start + 1]).unwrap();
             let mut buffer = [world.rank() as i64];
             group.all_reduce(&mut buffer, ReduceOp::Sum).unwrap();
             assert_eq!(buffer[0], 2 * start as i64 + 1);

@@ -165,7 +165,7 @@ pub(super) fn connecting_times_out_and_names_the_missing_rank(suite: &Suite) {
             std::thread::sleep(Duration::from_millis(700));
             return;
         }
-        let error = ProcessGroup::connect(&world, "all", &[0, 1, 2], &suite.options()).unwrap_err();
+        let error = suite.connect(&world, "all", &[0, 1, 2]).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("group all [0, 1, 2]: connect timed out"), "{text}");
         assert!(text.contains("missing: ranks [1]"), "{text}");
@@ -210,7 +210,7 @@ pub(super) fn a_failure_before_a_call_is_seen(suite: &Suite) {
         raise(world);
         let error = group.send(&[0u8; 4], 1 - group.rank()).unwrap_err();
         assert!(matches!(error, CollectiveError::PeerFailed { .. }), "{error}");
-        let error = ProcessGroup::connect(world, "late", &[0, 1], &suite.options()).unwrap_err();
+        let error = suite.connect(world, "late", &[0, 1]).unwrap_err();
         assert!(matches!(error, CollectiveError::PeerFailed { .. }), "{error}");
     });
 }

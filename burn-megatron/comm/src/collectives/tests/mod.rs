@@ -1,44 +1,34 @@
 //! The contract of the engines: one set of tests for all of them.
 //!
-//! A test is a function that takes a [`Suite`], which says over which engine the groups go and where the ranks are:
-//! threads of this process, each with a world and groups of its own, or processes, one per rank, for engines that want
-//! that. The list below has every test; this crate's unit tests run it over each engine for host memory, and a program
-//! under `mpirun` (feature `contract-suite`) runs [`CASES`] over MPI.
-#![allow(clippy::unwrap_used, reason = "tests, also where they are compiled as a module")]
+//! A test is a function that takes a [`Suite`], which says over which engine the groups go. The list below has every
+//! test; they run over each engine for host memory.
 
 mod asynchronous;
-#[cfg(test)]
 mod choices;
 mod contract;
 mod failures;
-#[cfg(test)]
 mod minimal;
 mod model;
-#[cfg(test)]
 mod notes;
 mod operations;
 mod random;
 mod shared_buffers;
-#[cfg(test)]
 mod speed;
 mod suite;
 mod threads;
-mod worlds;
 
-use super::{ElementType, EngineChoice, ProcessGroup};
+use super::call::GroupLabel;
+use super::health::GroupHealth;
+use super::rendezvous::Rendezvous;
+use super::{CollectiveError, ElementType, EngineChoice, ProcessGroup};
 use crate::launch::{PeerFailure, World};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+pub(super) use crate::rank_threads::{TIMEOUT, join_worlds, join_worlds_on, run_ranks, run_worlds};
+use std::sync::Arc;
 use std::time::Duration;
-pub use suite::{Case, Suite};
-#[cfg(test)]
-pub(super) use worlds::group_parts;
-use worlds::{free_port, join_world};
-pub(super) use worlds::{join_worlds, join_worlds_on};
+pub(super) use suite::Suite;
 
-/// The bound of waits that are not meant to run out.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// The bound of waits that are.
-pub const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
+/// The bound of waits that are meant to run out.
+pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Calls a function for every element type, the number of which the compiler compares with [`ElementType::ALL`].
 macro_rules! for_each_element {
@@ -116,16 +106,7 @@ macro_rules! for_each_case {
     };
 }
 
-macro_rules! table_of_cases {
-    ([] $($module:ident::$case:ident)*) => {
-        /// Every test, by name.
-        pub const CASES: &[Case] = &[$(Case { name: stringify!($case), run: $module::$case }),*];
-    };
-}
-for_each_case!(table_of_cases!);
-
-/// The engines under test in threads; each has a line below.
-#[cfg(test)]
+/// The engines under test; each has a line below.
 pub(super) const ENGINES: [EngineChoice; 3] = [
     EngineChoice::SharedMemory,
     EngineChoice::Tcp,
@@ -145,7 +126,6 @@ pub(super) fn worlds_for(engine: EngineChoice, n: usize, timeout: Duration) -> V
     }
 }
 
-#[cfg(test)]
 macro_rules! tests_of_engine {
     ([$engine:ident $suite:expr] $($module:ident::$case:ident)*) => {
         mod $engine {
@@ -159,47 +139,30 @@ macro_rules! tests_of_engine {
         }
     };
 }
-#[cfg(test)]
-for_each_case!(tests_of_engine! shared_memory Suite::in_threads(EngineChoice::SharedMemory));
-#[cfg(test)]
-for_each_case!(tests_of_engine! tcp Suite::in_threads(EngineChoice::Tcp));
-#[cfg(test)]
-for_each_case!(tests_of_engine! hierarchical Suite::in_threads(EngineChoice::Hierarchical));
-#[cfg(test)]
+for_each_case!(tests_of_engine! shared_memory Suite::new(EngineChoice::SharedMemory));
+for_each_case!(tests_of_engine! tcp Suite::new(EngineChoice::Tcp));
+for_each_case!(tests_of_engine! hierarchical Suite::new(EngineChoice::Hierarchical));
 for_each_case!(tests_of_engine! tree Suite::over_tree());
 
-/// Runs `body` on `n` ranks, which are threads, at the same time and returns what each returned, by rank. A rank that
-/// panics raises the failure signal of the others, then the whole test fails.
-pub fn run_ranks<R: Send>(n: usize, timeout: Duration, body: impl Fn(World) -> R + Sync) -> Vec<R> {
-    run_worlds(join_worlds(n, timeout), body)
+/// Returns what an engine is connected with, for a group of all ranks.
+pub(super) fn group_parts(world: &World, name: &str) -> (Arc<GroupHealth>, Rendezvous) {
+    let ranks: Vec<usize> = (0..world.world_size()).collect();
+    group_parts_of(world, name, &ranks).unwrap()
 }
 
-/// Like [`run_ranks`], in worlds that are there already.
-pub(super) fn run_worlds<R: Send>(worlds: Vec<World>, body: impl Fn(World) -> R + Sync) -> Vec<R> {
-    let signals: Vec<_> = worlds.iter().map(|world| world.failure().clone()).collect();
-    let run = |world: World| {
-        let rank = world.rank();
-        catch_unwind(AssertUnwindSafe(|| body(world))).inspect_err(|_| {
-            for signal in &signals {
-                signal.raise(PeerFailure {
-                    rank,
-                    host: "here".into(),
-                    what: "panicked".into(),
-                });
-            }
-        })
+fn group_parts_of(
+    world: &World,
+    name: &str,
+    ranks: &[usize],
+) -> Result<(Arc<GroupHealth>, Rendezvous), CollectiveError> {
+    let label = GroupLabel {
+        name: name.into(),
+        ranks: ranks.into(),
+        rank: ranks.binary_search(&world.rank()).unwrap(),
     };
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = worlds.into_iter().map(|world| scope.spawn(|| run(world))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().expect("panics are caught inside"))
-            .collect()
-    });
-    results
-        .into_iter()
-        .collect::<Result<_, _>>()
-        .unwrap_or_else(|panic| resume_unwind(panic))
+    let health = Arc::new(GroupHealth::new(label, world));
+    let rendezvous = Rendezvous::new(world, &health)?;
+    Ok((health, rendezvous))
 }
 
 /// Connects a group of all ranks.

@@ -85,12 +85,15 @@ pub(super) fn random_programs_in_concurrent_groups_match_the_model(suite: &Suite
     suite.run_ranks(4, TIMEOUT, |world| {
         let (row, column) = (world.rank() / 2, world.rank() % 2);
         let groups = [
-            (suite.connect(&world, "row", &[2 * row, 2 * row + 1]), row as u64),
             (
-                suite.connect(&world, "column", &[column, column + 2]),
+                suite.connect(&world, "row", &[2 * row, 2 * row + 1]).unwrap(),
+                row as u64,
+            ),
+            (
+                suite.connect(&world, "column", &[column, column + 2]).unwrap(),
                 2 + column as u64,
             ),
-            (suite.connect(&world, "all", &[0, 1, 2, 3]), 4),
+            (suite.connect(&world, "all", &[0, 1, 2, 3]).unwrap(), 4),
         ];
         std::thread::scope(|scope| {
             for (group, number) in &groups {

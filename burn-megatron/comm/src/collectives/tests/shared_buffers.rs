@@ -149,8 +149,8 @@ pub(super) fn two_groups_reduce_at_the_same_time(suite: &Suite) {
     suite.run_ranks(4, TIMEOUT, |world| {
         let (row, column) = (world.rank() / 2, world.rank() % 2);
         let groups = [
-            suite.connect(&world, "row", &[2 * row, 2 * row + 1]),
-            suite.connect(&world, "column", &[column, column + 2]),
+            suite.connect(&world, "row", &[2 * row, 2 * row + 1]).unwrap(),
+            suite.connect(&world, "column", &[column, column + 2]).unwrap(),
         ];
         std::thread::scope(|scope| {
             for group in &groups {

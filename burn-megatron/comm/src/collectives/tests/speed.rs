@@ -32,7 +32,7 @@ fn measure<T: CollectiveElement>(group: &ProcessGroup, bytes: usize, repetitions
 /// Runs `body` on `n` ranks over one engine after the other.
 fn on_all_engines(n: usize, body: impl Fn(ProcessGroup) + Sync) {
     for engine in ENGINES {
-        Suite::in_threads(engine).with_groups(n, TIMEOUT, |_, group| body(group));
+        Suite::new(engine).with_groups(n, TIMEOUT, |_, group| body(group));
     }
 }
 

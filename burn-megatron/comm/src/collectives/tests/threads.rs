@@ -190,7 +190,7 @@ pub(super) fn a_second_thread_with_transfers_of_one_peer_is_refused(suite: &Suit
 
 pub(super) fn a_group_of_one_takes_calls_of_any_thread(suite: &Suite) {
     suite.run_ranks(1, TIMEOUT, |world| {
-        for group in [suite.connect(&world, "alone", &[0]), ProcessGroup::single()] {
+        for group in [suite.connect(&world, "alone", &[0]).unwrap(), ProcessGroup::single()] {
             alongside(|| group.barrier().unwrap(), || group.barrier().unwrap());
         }
     });

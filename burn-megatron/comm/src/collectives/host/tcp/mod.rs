@@ -76,9 +76,8 @@ pub(in crate::collectives) fn connect_with(
         &Placement::of(world, &health.label.ranks),
         arity,
     )?;
-    rendezvous
-        .agree("links", "open")?
-        .map_err(|what| health.label.no_agreement(what))?;
+    crate::collectives::rendezvous::gather_all("links", [(rendezvous, &b"open"[..])])
+        .map_err(|of_group| of_group.error)?;
     Ok(engine)
 }
 

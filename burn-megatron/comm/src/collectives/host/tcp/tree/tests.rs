@@ -21,7 +21,7 @@ fn connect(world: &World) -> ProcessGroup {
     if world.node_of(RANKS - 1) > 0 {
         return ProcessGroup::connect(world, "all", &ranks, &EngineChoice::Hierarchical).unwrap();
     }
-    Suite::over_tree().connect(world, "all", &ranks)
+    Suite::over_tree().connect(world, "all", &ranks).unwrap()
 }
 
 /// Runs `body` on ranks that meet over sockets, and on ranks of which some share memory.
