@@ -17,9 +17,7 @@
 //! With `KERNEL_TESTS_ALL=1` all is compiled. Without, deterministic attention is for A100 and heads of 64 and 128
 //! elements, and for H100 only what is in bf16.
 //!
-//! What was compiled is printed as a table; `CUDA_COMPILE_TABLE` names a file that is written as `docs/compiled.md` is,
-//! of all.
-//! Without NVRTC the trials count as ignored; `.ci/cuda_compiler` installs it.
+//! What was compiled is printed as a table. Without NVRTC the trials count as ignored; `.ci/cuda_compiler` installs it.
 
 mod attention;
 mod budget;
@@ -58,15 +56,13 @@ fn main() {
         .chain([one_source::trial(&operations)]);
     let trials = trials.map(|trial| trial.with_ignored_flag(found.is_err()));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    if let Err(error) = table::print() {
-        eprintln!("the table: {error}");
-    }
+    table::print();
     cuda_source::leave(conclusion.has_failed())
 }
 
 /// Whether this run compiles an operation for an architecture: the compilers have minutes to do for what is left out.
 fn is_taken(operation: &Operation, architecture: Architecture) -> bool {
-    if kernel_tests::takes_all() || table::path().is_some() {
+    if kernel_tests::takes_all() {
         return true;
     }
     let is_deterministic = operation.name.contains("deterministic");

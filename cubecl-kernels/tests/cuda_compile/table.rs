@@ -1,7 +1,6 @@
 //! The table of compiled kernels.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
@@ -21,30 +20,6 @@ type Taken = [Option<(u32, Resources)>; Architecture::ALL.len()];
 static KERNELS: Mutex<BTreeMap<Key, Taken>> = Mutex::new(BTreeMap::new());
 
 const HEAD: &str = "| kernel | type | for | threads | registers | shared memory | spilled | matrix instructions |";
-
-/// What stands before what kernels cost in `docs/compiled.md`.
-const TITLE: &str = "# Kernels compiled for A100 and H100\n\n";
-
-/// What stands around what kernels cost, which the example `kernel_cost` writes.
-const COST: [&str; 2] = ["<!-- kernel_cost -->\n", "<!-- /kernel_cost -->\n"];
-
-/// What stands before the table in `docs/compiled.md`.
-const PREFACE: &str = "\
-## What they take
-
-Written by
-
-```sh
-CUDA_COMPILE_TABLE=$PWD/cubecl-kernels/docs/compiled.md cargo test -p kernel-tests --test cuda_compile
-```
-
-with NVRTC and `ptxas` 13.5, here for bf16; what the command prints has f32 and f16 too. Registers per thread, shared
-memory in bytes, spilled bytes, and instructions for the matrix units in the PTX: on sm_80 / on sm_90a where they
-differ. Where an operation launches a kernel twice, each has a row. Sizes with the same figures share a row. In
-brackets: bytes that fit the registers, but that this `ptxas` spills so that more blocks run at once; with a minimum of
-one block it does not.
-
-";
 
 /// Adds the kernels of an operation.
 pub fn add(operation: &Operation, architecture: Architecture, kernels: &[impl AsRef<KernelReport>]) {
@@ -66,48 +41,20 @@ pub fn add(operation: &Operation, architecture: Architecture, kernels: &[impl As
     }
 }
 
-/// Where the table is to be written, if anywhere.
-pub fn path() -> Option<OsString> {
-    std::env::var_os("CUDA_COMPILE_TABLE")
-}
-
-/// Prints the table, and writes the part of bf16 where `CUDA_COMPILE_TABLE` says.
-pub fn print() -> std::io::Result<()> {
+/// Prints the table, if there is anything in it.
+pub fn print() {
     let table = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
-    if table.is_empty() {
-        return Ok(());
-    }
-    println!("{}", text(&table, |_| true));
-    match path() {
-        Some(path) => {
-            let bf16 = name(DType::BF16);
-            let cost = std::fs::read_to_string(&path)
-                .ok()
-                .and_then(|text| cost(&text))
-                .unwrap_or_default();
-            std::fs::write(
-                path,
-                format!("{TITLE}{cost}{PREFACE}{}", text(&table, |dtype| dtype == bf16)),
-            )
-        }
-        None => Ok(()),
+    if !table.is_empty() {
+        println!("{}", text(&table));
     }
 }
 
-/// Returns what a text says of kernels' costs, which stays as it is.
-fn cost(text: &str) -> Option<String> {
-    let [start, end] = [text.find(COST[0])?, text.find(COST[1])? + COST[1].len()];
-    Some(text.get(start..end)?.to_string() + "\n")
-}
-
-fn text(table: &BTreeMap<Key, Taken>, is_shown: impl Fn(&str) -> bool) -> String {
+fn text(table: &BTreeMap<Key, Taken>) -> String {
     // Rows but for the sizes, which follow.
     let mut rows = BTreeMap::<(String, String, String, usize, [String; 5]), Vec<String>>::new();
     for ((kernel, dtype, operation, shape, nth), taken) in table {
-        if is_shown(dtype) {
-            let key = (kernel.clone(), dtype.clone(), operation.clone(), *nth, columns(taken));
-            rows.entry(key).or_default().push(shape.clone());
-        }
+        let key = (kernel.clone(), dtype.clone(), operation.clone(), *nth, columns(taken));
+        rows.entry(key).or_default().push(shape.clone());
     }
     let mut text = format!("{HEAD}\n|---|---|---|---|---|---|---|---|\n");
     for ((kernel, dtype, operation, _, columns), shapes) in rows {

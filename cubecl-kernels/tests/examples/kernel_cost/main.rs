@@ -8,7 +8,6 @@
 //! cargo run -p kernel-tests --example kernel_cost -- attention         # of operations with this in their title
 //! cargo run -p kernel-tests --example kernel_cost -- --all --json      # all of bf16, one JSON object per row
 //! cargo run -p kernel-tests --example kernel_cost -- --write-budget    # what is measured becomes the limit
-//! cargo run -p kernel-tests --example kernel_cost -- --write-docs      # docs/compiled.md
 //! ```
 //!
 //! The operations are those of the test `cuda_compile`. What was compiled before is in the user's cache.
@@ -62,9 +61,6 @@ struct Arguments {
     /// Make what is measured the budget's limits
     #[arg(long, conflicts_with_all = ["titles", "all", "architecture"])]
     write_budget: bool,
-    /// Write the tables into docs/compiled.md
-    #[arg(long, conflicts_with_all = ["titles", "all", "architecture"])]
-    write_docs: bool,
 }
 
 fn main() {
@@ -85,7 +81,6 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     match arguments {
         Arguments { write_budget: true, .. } => tables.write_budget(),
-        Arguments { write_docs: true, .. } => tables.write_docs(),
         Arguments { json: true, .. } => tables.print_json(),
         _ => tables.print(),
     }

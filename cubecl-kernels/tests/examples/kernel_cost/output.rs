@@ -1,6 +1,6 @@
-//! Where what was measured goes: to people, to programs, to the budget and to the documentation.
+//! Where what was measured goes: to people, to programs and to the budget.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use kernel_cost::attention::{Comparison, REACHED_BANDWIDTH};
@@ -19,72 +19,9 @@ pub struct Tables {
     pub kernels: Vec<Measured>,
 }
 
-/// What the section of the documentation begins and ends with.
-const SECTION: [&str; 2] = ["<!-- kernel_cost -->\n", "<!-- /kernel_cost -->\n"];
-
-const PREFACE: &str = "\
-## What they cost
-
-Written by
-
-```sh
-cargo run -p kernel-tests --example kernel_cost -- --write-docs
-```
-
-from the kernels' machine code, by the model in `kernel_cost`; nothing here was measured on a GPU. Each row is the hot
-path of a kernel: what a warp issues in an iteration of its main loop, away from edges. `simulated` is the share of time
-in which the matrix units work, the mean of 32 phases of the resident blocks with its standard error; `bound` is the
-same if everything overlapped. FlashAttention-2's kernels are those that xFormers has for sm_80 (v2.5.6, bf16, causal,
-even sizes), put through the same model; its 32 sums of f32 in memory per thread backward count, and the time of what
-their other kernels take where it says so.
-
-";
-
 impl Tables {
     /// For people.
     pub fn print(&self) -> anyhow::Result<()> {
-        println!("{}", self.markdown()?);
-        Ok(())
-    }
-
-    /// For programs: what is assumed, then an object per row.
-    pub fn print_json(&self) -> anyhow::Result<()> {
-        println!("{}", assumptions());
-        for comparison in &self.comparisons {
-            println!("{}", with("row", "pass".into(), serde_json::to_value(comparison)?));
-        }
-        for measured in &self.kernels {
-            let row = with("row", "kernel".into(), serde_json::to_value(&measured.row)?);
-            let dtype = format!("{:?}", measured.operation.dtype).to_lowercase();
-            let row = with("dtype", dtype.into(), row);
-            println!("{}", with("operation", measured.title().into(), row));
-        }
-        Ok(())
-    }
-
-    /// Writes the budget; the goals are those of the figures.
-    pub fn write_budget(&self) -> anyhow::Result<()> {
-        let of_passes = self.comparisons.iter().flat_map(of_comparison);
-        let budget = Budget {
-            limits: of_passes.chain(figures(&self.kernels)).collect(),
-        };
-        let path = workspace_file("kernel_cost/data/budget.json");
-        std::fs::write(&path, one_per_line(&budget)?).with_context(|| path.display().to_string())
-    }
-
-    /// Writes the section of the documentation.
-    pub fn write_docs(&self) -> anyhow::Result<()> {
-        let path = workspace_file("docs/compiled.md");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let section = format!("{}{PREFACE}{}{}", SECTION[0], self.markdown()?, SECTION[1]);
-        let replaced = match (text.find(SECTION[0]), text.find(SECTION[1])) {
-            (Some(start), Some(end)) => format!("{}{section}{}", &text[..start], &text[end + SECTION[1].len()..]),
-            _ => format!("{text}\n{section}"),
-        };
-        std::fs::write(&path, replaced).with_context(|| path.display().to_string())
-    }
-
-    fn markdown(&self) -> anyhow::Result<String> {
         let titled: Vec<Titled<'_>> = self
             .kernels
             .iter()
@@ -110,7 +47,33 @@ impl Tables {
             text += "\n";
         }
         text += "Kernels that memory bounds; cycles that the busiest pipe needs over those that memory takes:\n\n";
-        Ok(text + &memory_kernels(&titled))
+        println!("{text}{}", memory_kernels(&titled));
+        Ok(())
+    }
+
+    /// For programs: what is assumed, then an object per row.
+    pub fn print_json(&self) -> anyhow::Result<()> {
+        println!("{}", assumptions());
+        for comparison in &self.comparisons {
+            println!("{}", with("row", "pass".into(), serde_json::to_value(comparison)?));
+        }
+        for measured in &self.kernels {
+            let row = with("row", "kernel".into(), serde_json::to_value(&measured.row)?);
+            let dtype = format!("{:?}", measured.operation.dtype).to_lowercase();
+            let row = with("dtype", dtype.into(), row);
+            println!("{}", with("operation", measured.title().into(), row));
+        }
+        Ok(())
+    }
+
+    /// Writes the budget; the goals are those of the figures.
+    pub fn write_budget(&self) -> anyhow::Result<()> {
+        let of_passes = self.comparisons.iter().flat_map(of_comparison);
+        let budget = Budget {
+            limits: of_passes.chain(figures(&self.kernels)).collect(),
+        };
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel_cost/data/budget.json");
+        std::fs::write(&path, one_per_line(&budget)?).with_context(|| path.display().to_string())
     }
 }
 
@@ -145,9 +108,4 @@ fn one_per_line(budget: &Budget) -> serde_json::Result<String> {
     let line = |figure: &Figure| serde_json::to_string(figure);
     let lines = budget.limits.iter().map(line).collect::<Result<Vec<_>, _>>()?;
     Ok(format!("[\n{}\n]\n", lines.join(",\n")))
-}
-
-/// Returns the path of a file of `cubecl-kernels`.
-fn workspace_file(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
