@@ -3,33 +3,27 @@
 use crate::launch::{LaunchError, PeerFailure};
 use std::io;
 
-/// Why a collective, or the making of a group, failed.
+/// Why a collective, or the making of a group, failed. `group` is the name and the ranks of the group.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum CollectiveError {
     /// The arguments make no sense on this rank alone. Nothing was communicated and the group
     /// stays usable.
     #[error("group {group}: {operation} refused: {what}")]
     InvalidArgument {
-        /// Name and ranks of the group.
         group: String,
         /// The operation, or `connect`.
         operation: String,
-        /// The rule and the values.
         what: String,
     },
     /// Two ranks made different calls at the same place in the order of calls.
     #[error("rank {rank} of group {group} called {call} while rank {other_rank} called {other_call}{progress}")]
     Mismatch {
-        /// Name and ranks of the group.
         group: String,
-        /// The rank that differs.
         rank: usize,
-        /// Its call.
         call: String,
-        /// The rank it was compared with.
         other_rank: usize,
-        /// That rank's call.
         other_call: String,
         /// How far the two ranks have come, `; rank 1 has made 2 steps`, or nothing if they have not said so.
         progress: Box<str>,
@@ -42,7 +36,6 @@ pub enum CollectiveError {
          group for each thread, or let the other thread call ProcessGroup::hand_over first"
     )]
     OtherThread {
-        /// Name and ranks of the group.
         group: String,
         /// The thread that was refused, and the rank of both.
         thread: Box<str>,
@@ -53,111 +46,58 @@ pub enum CollectiveError {
         /// That thread, its last call, and where it was made.
         owner: Box<str>,
     },
-    /// Some ranks did not come in time.
     #[error(
         "group {group}: {call} timed out after {timeout_secs} s without progress, still missing: \
          ranks {missing:?}"
     )]
     Timeout {
-        /// Name and ranks of the group.
         group: String,
         /// The call that waited, or `connect`.
         call: String,
-        /// The bound of the wait in seconds.
         timeout_secs: f64,
-        /// The ranks that had not done their part.
         missing: Vec<usize>,
     },
-    /// A rank of the job is known to have failed.
     #[error("group {group}: {call} stopped because {failure}")]
     PeerFailed {
-        /// Name and ranks of the group.
         group: String,
-        /// The call that was stopped.
         call: String,
-        /// Who failed, where and how.
         failure: PeerFailure,
     },
     /// A rank gave the group up, on purpose or after an error of its own.
     #[error("group {group}: {call} stopped because rank {rank} gave the group up: {cause}")]
     PeerLeft {
-        /// Name and ranks of the group.
         group: String,
-        /// The call that was stopped.
         call: String,
-        /// The rank that left.
         rank: usize,
-        /// What that rank said.
         cause: String,
     },
     /// A rank has nothing to give to a call, and so does not make it.
     #[error("group {group}: this rank cannot take part in {call}: {why}")]
-    NoInput {
-        /// The group's name.
-        group: String,
-        /// The call that was not made.
-        call: String,
-        /// Why there is no input.
-        why: String,
-    },
-    /// The connection to a rank broke.
+    NoInput { group: String, call: String, why: String },
     #[error("group {group}: {call} lost the connection to rank {rank}: {what}")]
     ConnectionLost {
-        /// Name and ranks of the group.
         group: String,
-        /// The call that was stopped.
         call: String,
-        /// The rank at the other end.
         rank: usize,
-        /// What the operating system said.
         what: String,
     },
     /// The device, or the library that communicates for it, refuses a call.
     #[error("group {group}: {call} failed on the device: {what}")]
-    Device {
-        /// Name and ranks of the group.
-        group: String,
-        /// The call.
-        call: String,
-        /// What the device's library says.
-        what: String,
-    },
-    /// An earlier call of this group failed: this error is secondary.
+    Device { group: String, call: String, what: String },
     #[error("group {group}: {call} refused (secondary error), the group failed first: {first}")]
-    Poisoned {
-        /// Name and ranks of the group.
-        group: String,
-        /// The call that was refused.
-        call: String,
-        /// The first cause.
-        first: String,
-    },
+    Poisoned { group: String, call: String, first: String },
     /// The group could not be made for want of something local: memory, a socket, a thread.
     #[error("group {group}: cannot {what}: {source}")]
     Setup {
-        /// Name and ranks of the group.
         group: String,
-        /// What was tried.
         what: String,
-        /// What the operating system said.
         source: io::Error,
     },
     /// The ranks could not agree on how to connect.
     #[error("group {group}: {what}")]
-    NoAgreement {
-        /// Name and ranks of the group.
-        group: String,
-        /// Who wanted or lacked what.
-        what: String,
-    },
-    /// The store failed while the group was made.
+    NoAgreement { group: String, what: String },
     #[error("group {group}: the store failed during connect: {source}")]
-    Store {
-        /// Name and ranks of the group.
-        group: String,
-        /// What the store said.
-        source: LaunchError,
-    },
+    Store { group: String, source: LaunchError },
 }
 
 impl CollectiveError {

@@ -101,47 +101,25 @@ pub enum State {
 /// Why the files of a job cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FlightRecorderError {
     /// The folder, or a file in it, cannot be read.
     #[error("cannot read {path}: {source}")]
-    Read {
-        /// Folder or file.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// No rank has written a file.
     #[error("no flight records in {path}: expected files named {PREFIX}<rank>.json")]
-    Empty {
-        /// The folder.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// A file is not what a rank writes.
     #[error("{path} is no flight record: {source}")]
-    Broken {
-        /// The file.
-        path: PathBuf,
-        /// Where and how it is broken.
-        source: serde_json::Error,
-    },
+    Broken { path: PathBuf, source: serde_json::Error },
     /// A file contradicts itself, or comes from another version.
     #[error("{path} is no flight record: {what}")]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// The rule and the values.
-        what: String,
-    },
-    /// The folder holds files of several jobs.
+    Invalid { path: PathBuf, what: String },
     #[error("{first} is of job {first_job} and {other} of job {other_job}: use one folder per job")]
     SeveralJobs {
-        /// One file.
         first: PathBuf,
-        /// Its job.
         first_job: String,
-        /// Another file.
         other: PathBuf,
-        /// Its job.
         other_job: String,
     },
 }
