@@ -8,11 +8,10 @@ use crate::samples::SampleError;
 
 /// Why there are no samples of conversations.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ChatError {
-    /// A chat template cannot be read.
     #[error("chat template of {file}: {reason}")]
     Template {
-        /// The file that has it.
         file: &'static str,
         /// What is wrong, and where.
         reason: String,
@@ -25,36 +24,26 @@ pub enum ChatError {
         reason: String,
     },
 
-    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 
     /// A line is no conversation.
     #[error("{}, line {line}: {reason}", path.display())]
     Line {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: u64,
-        /// What is wrong.
         reason: String,
     },
 
     /// A message of a conversation cannot be taken.
     #[error("{}, line {line}, message {message}: {reason}", path.display())]
     Message {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: u64,
         /// Its place in the conversation, counted from 1.
         message: usize,
-        /// What is wrong.
         reason: String,
     },
 
@@ -64,11 +53,9 @@ pub enum ChatError {
          take longer samples, or have it cut", path.display(), seq_length + 1
     )]
     TooLong {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: u64,
-        /// Tokens of the conversation.
         tokens: usize,
         /// Tokens that the model sees of a sample.
         seq_length: usize,

@@ -11,47 +11,32 @@ use crate::tokenizer::Token;
 /// Why text cannot be made into a data set. Nothing is left of its files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum PreprocessError {
     /// The configuration contradicts itself, the inputs or the tokenizer.
     #[error("{reason}")]
-    Config {
-        /// The rule and the values.
-        reason: String,
-    },
-    /// An input cannot be read.
+    Config { reason: String },
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the operating system or the decompressor says.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A Parquet file cannot be read.
     #[cfg(feature = "parquet")]
     #[error("cannot read {}: {source}", path.display())]
     Parquet {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
         source: parquet::errors::ParquetError,
     },
     /// A document cannot be taken: not JSON, no such key, not UTF-8, too long.
     #[error("{0}")]
     Bad(BadDocument),
-    /// The tokenizer made a token that is not in its vocabulary.
     #[error(
         "the tokenizer gave token {token} in {}, which {element_type}, the type for its vocabulary of \
         {vocabulary_size}, cannot hold",
         path.display()
     )]
     Token {
-        /// The token.
         token: Token,
-        /// Type of the data set.
         element_type: ElementType,
-        /// Size of the vocabulary.
         vocabulary_size: usize,
-        /// File of the document.
         path: PathBuf,
     },
     /// The data set cannot be written.

@@ -5,37 +5,22 @@ use std::path::PathBuf;
 
 /// Why a tokenizer cannot be loaded, saved, trained or used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TokenizerError {
-    /// There is no tokenizer of this name.
     #[error("there is no tokenizer {name:?}; valid are {valid}")]
-    UnknownKind {
-        /// As it was given.
-        name: String,
-        /// The names that exist.
-        valid: String,
-    },
-    /// A setting is missing.
+    UnknownKind { name: String, valid: String },
     #[error("{kind} needs {what}")]
-    Missing {
-        /// The tokenizer.
-        kind: &'static str,
-        /// The flag or the file.
-        what: String,
-    },
-    /// A file cannot be read or written.
+    Missing { kind: &'static str, what: String },
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// Read, write.
         action: &'static str,
-        /// The file or folder.
         path: PathBuf,
-        /// The reason.
         source: io::Error,
     },
     /// A file does not have the form that its name promises.
     #[error("{file}: {reason}")]
     Invalid {
-        /// The name of the file.
         file: String,
         /// What is wrong, and where.
         reason: String,
@@ -43,19 +28,15 @@ pub enum TokenizerError {
     /// A line of a file does not have the form that its name promises.
     #[error("{file}, line {line}: {reason}")]
     InvalidLine {
-        /// The name of the file.
         file: String,
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
         reason: String,
     },
     /// A file is larger than any vocabulary.
     #[error("{} has {bytes} bytes; a file of a tokenizer has at most {limit}", path.display())]
     TooLarge {
-        /// The file.
         path: PathBuf,
-        /// Its size.
         bytes: u64,
         /// [`crate::tokenizer::TokenizerFiles::MAX_FILE_BYTES`].
         limit: u64,
@@ -63,13 +44,9 @@ pub enum TokenizerError {
     /// A saved tokenizer's content is not what was saved.
     #[error("{file} has SHA-256 {found}, but {manifest} names {expected}")]
     Damaged {
-        /// The name of the file.
         file: String,
-        /// The file that lists the hashes.
         manifest: &'static str,
-        /// The hash that was written.
         expected: String,
-        /// The hash of the content.
         found: String,
     },
     /// Two tokenizers that must be one are not.
@@ -81,19 +58,11 @@ pub enum TokenizerError {
          a model for it needs at least {tokens}"
     )]
     VocabularyTooLarge {
-        /// Tokens of the tokenizer.
         tokens: usize,
-        /// Tokens of the model.
         model_vocabulary_size: usize,
     },
-    /// A part of a text has no token.
     #[error("no token for {part:?}: {reason}")]
-    NoToken {
-        /// The start of the part.
-        part: String,
-        /// What would have one.
-        reason: String,
-    },
+    NoToken { part: String, reason: String },
     /// A vocabulary cannot be trained on what was given.
     #[error("{0}")]
     Training(String),
