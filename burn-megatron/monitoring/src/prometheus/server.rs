@@ -31,15 +31,10 @@ const REST: Duration = Duration::from_millis(100);
 
 /// Why metrics cannot be served.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum PrometheusError {
-    /// The address cannot be listened on.
     #[error("cannot serve metrics on {address}: {source}; choose another --prometheus-port or --prometheus-address")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system says.
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
 }
 
 /// Serves metrics until it is dropped.
