@@ -35,37 +35,25 @@ use burn_megatron_comm::collectives::CollectiveError;
 /// Why a rank cannot compute on a GPU.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum CudaError {
     /// A library or its files are not there.
     #[error("{what}: {looked}; {remedy}")]
     Missing {
-        /// What is missing.
         what: &'static str,
-        /// Where it was looked for.
         looked: String,
-        /// What to do.
         remedy: &'static str,
     },
-    /// The driver does not load what NVRTC compiles.
     #[error(
         "NVRTC {nvrtc} compiles kernels that this driver cannot load: it knows versions up to CUDA {driver}; update \
          NVIDIA's driver, or put an NVRTC of CUDA {driver} or older first on LD_LIBRARY_PATH"
     )]
     NvrtcTooNew {
-        /// The version of NVRTC.
         nvrtc: libraries::Version,
-        /// The newest that the driver knows.
         driver: libraries::Version,
     },
-    /// The driver refuses a call.
     #[error("the CUDA driver refuses {call}: {error}")]
-    Driver {
-        /// The call.
-        call: &'static str,
-        /// What it says.
-        error: String,
-    },
-    /// This node has fewer GPUs than ranks.
+    Driver { call: &'static str, error: String },
     #[error(
         "local rank {local_rank} has no GPU: this node has {gpus} (CUDA_VISIBLE_DEVICES {}), expected at least {}; \
          start fewer ranks on it, or let ranks share GPUs (--share-gpu)",
@@ -73,39 +61,25 @@ pub enum CudaError {
         local_rank + 1
     )]
     TooFew {
-        /// The rank's number on its node.
         local_rank: usize,
-        /// The GPUs that the driver shows.
         gpus: usize,
         /// `CUDA_VISIBLE_DEVICES`, if it is set.
         visible: Option<String>,
     },
-    /// Two ranks compute on the same GPU.
     #[error(
         "ranks {first} and {second} compute on the same GPU, {uuid}: expected one each; see CUDA_VISIBLE_DEVICES, or \
          allow it (--share-gpu), for tests: they then communicate through host memory"
     )]
-    Shared {
-        /// The lower rank.
-        first: usize,
-        /// The higher.
-        second: usize,
-        /// The GPU.
-        uuid: String,
-    },
+    Shared { first: usize, second: usize, uuid: String },
     /// Ranks compute matmuls differently, so that the same numbers would not give the same bits.
     #[error(
         "rank {first} computes matmuls with {of_first}, rank {other} with {of_other}: expected the same on all; see \
          LD_LIBRARY_PATH, or compute them without cuBLASLt (--no-cublaslt)"
     )]
     DifferentMatmuls {
-        /// The group's first rank.
         first: usize,
-        /// What computes its matmuls.
         of_first: String,
-        /// The first that differs.
         other: usize,
-        /// What computes that one's.
         of_other: String,
     },
     /// The operating system does not say, or does not let this process choose, on which cores it runs.

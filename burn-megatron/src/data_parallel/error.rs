@@ -10,6 +10,7 @@ use crate::parameters::{ParameterEntry, RecordError, RegistryError};
 
 /// What can go wrong in data-parallel training.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum DataParallelError {
     /// A collective failed.
     #[error(transparent)]
@@ -24,7 +25,6 @@ pub enum DataParallelError {
     /// Parameters that are offloaded cannot be read or written.
     #[error(transparent)]
     Offload(#[from] OffloadError),
-    /// Parameters that each rank holds whole are to be offloaded.
     #[error(
         "parameters are offloaded as shards, in ZeRO stage 3 only: use ShardingStrategy::OptimGradsParams \
          (--zero-stage 3), or leave out offload_parameters (--offload-param)"
@@ -36,7 +36,6 @@ pub enum DataParallelError {
     /// Ranks that share each layer were given different samples.
     #[error(transparent)]
     InputsDiffer(InputsDiffer),
-    /// Ranks that share each layer computed different losses.
     #[error(
         "the loss of step {step} is {first_loss} on rank {first} and {other_loss} on rank {other} (group {group}): the \
          ranks of this group share each layer and must compute the same loss of the same samples and targets; choose \
@@ -46,32 +45,23 @@ pub enum DataParallelError {
     LossesDiffer {
         /// The step, counted from 1.
         step: u32,
-        /// The group's name.
         group: String,
-        /// The rank compared with.
         first: usize,
-        /// Its loss.
         first_loss: f64,
-        /// The first rank that differs from it.
         other: usize,
-        /// Its loss.
         other_loss: f64,
     },
-    /// Ranks that hold the same module have other parameters.
     #[error(
         "the ranks of group {group} do not have the same module: parameter {number} is {first_has} on rank {first} and \
          {other_has} on rank {other}; build, freeze and update the module alike on all ranks of the group"
     )]
     ModulesDiffer {
-        /// The group's name.
         group: String,
         /// The number of the parameter in the module's order, counted from 1.
         number: usize,
-        /// The rank compared with.
         first: usize,
         /// Name, shape and type of its parameter.
         first_has: String,
-        /// The first rank that differs from it.
         other: usize,
         /// Name, shape and type of its parameter.
         other_has: String,
@@ -82,18 +72,12 @@ pub enum DataParallelError {
          the group must call step and update as often as the others, or their parameters drift apart"
     )]
     OutOfStep {
-        /// The group's name.
         group: String,
-        /// The rank compared with.
         first: usize,
-        /// What it has made.
         first_made: Progress,
-        /// The first rank that differs from it.
         other: usize,
-        /// What it has made.
         other_made: Progress,
     },
-    /// No parameter of a module requires a gradient.
     #[error(
         "no parameter of the module is trained: {}; freeze some parameters only, by no_grad of a part of the module, \
          or thaw them with Param::set_require_grad(true); a module that is not to be trained runs without \
@@ -104,34 +88,24 @@ pub enum DataParallelError {
         /// The paths of its parameters, none of which requires a gradient.
         parameters: Vec<String>,
     },
-    /// Trained parameters on several devices.
     #[error(
         "all trained parameters must be on one device: {first} is on {first_device} but {other} is on {other_device}; \
          move the whole module by Module::to_device or fork"
     )]
     MixedDevices {
-        /// A parameter's path.
         first: String,
-        /// Its device.
         first_device: String,
-        /// Another parameter's path.
         other: String,
-        /// Its device.
         other_device: String,
     },
-    /// Ranks that should hold the same do not.
     #[error(
         "parameter {name} differs between rank {first} and rank {other}, which should hold the same \
          (group {group}); they were initialised differently, or one of them computed something else"
     )]
     ReplicasDiffer {
-        /// The parameter's name.
         name: String,
-        /// The group whose members differ.
         group: String,
-        /// The rank compared with.
         first: usize,
-        /// The first rank that differs from it.
         other: usize,
     },
     /// Found when replicas were compared at an interval of steps.
@@ -139,7 +113,6 @@ pub enum DataParallelError {
     AfterStep {
         /// The step, counted from 1.
         step: u32,
-        /// What was found.
         source: Box<DataParallelError>,
     },
     /// Tied parameters that only one of the first and the last pipeline stage has.
@@ -148,47 +121,29 @@ pub enum DataParallelError {
          here they are {mine:?}"
     )]
     TiedParametersDiffer {
-        /// What is declared on this rank.
         mine: Vec<String>,
-        /// The first stage's rank.
         first: usize,
-        /// The last stage's rank.
         other: usize,
     },
-    /// burn's own dropout in a tensor-parallel model.
     #[error(
         "the module has burn's Dropout, which drops other elements on each of the {tensor} tensor-parallel ranks; \
          use burn_megatron::random::Dropout, which drops the same in every layout"
     )]
-    ForeignDropout {
-        /// The tensor-parallel size.
-        tensor: usize,
-    },
-    /// A module of several element types.
+    ForeignDropout { tensor: usize },
     #[error(
         "all trained parameters must have one element type: {first} is {first_dtype:?} but {other} is {other_dtype:?}"
     )]
     MixedTypes {
-        /// A parameter's path.
         first: String,
-        /// Its type.
         first_dtype: DType,
-        /// Another parameter's path.
         other: String,
-        /// Its type.
         other_dtype: DType,
     },
-    /// One parameter in two places of a module.
     #[error(
         "parameters {first} and {second} are clones of one parameter; hold it once and use it twice, as a tied \
          embedding does, or the second would hide the gradient of the first"
     )]
-    SharedParameter {
-        /// A parameter's path.
-        first: String,
-        /// The other's path.
-        second: String,
-    },
+    SharedParameter { first: String, second: String },
     /// A micro-batch in which a rank has no samples, while the others need its shards of the parameters.
     #[error(
         "this rank has no samples in a micro-batch, and in ZeRO stage 3 the other ranks gather each layer's parameters \
@@ -201,19 +156,13 @@ pub enum DataParallelError {
         "parameter {name} is transformed when it is loaded or saved, which ZeRO stage 3 does not support: remove its \
          load_mapper and save_mapper, or use stage 2"
     )]
-    TransformedParameter {
-        /// The parameter's name.
-        name: String,
-    },
+    TransformedParameter { name: String },
     /// Several instances of a sharded optimizer, and nothing that is sharded.
     #[error(
         "the context has {instances} instances of a sharded optimizer (num_distributed_optimizer_instances), and \
          nothing is sharded: choose a ShardingStrategy (--zero-stage 1, 2 or 3), or one instance"
     )]
-    InstancesOfNothing {
-        /// The instances.
-        instances: usize,
-    },
+    InstancesOfNothing { instances: usize },
     /// More is shared out than pipeline stages can.
     #[error(transparent)]
     ShardedStages(#[from] ShardedStagesError),
@@ -223,10 +172,7 @@ pub enum DataParallelError {
          (DataParallelConfig::sharding): update by a ShardedOptimizer, or wrap the module with \
          ShardingStrategy::NoShard"
     )]
-    ShardedGradients {
-        /// The optimizer's type.
-        optimizer: String,
-    },
+    ShardedGradients { optimizer: String },
     /// An optimizer that may look at whole parameters, and ranks that hold parts of them.
     #[error(
         "optimizer {optimizer} may need whole parameters, but each of {tensor} tensor-parallel ranks holds a part of \
@@ -234,24 +180,19 @@ pub enum DataParallelError {
          which brings together what optimizer::Muon and optimizer::Adafactor need of the other ranks"
     )]
     PartsOfParameters {
-        /// The optimizer's type.
         optimizer: String,
         /// The first parameter that is cut.
         name: String,
-        /// The tensor-parallel size.
         tensor: usize,
     },
-    /// An optimizer of whole matrices, and a parameter that is none.
     #[error(
         "optimizer {optimizer} updates whole matrices, and parameter {name} of shape {shape:?} is none: give it \
          another optimizer, in a group of a ShardedOptimizer with AnyOptimizer"
     )]
     NoMatrix {
-        /// The optimizer's type.
         optimizer: String,
         /// The first such parameter.
         name: String,
-        /// Its shape on this rank.
         shape: Vec<usize>,
     },
     /// A backward pass that reached no parameter on any rank.
@@ -263,15 +204,11 @@ pub enum DataParallelError {
     /// A backward pass between a step's last one and the taking of its gradients.
     #[error("the step's last micro-batch has been through: take its gradients before the next step begins")]
     StepNotTaken,
-    /// Gradients that no parameter of the module has.
     #[error(
         "{count} gradients are not of the module's parameters: take them from the same module, as in \
          GradientsParams::from_grads(loss.backward(), &module)"
     )]
-    ForeignGradients {
-        /// How many.
-        count: usize,
-    },
+    ForeignGradients { count: usize },
 }
 
 impl DataParallelError {

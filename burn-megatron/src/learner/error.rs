@@ -8,6 +8,7 @@ use crate::optimizer::OptimizerError;
 
 /// What can go wrong in training by the learner.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum LearnerError {
     /// A collective failed.
     #[error(transparent)]
@@ -18,24 +19,17 @@ pub enum LearnerError {
     /// The sharded optimizer could not update the model.
     #[error(transparent)]
     Optimizer(Box<OptimizerError>),
-    /// A model in pipeline stages.
     #[error(
         "the learner trains models that are whole on each rank, got {stages} pipeline stages: train those with \
          PipelineExecutor"
     )]
-    Pipeline {
-        /// The pipeline size.
-        stages: usize,
-    },
+    Pipeline { stages: usize },
     /// burn-train's checkpoints of a model that is not whole on the first rank.
     #[error(
         "burn-train's file checkpointer would save the first rank's shards of a model that {ranks} tensor-parallel \
          ranks share: leave it out, and save with CheckpointWriter"
     )]
-    TensorCheckpoint {
-        /// The tensor-parallel size.
-        ranks: usize,
-    },
+    TensorCheckpoint { ranks: usize },
     /// Sharded gradients without the optimizer that takes them.
     #[error(
         "DataParallelConfig::sharding needs an optimizer that takes shards: give Learner::new the one that \
@@ -47,11 +41,7 @@ pub enum LearnerError {
         "{ranks} tensor-parallel ranks share each layer: burn's own optimizer would clip gradients by the norm of a \
          rank's shards; give Learner::new the one that ParallelLearner::shard returns"
     )]
-    TensorOptimizer {
-        /// The tensor-parallel size.
-        ranks: usize,
-    },
-    /// A sharded optimizer that was not asked for an update.
+    TensorOptimizer { ranks: usize },
     #[error(
         "the optimizer that ParallelLearner::shard returned was not used in the step: it must be the one given to \
          Learner::new, and an overridden TrainStep::optimize must call its `step` once"
@@ -64,51 +54,35 @@ pub enum LearnerError {
          training.launch(learner)"
     )]
     OutsideLaunch,
-    /// Gradients in addition to those that go through the wrapper.
     #[error(
         "TrainStep::step returned {count} gradients of parameters that are not those of the module it was called on: \
          its loss must be computed with `self` alone"
     )]
-    ForeignGradients {
-        /// How many.
-        count: usize,
-    },
-    /// Ranks that do not run the same training.
+    ForeignGradients { count: usize },
     #[error("{setting} is {mine} on rank {rank}, and {other} on rank {other_rank}: every rank must be given the same")]
     SettingsDiffer {
-        /// What differs.
         setting: &'static str,
-        /// Its value here.
         mine: i64,
-        /// This rank.
         rank: usize,
-        /// Its value there.
         other: i64,
-        /// That rank.
         other_rank: usize,
     },
-    /// A batch of which the first rank has no share.
     #[error(
         "rank {rank} has samples of batch {batch} and the first data-parallel rank has none: shares go to the first \
          ranks first, as from shard_loader"
     )]
     FirstRankIdle {
-        /// A rank with samples.
         rank: usize,
         /// The number of the batch in its epoch, from 1.
         batch: usize,
     },
-    /// The same samples on several ranks.
     #[error(
         "ranks {first} and {other} had the same outputs in each of the first {steps} {split} batches: give each rank \
          its share of the samples, with shard_loader in place of DataLoaderBuilder"
     )]
     SameSamples {
-        /// A rank.
         first: usize,
-        /// Another with the same outputs.
         other: usize,
-        /// How many batches were compared.
         steps: usize,
         /// Training or validation.
         split: &'static str,
@@ -118,23 +92,15 @@ pub enum LearnerError {
     OutputsDiffer {
         /// The number of the part, in the order of `GatherOutput::parts`.
         part: usize,
-        /// What it is on the first rank.
         mine: String,
-        /// The first rank.
         first: usize,
-        /// What it is on the other.
         other: String,
-        /// The other rank.
         rank: usize,
-        /// What would be valid.
         rule: &'static str,
     },
     /// A checkpoint of another model or optimizer.
     #[error("the optimizer's record {what}: it was saved with another model, or with another optimizer")]
-    Record {
-        /// What does not fit.
-        what: String,
-    },
+    Record { what: String },
 }
 
 impl From<OptimizerError> for LearnerError {

@@ -6,6 +6,7 @@ use crate::data_parallel::DataParallelError;
 
 /// What can go wrong in an update.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum OptimizerError {
     /// The parameters could not be gathered: the module is lost.
     #[error(transparent)]
@@ -25,34 +26,17 @@ pub enum OptimizerError {
         /// The first such parameter.
         name: String,
     },
-    /// A parameter of no group.
     #[error("parameter {name} was given to optimizer {group}, but there are {count}")]
-    Group {
-        /// The parameter.
-        name: String,
-        /// The number of the optimizer.
-        group: usize,
-        /// How many there are.
-        count: usize,
-    },
-    /// A parameter of an optimizer of matrices that is none.
+    Group { name: String, group: usize, count: usize },
     #[error(
         "Muon updates matrices, and parameter {name} has the shape {shape:?}: give it another optimizer, in a \
          parameter group of its own"
     )]
-    NoMatrix {
-        /// The parameter.
-        name: String,
-        /// Its shape on this rank.
-        shape: Vec<usize>,
-    },
+    NoMatrix { name: String, shape: Vec<usize> },
     /// An optimizer that has taken steps, or loaded a record.
     #[error(
         "the optimizer has state of {count} parameters already, which cannot be shared out: give ShardedOptimizer a \
          new one, as `init` returns it, and take up an earlier run by training::restore"
     )]
-    HasState {
-        /// Parameters that it has state of.
-        count: usize,
-    },
+    HasState { count: usize },
 }

@@ -57,44 +57,23 @@ pub struct ParameterGroups {
 
 /// A group that cannot be.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ParameterGroupError {
-    /// A text that is no group.
     #[error(
         "{text:?} is not a valid parameter group: {reason}; it is written \
          PATTERN:lr_mult=X,weight_decay=X,optimizer=NAME with any of the three, or PATTERN:frozen"
     )]
-    Text {
-        /// The text.
-        text: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// An invalid pattern.
+    Text { text: String, reason: String },
     #[error("the pattern {pattern:?} of a group of parameters: {reason}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A number out of its range.
+    Pattern { pattern: String, reason: String },
     #[error("{what} of the parameters {pattern:?} must be finite and not negative, got {value}")]
     OutOfRange {
-        /// The number.
         what: &'static str,
-        /// The pattern.
         pattern: String,
-        /// What it is.
         value: f64,
     },
-    /// A group without a parameter.
     #[error("the pattern {pattern:?} names no parameter of the model; {hint}")]
-    NoMatch {
-        /// The pattern.
-        pattern: String,
-        /// Names that come near.
-        hint: String,
-    },
+    NoMatch { pattern: String, hint: String },
 }
 
 impl ParameterGroup {

@@ -26,6 +26,7 @@ pub struct Declaration {
 
 /// A parameter that cannot be handled as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum RegistryError {
     /// Nothing is known of a parameter where something must be.
     #[error(
@@ -34,28 +35,18 @@ pub enum RegistryError {
          applied to each token between parallel layers) or declare_sharded; if the module was loaded from a record, \
          load it with ParallelContext::load_record, which keeps the declarations"
     )]
-    Undeclared {
-        /// The module path of the parameter.
-        path: String,
-    },
+    Undeclared { path: String },
     /// A part of a model whose parameters have no values yet.
     #[error(
         "parameter {path} has no values yet: burn draws them at the first use, and a part of a model that is drawn by \
          itself gets other values than in the whole model; make the whole model on every rank and call \
          burn_megatron::initialize(model) before it is converted or cut into stages"
     )]
-    Undrawn {
-        /// The module path of the parameter.
-        path: String,
-    },
-    /// The tensor is not of the declared shape.
+    Undrawn { path: String },
     #[error("parameter {name} was declared with {declared} elements on this rank but has {actual}")]
     ShapeChanged {
-        /// The parameter's name.
         name: String,
-        /// Elements of the declared local shape.
         declared: usize,
-        /// Elements of the tensor.
         actual: usize,
     },
 }

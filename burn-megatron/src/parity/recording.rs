@@ -23,23 +23,12 @@ const METADATA_KEY: &str = "burn-megatron.parity";
 
 /// A recording that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum RecordingError {
-    /// The file cannot be read or written.
     #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The file is not a recording.
+    File { path: PathBuf, source: std::io::Error },
     #[error("{path} is not a recording of a step: {reason}")]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Format { path: PathBuf, reason: String },
 }
 
 /// What a recording holds.

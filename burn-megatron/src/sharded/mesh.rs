@@ -50,24 +50,19 @@ struct Inner {
 
 /// A mesh that cannot be.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum MeshError {
-    /// Stages hold different parameters.
     #[error(
         "a mesh of all ranks with pipeline_parallel_size {0}: each stage has layers of its own; use \
          pipeline_parallel_size 1, or the layers of burn_megatron::tensor_parallel with PipelineStage"
     )]
     Pipeline(usize),
-    /// Too many axes.
     #[error("a mesh has at most {MAX_AXES} axes, got {0}")]
     TooManyAxes(usize),
-    /// Axes of another number of ranks than there are.
     #[error("a mesh of axes of {sizes:?} ranks has {num_ranks}, and the world {world_size}")]
     WorldSize {
-        /// The axes' sizes.
         sizes: Vec<usize>,
-        /// Their product.
         num_ranks: usize,
-        /// The ranks that there are.
         world_size: usize,
     },
     /// A group could not be connected.

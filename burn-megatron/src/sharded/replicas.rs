@@ -15,23 +15,19 @@ use crate::collectives::{CollectiveError, ReduceOp};
 
 /// Replicas that are not the same.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ReplicaError {
-    /// A parameter differs.
     #[error(
         "parameter {name} is not the same on rank {rank} and rank {other}, which both have {what} of it: an operation \
          outside the model may have changed it on one rank, or the ranks were given different batches or seeds"
     )]
     Differs {
-        /// The parameter.
         name: String,
         /// A global rank.
         rank: usize,
-        /// One that has other values.
         other: usize,
-        /// What they have.
         what: &'static str,
     },
-    /// A parameter differs on other ranks.
     #[error("a parameter is not the same on other ranks, which say which")]
     Elsewhere,
     /// Found by a [`ReplicaCheck`].
@@ -39,7 +35,6 @@ pub enum ReplicaError {
     AfterStep {
         /// The step, counted from 1.
         step: u64,
-        /// What was found.
         source: Box<ReplicaError>,
     },
     /// A collective failed.

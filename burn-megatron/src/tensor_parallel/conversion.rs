@@ -12,43 +12,29 @@ use crate::topology::TopologyError;
 
 /// A burn layer that cannot be shared out over the tensor-parallel group as it stands.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ConversionError {
     /// A size that the group does not divide.
     #[error("{module}: {source}")]
-    Topology {
-        /// The module's name.
-        module: String,
-        /// The rule and the nearest valid values.
-        source: TopologyError,
-    },
+    Topology { module: String, source: TopologyError },
     /// A parameter without values.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// A field of the burn module that the parallel one cannot honour.
     #[error("{module}: {field} = {value} cannot be shared out over tensor-parallel ranks; valid is {valid}")]
     Unsupported {
-        /// The module's name.
         module: String,
-        /// The field.
         field: &'static str,
-        /// Its value.
         value: String,
-        /// What it may be.
         valid: &'static str,
     },
-    /// A configuration that is not that of the module.
     #[error(
         "{module}: the configuration says {field} = {configured}, the module has {actual}; give the configuration that \
          the module was made with"
     )]
     ConfigDiffers {
-        /// The module's name.
         module: String,
-        /// The field.
         field: &'static str,
-        /// What the configuration says.
         configured: String,
-        /// What the module has.
         actual: String,
     },
 }

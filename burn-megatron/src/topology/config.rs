@@ -23,49 +23,35 @@ pub struct ParallelConfig {
 
 /// A configuration that no rank grid fits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TopologyError {
-    /// A size of zero.
     #[error("{name} must be at least 1, got 0")]
-    Zero {
-        /// The size that is zero.
-        name: &'static str,
-    },
-    /// A size below what it has to hold.
+    Zero { name: &'static str },
     #[error("{name} must be at least {minimum}, got {value}")]
     TooSmall {
-        /// The size.
         name: &'static str,
-        /// What it has to hold.
         minimum: usize,
-        /// What it is.
         value: usize,
     },
-    /// The model-parallel size does not divide the world.
     #[error(
         "the world size must be a multiple of tensor_parallel_size * pipeline_parallel_size \
          = {tensor} * {pipeline} = {model}, got {world_size}; the nearest valid world sizes are {nearest}",
         model = tensor * pipeline
     )]
     WorldSize {
-        /// The tensor-parallel size.
         tensor: usize,
-        /// The pipeline-parallel size.
         pipeline: usize,
-        /// The number of ranks.
         world_size: usize,
-        /// The nearest world sizes that would do, as text.
         nearest: String,
     },
     /// A setting of the model that is valid in no layout.
     #[error("{0}")]
     Setting(String),
-    /// Sequence parallelism without tensor parallelism.
     #[error(
         "sequence_parallel needs tensor_parallel_size of at least 2, got 1; \
          set tensor_parallel_size to 2 or more, or leave sequence_parallel off"
     )]
     SequenceWithoutTensor,
-    /// Key heads that tensor-parallel ranks can neither share out nor share.
     #[error(
         "{what} and tensor_parallel_size must divide one another, got {heads} and {tensor}; valid tensor_parallel_size \
          for {heads} of them and {queries} query heads: {valid}"
@@ -73,27 +59,17 @@ pub enum TopologyError {
     SharedHeads {
         /// Whose key heads they are: `the number of key heads`.
         what: String,
-        /// The number of key heads.
         heads: usize,
-        /// The number of query heads.
         queries: usize,
-        /// The tensor-parallel size.
         tensor: usize,
-        /// The sizes that would do, as text.
         valid: String,
     },
-    /// A quantity of the model that an axis does not divide.
     #[error("{what} must be divisible by {by} = {divisor}, got {value}; the nearest valid values are {nearest}")]
     Indivisible {
-        /// What is cut.
         what: String,
-        /// The axis that cuts it.
         by: &'static str,
-        /// The size of that axis.
         divisor: usize,
-        /// The value that was given.
         value: usize,
-        /// The nearest values that would do, as text.
         nearest: String,
     },
 }

@@ -8,6 +8,7 @@ use crate::pipeline_parallel::PipelineError;
 
 /// What can end training.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TrainingError {
     /// Settings that no run can have.
     #[error(transparent)]
@@ -31,33 +32,25 @@ pub enum TrainingError {
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     LostWork(#[from] crate::cuda::LostWork),
-    /// A token that the model does not know.
     #[error("token {token} is none of the {vocab_size} that the model knows, 0 to {}", vocab_size - 1)]
     UnknownToken {
-        /// The token.
         token: i32,
         /// The size of the vocabulary, without padding.
         vocab_size: usize,
     },
-    /// Positions that are not one for each token, below the length of a sample.
     #[error("{count} positions of up to {largest} are not those of {tokens} tokens in samples of {seq_length}")]
     Positions {
-        /// How many there are.
         count: usize,
         /// The largest as a number without a sign.
         largest: u32,
-        /// The tokens of the micro-batch.
         tokens: usize,
-        /// The length of a sample.
         seq_length: usize,
     },
-    /// A global batch without a token that counts.
     #[error("every token of step {step} is masked: there is nothing to learn")]
     NoTokens {
         /// The step, counted from 1.
         step: u64,
     },
-    /// No token of the validation counts, on any rank.
     #[error("there is no token to validate on: no micro-batches were given, or every token is masked")]
     NothingToValidate,
     /// A loss or a gradient is infinite or not a number, and there is no loss scale that could be the reason.
@@ -66,11 +59,9 @@ pub enum TrainingError {
          nothing was changed by this step: lower the learning rate, or look at the data"
     )]
     NotFinite {
-        /// The quantity.
         what: &'static str,
         /// The step, counted from 1.
         step: u64,
-        /// Its value.
         value: f64,
         /// Which gradient, on which rank.
         origin: NonFiniteOrigin,

@@ -39,13 +39,12 @@ pub struct Statement {
 
 /// What is wrong before the first step.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum PreflightError {
-    /// A rank has another value than most.
     #[error(
         "rank {odd} has another {what} than rank {usual}: {odd_line:?} on rank {odd}, {usual_line:?} on rank {usual}"
     )]
     Disagreement {
-        /// What differs.
         what: &'static str,
         /// The first rank whose value is not that of most ranks.
         odd: usize,
@@ -56,21 +55,15 @@ pub enum PreflightError {
         /// The same line of the usual value.
         usual_line: String,
     },
-    /// A group does not add right.
     #[error(
         "rank {rank}: all_reduce over group {group} {} gave {got:?}, expected {expected:?}",
         listed_ranks(ranks)
     )]
     WrongResult {
-        /// This rank.
         rank: usize,
-        /// The group's name.
         group: String,
-        /// The group's ranks.
         ranks: Vec<usize>,
-        /// What came out.
         got: Vec<f32>,
-        /// What should have.
         expected: Vec<f32>,
     },
     /// A group does not work at all.

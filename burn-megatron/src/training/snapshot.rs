@@ -27,6 +27,7 @@ const OTHER_OPTIMIZER: &str = "it was written with another optimizer; train with
 
 /// A checkpoint that does not fit.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum RestoreError {
     /// It cannot be read, or an array is missing or of another shape.
     #[error(transparent)]
@@ -40,47 +41,33 @@ pub enum RestoreError {
     /// The optimizer is offloaded, and its file cannot be written.
     #[error(transparent)]
     Optimizer(Box<OptimizerError>),
-    /// It has more parameters than the model.
     #[error(
         "{path} has {stored} parameters, the model has {expected}: it is the checkpoint of another model (the first \
          that this rank does not have is {example})"
     )]
     OtherModel {
-        /// The checkpoint's folder.
         path: String,
-        /// Parameters of the checkpoint.
         stored: usize,
-        /// Parameters of the model, over all stages.
         expected: usize,
         /// One that this rank does not hold.
         example: String,
     },
-    /// It has no optimizer state for a parameter.
     #[error(
         "{path} has no state of the optimizer for parameter {name}: load the parameters alone (`with_optimizer` false, \
          --finetune)"
     )]
-    NoOptimizer {
-        /// The checkpoint's folder.
-        path: String,
-        /// The parameter.
-        name: String,
-    },
+    NoOptimizer { path: String, name: String },
     /// It was written by another optimizer, or by the same one with a setting that changes what it keeps.
     #[error(
         "{path} has {stored} of the optimizer for parameter {name}, and this optimizer keeps {expected}: {advice}, or \
          load the parameters alone (`with_optimizer` false, --finetune)"
     )]
     OtherOptimizer {
-        /// The checkpoint's folder.
         path: String,
-        /// The parameter.
         name: String,
         /// What is stored of the parameter: the tensors' names.
         stored: String,
-        /// What this optimizer keeps.
         expected: String,
-        /// What was different, and what to train with.
         advice: &'static str,
     },
 }

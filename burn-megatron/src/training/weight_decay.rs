@@ -41,24 +41,12 @@ impl WeightDecayConfig {
 
 /// A configuration that is no schedule.
 #[derive(Debug, Error, Clone, Copy, PartialEq)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum WeightDecayError {
-    /// A decay is negative or not finite, or the decays are not in order.
     #[error("weight decays must be finite with 0 <= start <= end, got start {start}, end {end}")]
-    Range {
-        /// Decay at sample 0.
-        start: f64,
-        /// Decay at the end.
-        end: f64,
-    },
-    /// A constant decay with two values.
+    Range { start: f64, end: f64 },
     #[error("a constant weight decay must end as it starts, got start {start}, end {end}")]
-    NotConstant {
-        /// Decay at sample 0.
-        start: f64,
-        /// Decay at the end.
-        end: f64,
-    },
-    /// A ramp of no samples.
+    NotConstant { start: f64, end: f64 },
     #[error("the weight decay must rise over at least 1 sample, got 0")]
     NoSamples,
 }

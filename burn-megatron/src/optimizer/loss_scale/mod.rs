@@ -79,40 +79,23 @@ pub struct LossScalerState {
 
 /// A scale that cannot be, or that cannot help.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum LossScaleError {
-    /// A scale is not a positive number of f32.
     #[error("{flag} must be a positive number that f32 can hold, got {value}")]
     Scale {
         /// The flag, or what else the number is.
         flag: &'static str,
-        /// The number.
         value: f64,
     },
-    /// The first scale is below the smallest.
     #[error("--initial-loss-scale ({initial}) must be at least --min-loss-scale ({min})")]
-    InitialBelowMinimum {
-        /// The first scale.
-        initial: f64,
-        /// The smallest scale.
-        min: f64,
-    },
-    /// A number of steps is zero.
+    InitialBelowMinimum { initial: f64, min: f64 },
     #[error("{flag} must be at least 1, got 0")]
-    Zero {
-        /// The flag.
-        flag: &'static str,
-    },
-    /// Gradients are not finite, whatever the scale.
+    Zero { flag: &'static str },
     #[error(
         "gradients were not finite in {steps} steps in a row at a loss scale of {scale}, which cannot fall further: \
          the run has diverged, or --min-loss-scale or --loss-scale is too large"
     )]
-    Exhausted {
-        /// The skipped steps.
-        steps: u32,
-        /// The scale.
-        scale: f64,
-    },
+    Exhausted { steps: u32, scale: f64 },
 }
 
 impl LossScaleConfig {

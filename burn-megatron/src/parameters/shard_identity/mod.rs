@@ -51,26 +51,21 @@ pub struct ShardRecord(Option<Identity>);
 
 /// A record that does not belong to the module that is to load it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum RecordError {
-    /// The record holds other shards.
     #[error(
         "{rank} cannot load this record into {layer}: it was saved by {recorded_rank} ({recorded}), and this rank \
          holds {expected}; load the file that this rank saved in this \
          layout; {ADVICE}"
     )]
     OtherShard {
-        /// The layer's name.
         layer: String,
         /// Which rank this is: `tensor rank 0 of 2`, in a pipeline with its stage.
         rank: String,
-        /// Which one saved the record.
         recorded_rank: String,
-        /// The shards of the record, in words.
         recorded: String,
-        /// The shards of the layer, in words.
         expected: String,
     },
-    /// The record does not say which shards it holds.
     #[error(
         "tensor rank {rank} of {size} cannot load this record into {layer}: the record does not say whose shards it \
          holds, because it was saved by a layer without tensor parallelism or by a version that did not record it, and \
@@ -78,26 +73,19 @@ pub enum RecordError {
          ParallelContext::load_unmarked_record and save it again; {ADVICE}"
     )]
     Unmarked {
-        /// The layer's name.
         layer: String,
         /// This rank's index in the tensor group.
         rank: usize,
-        /// The tensor-parallel size.
         size: usize,
-        /// The shards of the layer, in words.
         expected: String,
     },
-    /// A parameter has another shape in the record.
     #[error(
         "the record's parameter {path} has the shape {recorded:?}, and the module's has {expected:?}: the record was \
          saved by a module of other sizes or in another layout; {ADVICE}"
     )]
     OtherShape {
-        /// The module path of the parameter.
         path: String,
-        /// Its shape in the record.
         recorded: Vec<usize>,
-        /// Its shape in the module.
         expected: Vec<usize>,
     },
 }

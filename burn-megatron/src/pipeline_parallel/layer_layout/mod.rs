@@ -35,86 +35,56 @@ pub struct LayerLayout {
 
 /// A layout that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum LayerLayoutError {
-    /// A size of zero.
     #[error("{name} must be at least 1, got 0")]
-    Zero {
-        /// The size that is zero.
-        name: &'static str,
-    },
-    /// More virtual stages than a layout is made for.
+    Zero { name: &'static str },
     #[error("num_stages * num_chunks must be at most {limit}, got {num_stages} * {num_chunks}")]
     TooManyStages {
-        /// The most virtual stages.
         limit: usize,
-        /// Stages: p.
         num_stages: usize,
-        /// Chunks per stage: v.
         num_chunks: usize,
     },
-    /// Layers that do not divide over the virtual stages.
     #[error(
         "n_layers must be divisible by num_stages * num_chunks = {num_stages} * {num_chunks} = {divisor}, got \
          {n_layers}; the nearest valid numbers of layers are {nearest}",
         divisor = num_stages * num_chunks
     )]
     Indivisible {
-        /// Layers of the model.
         n_layers: usize,
-        /// Stages: p.
         num_stages: usize,
-        /// Chunks per stage: v.
         num_chunks: usize,
-        /// The nearest numbers of layers that divide, as text.
         nearest: String,
     },
-    /// First or last stage named where there is only one.
     #[error("layers for the first or the last stage need num_stages of at least 2, got {num_stages}")]
-    SingleStage {
-        /// Stages: p.
-        num_stages: usize,
-    },
-    /// A stage whose layers do not divide over its chunks.
+    SingleStage { num_stages: usize },
     #[error(
         "the layers of the {stage} stage must be divisible by num_chunks = {num_chunks}, got {got}; the nearest valid \
          numbers are {nearest}"
     )]
     IndivisibleStage {
-        /// Which stage.
         stage: &'static str,
-        /// Chunks per stage: v.
         num_chunks: usize,
-        /// The layers that were asked for.
         got: usize,
-        /// The nearest numbers that divide, as text.
         nearest: String,
     },
-    /// Layers that are left for the other stages and do not divide over them, or are not there.
     #[error(
         "what the first ({first}) and the last stage ({last}) leave of n_layers = {n_layers} must divide over the \
          {others} other stages of {num_chunks} chunks, at least 1 layer each; the nearest valid numbers of layers are \
          {nearest}"
     )]
     IndivisibleRest {
-        /// Layers of the model.
         n_layers: usize,
-        /// Layers of the first stage, as text.
         first: String,
-        /// Layers of the last stage, as text.
         last: String,
-        /// The number of stages that share what is left.
         others: usize,
-        /// Chunks per stage: v.
         num_chunks: usize,
-        /// The nearest valid numbers of layers, as text.
         nearest: String,
     },
-    /// A text that breaks a rule.
     #[error("layer layout, character {position}: {problem}")]
     Text {
         /// Where, in characters from 1.
         position: usize,
-        /// The rule and the values.
         problem: String,
     },
 }

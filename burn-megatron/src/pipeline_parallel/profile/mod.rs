@@ -10,15 +10,13 @@ mod tests;
 
 /// Why there is no profile.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ProfileError {
     /// A pass that every step has was not recorded.
     #[error("no {pass} pass of virtual stage {virtual_stage} was recorded on ranks {ranks:?}: expected at least one")]
     Missing {
-        /// Which way.
         pass: Pass,
-        /// The virtual stage.
         virtual_stage: usize,
-        /// The ranks that hold it.
         ranks: Vec<usize>,
     },
 }

@@ -6,24 +6,15 @@ use crate::collectives::CollectiveError;
 
 /// A comparison that cannot be made, or that does not hold.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum CompareError {
-    /// The program failed.
     #[error("the program failed {run}: {source}")]
     Program {
-        /// In which run.
         run: String,
-        /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A collective failed.
     #[error("a collective failed {run}: {source}")]
-    Collective {
-        /// In which run.
-        run: String,
-        /// Why.
-        source: Box<CollectiveError>,
-    },
-    /// The program does not compute the same twice.
+    Collective { run: String, source: Box<CollectiveError> },
     #[error(
         "the program is not deterministic: on one rank the loss of step {step} was {first:?}, and {second:?} when it \
          ran again; draw from burn's generator alone, which each run starts from CompareConfig's seed, and keep no \
@@ -32,35 +23,21 @@ pub enum CompareError {
     NotDeterministic {
         /// From 1.
         step: usize,
-        /// The loss.
         first: f64,
-        /// The loss of the second run.
         second: f64,
     },
-    /// No step was judged on one rank.
     #[error("the program judged no step: call run.judge(&loss, &gradients, &model) in each")]
     NoSteps,
-    /// Another number of steps was judged.
     #[error("the program judged {found} steps {run}, and {expected} on one rank: call Run::judge once in each step")]
-    Steps {
-        /// In which run.
-        run: String,
-        /// The steps in it.
-        found: usize,
-        /// Those of the one-rank run.
-        expected: usize,
-    },
-    /// The loss is not one number.
+    Steps { run: String, found: usize, expected: usize },
     #[error("the program judged a loss of shape {0:?}: expected one element, such as the mean over the batch")]
     Loss(Vec<usize>),
-    /// There is no tolerance.
     #[error(
         "there is no parity tolerance for a loss of {0:?}: how far its rounding takes a run depends on the program; \
          compare in f64 or f32, or give CompareConfig::with_tolerance four times what one rank's run differs from that \
          in f32, which Judgement::tolerance is for"
     )]
     Tolerance(DType),
-    /// Another rank could not compare, so this one cannot either.
     #[error("rank {rank} failed: {message}")]
     OtherRank {
         /// The lowest rank that failed.

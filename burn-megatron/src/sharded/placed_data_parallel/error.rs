@@ -4,6 +4,7 @@ use crate::data_parallel::DataParallelError;
 
 /// A placed model that cannot be wrapped.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum PlacedError {
     /// The mesh has axes that are not the context's.
     #[error(
@@ -13,11 +14,8 @@ pub enum PlacedError {
          replica"
     )]
     Mesh {
-        /// What ranks along the axes hold.
         of: &'static str,
-        /// The ranks of each axis.
         axes: Vec<Vec<usize>>,
-        /// Those of the group.
         group: Vec<usize>,
     },
     /// A parameter has no place in it.
@@ -30,26 +28,15 @@ pub enum PlacedError {
 
 /// A parameter that [`LocalParameters`](super::LocalParameters) cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum LocalParameterError {
-    /// Ranks that the context counts as replicas have different parts of it.
     #[error(
         "parameter {name} is cut over the data-parallel ranks {ranks:?}, which the context counts as ranks that hold \
          the same parameters: give context.fully_sharded() (for hybrid sharding a context whose tensor_parallel_size \
          counts the ranks of a replica), or leave fully_shard out of the plan and shard the optimizer's state alone by \
          DataParallelConfig::with_sharding(ShardingStrategy::Optim)"
     )]
-    CutOverReplicas {
-        /// The parameter.
-        name: String,
-        /// The ranks of the axis that it is cut over.
-        ranks: Vec<usize>,
-    },
-    /// It has too many dimensions.
+    CutOverReplicas { name: String, ranks: Vec<usize> },
     #[error("parameter {name} has {dimensions} dimensions; those of a model in DistributedDataParallel have 6 at most")]
-    Dimensions {
-        /// The parameter.
-        name: String,
-        /// Its dimensions.
-        dimensions: usize,
-    },
+    Dimensions { name: String, dimensions: usize },
 }

@@ -75,28 +75,18 @@ impl fmt::Display for Suggestion {
 
 /// No plan can be suggested.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SuggestError {
-    /// A step failed.
     #[error("a step with this plan failed: {source}\n{plan}")]
     Step {
-        /// The plan.
         plan: Plan,
-        /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// All plans need more room than there is.
     #[error(
         "no plan that was tried leaves {limit} bytes of parameters on a rank; the least is {least}, by\n{plan}use more \
          ranks, or a mesh with an axis that the model's sizes can be cut over"
     )]
-    TooLarge {
-        /// The bytes that a rank has room for.
-        limit: usize,
-        /// Those that it needs.
-        least: usize,
-        /// With this plan.
-        plan: Plan,
-    },
+    TooLarge { limit: usize, least: usize, plan: Plan },
     /// The ranks could not compare what they counted.
     #[error(transparent)]
     Collective(#[from] CollectiveError),

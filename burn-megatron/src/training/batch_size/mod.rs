@@ -19,37 +19,21 @@ pub struct BatchSizeRampUp {
 
 /// A configuration that is no schedule.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum BatchSizeError {
-    /// A number that is zero or too large.
     #[error("{name} must be at least 1 and below 2^32, got {value}")]
-    OutOfRange {
-        /// What it is.
-        name: &'static str,
-        /// Its value.
-        value: u64,
-    },
-    /// A ramp-up that does not go up.
+    OutOfRange { name: &'static str, value: u64 },
     #[error("a batch-size ramp-up must start below the global batch size {global}, got {start}")]
-    Start {
-        /// Samples of the first batches.
-        start: usize,
-        /// The full size.
-        global: usize,
-    },
-    /// An increment that misses the full size.
+    Start { start: usize, global: usize },
     #[error(
         "a batch-size ramp-up must reach the global batch size in whole increments: {global} - {start} = {difference} \
          is no multiple of {increment}; the nearest valid increments are {nearest}",
         difference = .global - .start
     )]
     Increment {
-        /// Samples of the first batches.
         start: usize,
-        /// What is added at a time.
         increment: usize,
-        /// The full size.
         global: usize,
-        /// The nearest valid increments, as text.
         nearest: String,
     },
 }

@@ -63,18 +63,14 @@ pub struct TrainingConfig {
 
 /// Settings that no run can have.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TrainingConfigError {
-    /// A setting outside its range.
     #[error("{name} must be {rule}, got {value}")]
     OutOfRange {
-        /// The setting.
         name: &'static str,
-        /// What it must be.
         rule: &'static str,
-        /// What it is.
         value: f64,
     },
-    /// A global batch that is no whole number of micro-batches.
     #[error(
         "{which} must be a multiple of micro-batch size * data-parallel size = {micro} * {data}, got {global}; \
          the nearest valid sizes are {nearest}"
@@ -82,54 +78,34 @@ pub enum TrainingConfigError {
     GlobalBatch {
         /// What it is: the one size, or one of many.
         which: &'static str,
-        /// The global batch size.
         global: usize,
-        /// The micro-batch size.
         micro: usize,
-        /// The data-parallel size.
         data: usize,
-        /// The nearest valid sizes, as text.
         nearest: String,
     },
-    /// Tokens of a micro-batch that sequence parallelism cannot share out.
     #[error(
         "under sequence parallelism the tensor-parallel size {tensor} must divide micro-batch size * sequence length \
          = {micro} * {seq} = {tokens}; for one, a sequence length of {nearest} does",
         tokens = micro * seq
     )]
     SequenceShards {
-        /// The tensor-parallel size.
         tensor: usize,
-        /// The micro-batch size.
         micro: usize,
-        /// The sequence length.
         seq: usize,
-        /// A sequence length that would do.
         nearest: usize,
     },
-    /// A global batch of more samples than the run has.
     #[error(
         "training must have the samples of at least one step: the first global batch is {global}, got {samples} samples"
     )]
-    NoStep {
-        /// The first global batch size.
-        global: usize,
-        /// The samples of the run.
-        samples: u64,
-    },
-    /// A global batch of a ramp-up that the stages cannot take.
+    NoStep { global: usize, samples: u64 },
     #[error(
         "a global batch size of {global}, which the ramp-up comes to, is {num_micro_batches} micro-batches, and these \
          the stages cannot take: {source}; the nearest valid sizes are {nearest}"
     )]
     Stages {
-        /// The global batch size.
         global: usize,
-        /// Its micro-batches per data-parallel rank.
         num_micro_batches: usize,
-        /// What is wrong with them.
         source: Box<schedule::ScheduleError>,
-        /// The nearest valid sizes, as text.
         nearest: String,
     },
     /// Micro-batches that the stages cannot take.

@@ -72,46 +72,29 @@ impl LearningRateConfig {
 
 /// A configuration that is no schedule.
 #[derive(Debug, Error, Clone, Copy, PartialEq)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ScheduleError {
-    /// A rate is negative or not finite, or the rates are not in order.
     #[error(
         "learning rates must be finite with 0 <= init <= max and 0 <= min <= max, \
          got init {init}, min {min}, max {max}"
     )]
-    Rates {
-        /// Rate at sample 0.
-        init: f64,
-        /// Rate at the end.
-        min: f64,
-        /// Rate after the warm-up.
-        max: f64,
-    },
+    Rates { init: f64, min: f64, max: f64 },
 
-    /// The decay ends before it begins.
     #[error(
         "the warm-up must end before the decay does: warm-up {warm_up_samples} samples, decay \
          {decay_samples} samples; the nearest valid decay is {nearest} samples",
         nearest = .warm_up_samples.saturating_add(1)
     )]
-    DecayTooShort {
-        /// Samples of the warm-up.
-        warm_up_samples: u64,
-        /// Samples until the end of the decay.
-        decay_samples: u64,
-    },
+    DecayTooShort { warm_up_samples: u64, decay_samples: u64 },
 
-    /// A warm-up–stable–decay schedule comes down before the warm-up is over, or at once.
     #[error(
         "a warm-up-stable-decay schedule must come down over 1 to {most} samples, those between the end of the \
          warm-up, {warm_up_samples}, and that of the decay, {decay_samples}; got {samples}",
         most = .decay_samples - .warm_up_samples
     )]
     Annealing {
-        /// Samples of the warm-up.
         warm_up_samples: u64,
-        /// Samples until the end of the decay.
         decay_samples: u64,
-        /// Samples over which the rate is to come down.
         samples: u64,
     },
 }
