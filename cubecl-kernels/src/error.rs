@@ -9,65 +9,41 @@ use crate::precision::is_half;
 
 /// Inputs that an operation does not support.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum KernelError {
-    /// A shape does not fit the other inputs.
     #[error("{operation}: {what} must have the shape {expected:?}, got {actual:?}")]
     Shape {
-        /// The operation.
         operation: &'static str,
-        /// Which input.
         what: Cow<'static, str>,
-        /// Its shape.
         actual: Vec<usize>,
-        /// The shape that it must have.
         expected: Vec<usize>,
     },
-    /// An element type differs from that of the first input.
     #[error("{operation}: {what} must be {expected:?}, as the other inputs are, got {actual:?}")]
     MixedTypes {
-        /// The operation.
         operation: &'static str,
-        /// Which input.
         what: Cow<'static, str>,
-        /// Its type.
         actual: DType,
-        /// The type that it must have.
         expected: DType,
     },
-    /// An element type that is not computed with.
     #[error("{operation}: {what} must be one of {valid:?}, got {actual:?}")]
     Type {
-        /// The operation.
         operation: &'static str,
-        /// Which input.
         what: Cow<'static, str>,
-        /// Its type.
         actual: DType,
-        /// The types that there are.
         valid: &'static [DType],
     },
-    /// The device does not compute with an element type.
     #[error("{operation}: {what} is {actual:?}, which {device} does not take")]
     Device {
-        /// The operation.
         operation: &'static str,
-        /// Which input.
         what: Cow<'static, str>,
-        /// Its type.
         actual: DType,
-        /// The device.
         device: String,
     },
-    /// A number is outside the operation's range.
     #[error("{operation}: {what} must be {valid}, got {actual}")]
     Value {
-        /// The operation.
         operation: &'static str,
-        /// Which number.
         what: Cow<'static, str>,
-        /// The number.
         actual: f64,
-        /// What it may be.
         valid: String,
     },
 }
