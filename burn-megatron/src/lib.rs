@@ -98,7 +98,7 @@
 //! | `fusion` | no | the same with burn's fusion |
 //!
 //! The feature `planted-faults` is for this library's own tests.
-
+#![warn(missing_docs)]
 // The documentation names what every feature adds.
 #![cfg_attr(
     not(all(feature = "checkpoint", feature = "parity", feature = "learner", feature = "trainer")),

@@ -7,6 +7,7 @@
 //! references, so that every burn backend works.
 //!
 //! Numbers of f16, bf16 and f32 are computed with in f32, those of f64 in f64.
+#![warn(missing_docs)]
 
 pub mod accumulate;
 pub mod adamw;

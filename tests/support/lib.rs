@@ -1,5 +1,4 @@
 //! What the tests share: processes of ranks and of programs, small problems, networks and disks.
-#![allow(missing_docs, reason = "no one reads them apart from the tests")]
 
 pub mod browser;
 pub mod cable;

@@ -29,6 +29,7 @@
 //! | [`flight_recorder`] | the last calls of each rank, for when one hangs |
 //!
 //! The features `rank-threads` and `fuzzing` are for this library's own tests.
+#![warn(missing_docs)]
 
 pub mod collectives;
 pub mod flight_recorder;

@@ -8,6 +8,7 @@
 //!
 //! [`bert_dataset`] and [`t5_dataset`] make samples with masked tokens of documents of sentences; [`masked_dataset`] is
 //! what they share. [`chat_dataset`] makes samples of conversations.
+#![warn(missing_docs)]
 
 pub mod bert_dataset;
 pub mod blended;

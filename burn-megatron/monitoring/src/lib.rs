@@ -8,6 +8,7 @@
 //! - [`progress`]: the time to the end
 //!
 //! Nothing here ends training: what fails later than at the start is one warning.
+#![warn(missing_docs)]
 
 pub mod nvtx;
 pub mod peak;

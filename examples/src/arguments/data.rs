@@ -59,7 +59,6 @@ pub struct DataArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub data_limit: Option<u64>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub tokenizer: TokenizerArguments,
 }
 

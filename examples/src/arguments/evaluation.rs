@@ -17,19 +17,14 @@ const USUAL_OVERLAPPING: usize = 32;
 #[derive(Args, Clone, Debug)]
 pub struct EvaluationArguments {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub parallel: ParallelArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub precision: PrecisionArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub device: DeviceArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub task: TaskArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub tokenizer: TokenizerArguments,
 }
 

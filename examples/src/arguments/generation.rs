@@ -18,19 +18,14 @@ pub const USUAL_FOLDER: &str = "checkpoints";
 #[derive(Args, Clone, Debug)]
 pub struct GeneratorArguments {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub parallel: ParallelArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub precision: PrecisionArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub device: DeviceArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub batch: BatchArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub tokenizer: TokenizerArguments,
 }
 
@@ -58,10 +53,8 @@ pub struct BatchArguments {
 #[derive(Args, Clone, Debug)]
 pub struct GenerationArguments {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub generator: GeneratorArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub samples: SampleArguments,
 }
 

@@ -54,40 +54,28 @@ pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, Stag
 #[derive(Args, Clone, Debug)]
 pub struct TrainingArguments {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub parallel: ParallelArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub model: ModelArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub data: DataArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub optimization: OptimizationArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub offload: OffloadArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub precision: PrecisionArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub device: DeviceArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub checkpoints: CheckpointArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub adapters: AdapterArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub logging: LoggingArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub monitoring: MonitoringArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub deepspeed: DeepSpeedArguments,
 }
 

@@ -97,10 +97,8 @@ pub struct ModelArguments {
     #[arg(long)]
     pub deterministic_mode: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub architecture: ArchitectureArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub recompute: RecomputeArguments,
 }
 

@@ -38,7 +38,6 @@ pub struct OptimizationArguments {
     #[arg(long, value_name = "N")]
     pub train_samples: Option<u64>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub learning_rate: LearningRateArguments,
     /// Weight decay; biases and norms do not decay [default: 0.1]
     #[arg(long, value_name = "X")]

@@ -51,13 +51,10 @@ pub struct ParallelArguments {
     #[arg(long, value_name = "N")]
     pub world_size: Option<usize>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub stages: StageArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub communication: CommunicationArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub launcher: LauncherArguments,
 }
 

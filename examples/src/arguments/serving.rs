@@ -14,13 +14,10 @@ use super::generation::ensure_at_least_one;
 #[derive(Args, Clone, Debug)]
 pub struct ServerArguments {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub generator: GeneratorArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub listening: ListeningArguments,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub limits: LimitArguments,
 }
 
