@@ -8,7 +8,6 @@ pub trait Failure {
     /// A pointer to write to is null.
     fn null() -> Self;
 
-    /// The emulator panicked.
     fn panicked() -> Self;
 
     /// Keeps or says what no code can, and returns the code.

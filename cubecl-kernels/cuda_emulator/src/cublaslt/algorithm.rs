@@ -22,7 +22,6 @@ pub struct Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm for a product.
     pub fn new(problem: &Problem, preference: &Preference) -> Self {
         let workspace = if preference.max_workspace < WORKSPACE {
             0

@@ -47,7 +47,6 @@ pub trait Wide: Copy + AddAssign + Mul<Output = Self> + 'static {
     const ZERO: Self;
     const ONE: Self;
 
-    /// Converts a scalar.
     fn of(value: f64) -> Self;
 
     /// Reads consecutive elements.

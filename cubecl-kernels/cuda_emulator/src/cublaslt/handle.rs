@@ -14,7 +14,6 @@ fn unknown() -> Error {
     Error::new(NOT_INITIALIZED, "no handle, or one that was destroyed")
 }
 
-/// Returns the device of a handle.
 pub fn device_of(handle: *mut c_void) -> Outcome<&'static Device> {
     LIBRARIES.get(handle).map(|device| *device).ok_or_else(unknown)
 }

@@ -16,7 +16,6 @@ struct Rows {
     pitch: usize,
 }
 
-/// One end of a copy.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Host(Rows),

@@ -44,7 +44,6 @@ fn devices() -> Outcome<&'static [Device]> {
     DEVICES.get().map(Vec::as_slice).ok_or(Error::NOT_INITIALIZED)
 }
 
-/// Returns the device of a number.
 pub fn get(ordinal: c_int) -> Outcome<&'static Device> {
     let ordinal = usize::try_from(ordinal).map_err(|_| Error::INVALID_DEVICE)?;
     devices()?.get(ordinal).ok_or(Error::INVALID_DEVICE)
@@ -98,7 +97,6 @@ impl Device {
         uuid
     }
 
-    /// Its context's handle.
     pub fn context(&self) -> *mut c_void {
         (CONTEXT + self.ordinal) as *mut c_void
     }

@@ -15,7 +15,6 @@ use crate::recording;
 /// An argument's bytes, aligned for everything that a kernel takes.
 type Argument = Vec<u128>;
 
-/// The shape of a launch.
 struct Shape {
     grid: [u32; 3],
     block: [u32; 3],

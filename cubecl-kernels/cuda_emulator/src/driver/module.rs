@@ -29,7 +29,6 @@ struct Module {
 /// A kernel that was loaded.
 #[derive(Debug)]
 pub struct Function {
-    /// Where it may run.
     pub device: &'static Device,
     /// Its name in the source.
     pub name: String,

@@ -28,7 +28,6 @@ const PER_THREAD: usize = 2;
 /// A queue of work that one thread does.
 #[derive(Debug)]
 pub struct Stream {
-    /// Whose work it is.
     pub device: &'static Device,
     /// Whether it and the default stream wait for each other.
     is_blocking: bool,
@@ -253,10 +252,6 @@ fn wait_limit() -> Duration {
 
 /// Waits for all that was put into a device's streams, as CUDA may do before it loads a kernel or allocates memory;
 /// `what` is what waits. Does nothing where the limit is zero.
-///
-/// # Errors
-///
-/// As [`settle`].
 pub fn settle_before(device: &Device, what: &str) -> Outcome {
     if wait_limit().is_zero() {
         Ok(())
@@ -326,7 +321,6 @@ impl Jitter {
     }
 }
 
-/// Returns the stream of a handle.
 pub fn resolve(handle: *mut c_void) -> Outcome<Arc<Stream>> {
     match handle as usize {
         0 | LEGACY => Ok(current()?.default_stream().clone()),

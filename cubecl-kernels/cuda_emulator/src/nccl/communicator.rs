@@ -89,7 +89,6 @@ impl State {
         self.inbox.remove(&key)
     }
 
-    /// Whether something has gone wrong.
     pub fn has_failed(&self) -> bool {
         self.error.is_some()
     }

@@ -12,7 +12,6 @@ use crate::driver::memory::{check_device, check_running};
 use crate::driver::stream::Fault;
 use crate::recording;
 
-/// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {

@@ -22,7 +22,6 @@ pub fn scenes() -> Vec<Scene> {
 /// What no C++ compiler accepts: nothing is compiled.
 const NONSENSE: &std::ffi::CStr = c"extern \"C\" __global__ void nothing(int count) { nonsense; }";
 
-/// The calls of a kind and a name, on a thread.
 fn calls(recorded: &Recorded, kind: &str, name: &str, thread: &str) -> (u64, u64) {
     let [kind, name, thread] = [kind, name, thread].map(str::to_owned);
     recorded

@@ -74,7 +74,6 @@ impl Number for f64 {
     }
 }
 
-/// The types of a product.
 #[derive(Clone, Copy, Debug)]
 pub struct Types {
     pub operands: DataType,
@@ -216,7 +215,6 @@ impl Described {
     }
 }
 
-/// What a product is called with.
 #[derive(Clone, Copy)]
 pub struct Call {
     pub alpha: f64,
