@@ -12,7 +12,6 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Sm80, Self::Sm90];
 
     /// The compute capability, times ten.

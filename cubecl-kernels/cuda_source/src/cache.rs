@@ -19,10 +19,6 @@ pub fn name_of(value: &impl Hash) -> String {
 }
 
 /// Writes a file, whole or not at all, and the folders above it.
-///
-/// # Errors
-///
-/// What the system says.
 pub fn write(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder)?;

@@ -7,7 +7,6 @@
 /// A kernel's source in one order.
 #[derive(Debug, PartialEq)]
 pub struct Canonical {
-    /// The source.
     pub text: String,
     /// The bytes of dynamic shared memory that it takes beyond those of the source as it was.
     pub more_shared_memory: isize,

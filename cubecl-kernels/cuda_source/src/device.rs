@@ -24,7 +24,6 @@ pub const EQUAL_DEVICES: u16 = 16;
 /// A device of the runtime. Each has a queue of its own, so that threads with a device each do not wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CudaSourceDevice {
-    /// The GPU.
     pub architecture: Architecture,
     /// What becomes of the source.
     pub mode: Mode,

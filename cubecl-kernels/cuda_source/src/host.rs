@@ -47,7 +47,6 @@ const FOR_SPEED: &str = "-O3";
 /// Of kernels, of which most run once: they are as fast as with more, for which the compiler takes twice as long.
 const FOR_FAST_BUILDS: &str = "-Og";
 
-/// Why a kernel cannot run on the CPU.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// There is no C++ compiler, or not for this machine.
@@ -55,36 +54,19 @@ pub enum HostError {
     Missing(String),
     /// A file could not be written or a program not be started.
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The compiler refused a kernel.
+    Io { what: String, source: std::io::Error },
     #[error("{kernel}: the host's compiler says {log}")]
     Compiler {
-        /// The kernel.
         kernel: String,
         /// What it said, with the file's place.
         log: String,
     },
     /// What was compiled could not be opened.
     #[error("{kernel}: {source}")]
-    Open {
-        /// The kernel.
-        kernel: String,
-        /// What the loader said.
-        source: libloading::Error,
-    },
+    Open { kernel: String, source: libloading::Error },
     /// A kernel did something that it must not.
     #[error("{kernel}: {what}")]
-    Fault {
-        /// The kernel.
-        kernel: String,
-        /// What it did.
-        what: String,
-    },
+    Fault { kernel: String, what: String },
 }
 
 /// The emulator, and where kernels are compiled.
@@ -146,10 +128,6 @@ impl Host {
     }
 
     /// Compiles a kernel, if it was not compiled before.
-    ///
-    /// # Errors
-    ///
-    /// If the compiler refuses it.
     pub fn compile(&self, name: &str, source: &str, shared_memory: usize) -> Result<HostKernel, HostError> {
         let Canonical {
             text,
@@ -203,10 +181,6 @@ impl Host {
 
     /// Runs a kernel with `shared_memory` bytes of dynamic shared memory, on this thread.
     ///
-    /// # Errors
-    ///
-    /// As of [`run`](Self::run).
-    ///
     /// # Safety
     ///
     /// As of [`run`](Self::run); and kernels that run at the same time on other threads must not use the same memory,
@@ -258,10 +232,6 @@ impl Host {
 
 impl HostKernel {
     /// Returns a function that was compiled with the kernel.
-    ///
-    /// # Errors
-    ///
-    /// If there is none of this name.
     ///
     /// # Safety
     ///

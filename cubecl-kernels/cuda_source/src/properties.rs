@@ -24,7 +24,6 @@ pub const ALIGNMENT: u64 = 512;
 /// The memory of the GPUs, in bytes.
 const MEMORY: u64 = 80 << 30;
 
-/// Returns the properties of a GPU.
 pub fn properties(architecture: Architecture) -> DeviceProperties {
     let arch = CudaArchitecture {
         version: architecture.version(),

@@ -33,10 +33,6 @@ pub struct KernelReport {
 
 impl KernelReport {
     /// Returns what `cuobjdump -sass` prints of the kernel.
-    ///
-    /// # Errors
-    ///
-    /// If there is no `cuobjdump`.
     pub fn listing(&self) -> Result<String, ToolkitError> {
         let toolkit = Toolkit::find().map_err(|error| ToolkitError::Missing {
             what: error.to_string(),

@@ -13,7 +13,6 @@ use cubecl_cpp::shared::CppCompiler;
 use crate::CudaSourceDevice;
 use crate::server::CudaSourceServer;
 
-/// The runtime.
 #[derive(Clone, Debug)]
 pub struct CudaSource;
 

@@ -9,7 +9,6 @@ use cubecl_runtime::storage::{ComputeStorage, StorageHandle, StorageId};
 
 use crate::properties::ALIGNMENT;
 
-/// The allocations.
 #[derive(Debug, Default)]
 pub struct HostStorage {
     memory: HashMap<StorageId, Allocation>,
@@ -31,14 +30,12 @@ unsafe impl Send for HostStorage {}
 /// A part of an allocation, as a kernel sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct HostResource {
-    /// Where it begins.
     pub address: *mut u8,
     /// Its bytes.
     pub size: usize,
 }
 
 impl HostResource {
-    /// Whether an address is in it.
     pub fn holds(&self, address: usize) -> bool {
         address.wrapping_sub(self.address as usize) < self.size
     }

@@ -24,47 +24,25 @@ pub struct Toolkit {
     version: String,
 }
 
-/// Why kernels could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolkitError {
-    /// NVRTC or `ptxas` is not installed.
     #[error("no CUDA compiler: {what} (`.ci/cuda_compiler` installs it, or set CUDA_PATH)")]
-    Missing {
-        /// What was looked for, and where.
-        what: String,
-    },
-    /// NVRTC refused a kernel's source.
+    Missing { what: String },
     #[error("NVRTC for {architecture}: {log}\n{source_code}")]
     Nvrtc {
-        /// For which GPU.
         architecture: Architecture,
-        /// What it said.
         log: String,
-        /// The kernel's source.
         source_code: String,
     },
     /// `ptxas` refused NVRTC's output, or said something else than expected.
     #[error("ptxas for {architecture}: {log}")]
-    Ptxas {
-        /// For which GPU.
-        architecture: Architecture,
-        /// What it said.
-        log: String,
-    },
+    Ptxas { architecture: Architecture, log: String },
     /// `cuobjdump` did not print the machine code.
     #[error("cuobjdump: {log}")]
-    Cuobjdump {
-        /// What it said.
-        log: String,
-    },
+    Cuobjdump { log: String },
     /// A file could not be written, or a program not be started.
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Io { what: String, source: std::io::Error },
 }
 
 impl Toolkit {
@@ -123,10 +101,6 @@ impl Toolkit {
     /// GPU.
     ///
     /// `dynamic_shared_memory`, in bytes, is what the launch adds to that of the source.
-    ///
-    /// # Errors
-    ///
-    /// If a compiler refuses it.
     pub fn compile(
         &self,
         source: &str,
@@ -192,10 +166,6 @@ impl Toolkit {
     }
 
     /// Compiles a kernel's source to PTX.
-    ///
-    /// # Errors
-    ///
-    /// If NVRTC refuses it.
     pub fn to_ptx(&self, source: &str, architecture: Architecture) -> Result<String, ToolkitError> {
         let mut options = vec![format!("--gpu-architecture={}", architecture.target())];
         options.extend(

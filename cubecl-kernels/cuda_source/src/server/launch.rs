@@ -19,7 +19,6 @@ use crate::runtime::CudaCompiler;
 use crate::storage::HostResource;
 use crate::{KernelReport, Mode, Toolkit};
 
-/// A compiled kernel.
 pub(super) enum Kernel {
     Compiled(Arc<KernelReport>),
     Hosted { kernel: HostKernel, block: [u32; 3] },

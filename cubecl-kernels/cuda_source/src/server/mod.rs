@@ -43,7 +43,6 @@ const GUARD: usize = 256;
 /// What buffers hold before they are written, and guards always: not a number in every type of floats.
 const UNWRITTEN: u8 = 0xFF;
 
-/// The server of a device.
 pub struct CudaSourceServer {
     device: CudaSourceDevice,
     properties: DeviceProperties,
