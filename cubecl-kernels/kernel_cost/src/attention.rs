@@ -24,9 +24,7 @@ pub const REACHED_BANDWIDTH: f64 = 0.85;
 /// A launch of a kernel for the matrix units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixLaunch {
-    /// The problem.
     pub attention: Attention,
-    /// Elements of a head.
     pub d_head: usize,
     /// Threads of a block.
     pub threads: u32,
@@ -41,7 +39,6 @@ pub struct Part {
     pub products: f64,
     /// The share of the matrix units' time.
     pub utilisation: Utilisation,
-    /// How it is divided into blocks.
     pub division: Division,
     /// Blocks that run at once on a multiprocessor.
     pub resident: u32,
@@ -50,7 +47,6 @@ pub struct Part {
 /// A pass of causal attention.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pass {
-    /// Elements of a head.
     pub d_head: usize,
     /// Products that count: [`FORWARD`] or [`BACKWARD`].
     pub useful: f64,
@@ -120,10 +116,6 @@ impl MatrixLaunch {
 
 impl Pass {
     /// Returns a pass of FlashAttention-2.
-    ///
-    /// # Errors
-    ///
-    /// If its data is damaged.
     pub fn of_peer(peer: &Peer, gpu: &Gpu) -> Result<Self, PeerError> {
         Ok(Self {
             d_head: peer.d_head,
@@ -195,9 +187,7 @@ impl Part {
 pub struct Comparison {
     /// `forward`, `backward` or `backward, deterministic`.
     pub pass: String,
-    /// Elements of a head.
     pub d_head: usize,
-    /// The GPU's name.
     pub gpu: String,
     /// Products computed per pair, of which those that count are 2 or 5.
     pub products: f64,
@@ -207,7 +197,6 @@ pub struct Comparison {
     pub peer: Utilisation,
     /// Ours over theirs.
     pub of_peer: f64,
-    /// Its standard error.
     pub of_peer_error: f64,
     /// With the other kernels, at 2048 tokens: ours, theirs, ours over theirs.
     pub with_others: [f64; 3],

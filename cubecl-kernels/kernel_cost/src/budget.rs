@@ -10,29 +10,23 @@ use crate::row::{Cost, Row};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// Not above.
     AtMost,
-    /// Not below.
     AtLeast,
 }
 
 /// A figure of a kernel or a pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is of.
     pub subject: String,
-    /// Which figure.
     pub figure: String,
     /// The value, in a budget the limit.
     pub value: f64,
     /// On which side of the limit a value must be.
     pub side: Side,
-    /// What it should become.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<f64>,
 }
 
-/// Limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Budget {
@@ -46,25 +40,17 @@ pub enum Overrun {
     /// The value is on the wrong side.
     #[error("{subject}: {figure} is {value:.4}, and must be {side} {limit:.4}")]
     Beyond {
-        /// Of what.
         subject: String,
-        /// Which figure.
         figure: String,
-        /// What it is.
         value: f64,
         /// `at most` or `at least`.
         side: &'static str,
-        /// The limit.
         limit: f64,
     },
-    /// There is no limit.
     #[error("{subject}: {figure} is {value:.4}, and has no limit in the budget")]
     Unknown {
-        /// Of what.
         subject: String,
-        /// Which figure.
         figure: String,
-        /// What it is.
         value: f64,
     },
 }
@@ -74,10 +60,6 @@ const ROUNDING: f64 = 1e-3;
 
 impl Budget {
     /// Returns the budget of this workspace's kernels.
-    ///
-    /// # Errors
-    ///
-    /// If the file is damaged.
     pub fn of_this_workspace() -> Result<Self, serde_json::Error> {
         serde_json::from_str(include_str!("../data/budget.json"))
     }

@@ -3,14 +3,12 @@
 
 use serde::Serialize;
 
-/// A GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gpu {
     /// Its name and, where there are two, the memory in GB.
     pub name: &'static str,
     /// What its kernels are compiled for.
     pub target: &'static str,
-    /// Multiprocessors.
     pub multiprocessors: u32,
     /// Cycles per second under load.
     pub clock_hz: f64,
@@ -35,7 +33,6 @@ pub const SUB_PARTITIONS: usize = 4;
 pub const WARP: u32 = 32;
 
 impl Gpu {
-    /// An A100 with 40 GB.
     pub const A100_40: Self = Self {
         name: "A100-40",
         target: "sm_80",
@@ -48,7 +45,6 @@ impl Gpu {
         shared_memory_per_block: 1024,
         atomic_bytes_per_cycle: 80.0 * 32.0 / 108.0,
     };
-    /// An A100 with 80 GB.
     pub const A100_80: Self = Self {
         name: "A100-80",
         memory_bytes_per_second: 2039e9,
@@ -67,7 +63,6 @@ impl Gpu {
         shared_memory_per_block: 1024,
         atomic_bytes_per_cycle: 96.0 * 32.0 / 132.0,
     };
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::A100_40, Self::A100_80, Self::H100];
 
     /// Bytes per cycle and multiprocessor that memory gives.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// Causal self-attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attention {
-    /// Samples.
     pub samples: usize,
     /// Heads of each.
     pub heads: usize,
@@ -35,16 +34,13 @@ pub struct Division {
     pub kept: usize,
     /// Rows of the others that pass in an iteration.
     pub passing: usize,
-    /// The order.
     pub order: Order,
     /// What a block does before and after its loop, in iterations. Assumed.
     pub prologue: f64,
 }
 
-/// The balance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Balance {
-    /// Blocks of the grid.
     pub blocks: usize,
     /// Blocks over those that run at once.
     pub waves: f64,

@@ -30,7 +30,6 @@ impl Control {
     }
 }
 
-/// A machine instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
     /// Its address in the kernel, in bytes.

@@ -2,7 +2,6 @@
 
 use crate::instruction::{Control, Instruction};
 
-/// A function of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its symbol.
@@ -11,18 +10,14 @@ pub struct Function {
     pub instructions: Vec<Instruction>,
 }
 
-/// Why a listing cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ListingError {
-    /// No function with an instruction.
     #[error("the listing has no instructions: is it what `cuobjdump -sass` prints?")]
     Empty,
-    /// An instruction without its second word, where the control bits are.
     #[error("line {line}: the instruction at {address:#x} has no second word, which holds its control bits")]
     NoControl {
         /// The line, from one.
         line: usize,
-        /// The instruction's address.
         address: u64,
     },
 }

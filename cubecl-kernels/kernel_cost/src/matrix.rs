@@ -11,11 +11,9 @@ use crate::simulate::{Residency, Utilisation, matrix_utilisation};
 /// What a warp issues in an iteration of the main loop, and how busy the matrix units are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MatrixCost {
-    /// Instructions.
     pub instructions: usize,
     /// Matrix instructions among them.
     pub matrix_instructions: usize,
-    /// Instructions per matrix instruction.
     pub instructions_per_matrix: f64,
     /// Loops of matrix instructions within, passed once: the figures mean nothing unless there are none.
     pub inner_loops: usize,
@@ -39,17 +37,13 @@ pub struct MatrixCost {
 /// Why a kernel has no cost of this kind.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum MatrixCostError {
-    /// The simulation did not end.
     #[error(
         "the simulation of {instructions} instructions got stuck with {blocks} blocks of {warps} warps: their barriers \
          never open"
     )]
     Stuck {
-        /// Instructions of the path.
         instructions: usize,
-        /// Resident blocks.
         blocks: usize,
-        /// Warps of each.
         warps: usize,
     },
 }

@@ -2,10 +2,8 @@
 
 use crate::gpu::{Gpu, SUB_PARTITIONS, WARP};
 
-/// What a block takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize {
-    /// Threads.
     pub threads: u32,
     /// Registers of each.
     pub registers: u32,
@@ -23,7 +21,6 @@ const WARPS: u32 = 16;
 const BLOCKS: u32 = 32;
 
 impl BlockSize {
-    /// Warps of a block.
     pub fn warps(&self) -> u32 {
         self.threads.div_ceil(WARP)
     }

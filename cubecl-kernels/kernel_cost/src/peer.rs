@@ -14,20 +14,16 @@ use crate::simulate::Residency;
 pub struct Peers {
     /// What they are and where they are from.
     pub source: String,
-    /// Their licence.
     pub licence: String,
-    /// The kernels.
     pub kernels: Vec<Peer>,
 }
 
 /// A kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Peer {
-    /// Its name here.
     pub name: String,
     /// Its function, with its template's numbers.
     pub function: String,
-    /// Elements of a head.
     pub d_head: usize,
     /// Products that it computes of each pair of a query and a key.
     pub products: f64,
@@ -58,30 +54,15 @@ pub enum PeerError {
     /// Not the JSON that is expected.
     #[error("the data of FlashAttention-2: {0}")]
     Json(#[from] serde_json::Error),
-    /// Not an instruction.
     #[error("{peer}: `{text}` is not an instruction with stall, two scoreboards or `-`, and those waited for")]
-    Instruction {
-        /// The kernel.
-        peer: String,
-        /// What it has.
-        text: String,
-    },
+    Instruction { peer: String, text: String },
     /// The model does not take it.
     #[error("{peer}: {source}")]
-    Model {
-        /// The kernel.
-        peer: String,
-        /// Why.
-        source: MatrixCostError,
-    },
+    Model { peer: String, source: MatrixCostError },
 }
 
 impl Peers {
     /// Returns FlashAttention-2's kernels for A100, which are part of this crate.
-    ///
-    /// # Errors
-    ///
-    /// If the data is damaged.
     pub fn flash_attention_2() -> Result<Self, PeerError> {
         Ok(serde_json::from_str(include_str!("../data/flash_attention_2.json"))?)
     }
@@ -105,10 +86,6 @@ impl Peer {
     }
 
     /// Returns the hot path.
-    ///
-    /// # Errors
-    ///
-    /// If a line is not an instruction.
     pub fn hot_path(&self) -> Result<HotPath, PeerError> {
         let instruction = |text: &String| {
             compact_instruction(text).ok_or_else(|| PeerError::Instruction {

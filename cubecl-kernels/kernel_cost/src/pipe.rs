@@ -9,7 +9,6 @@ use crate::instruction::Instruction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pipe {
-    /// The matrix unit.
     Matrix,
     /// Sums and products, of floats and of integers (`IMAD`).
     Fma,
@@ -26,7 +25,6 @@ pub enum Pipe {
 }
 
 impl Pipe {
-    /// Number of pipes.
     pub const COUNT: usize = 7;
 
     /// The pipe that an instruction takes.

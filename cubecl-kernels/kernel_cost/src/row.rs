@@ -24,7 +24,6 @@ pub const REACHED_UTILISATION: f64 = 0.94;
 pub struct Kernel<'a> {
     /// Its function's name.
     pub name: &'a str,
-    /// What a block takes.
     pub size: BlockSize,
     /// Bytes per thread that do not fit the registers.
     pub spilled: u32,
@@ -37,7 +36,6 @@ pub struct Kernel<'a> {
 pub struct Row {
     /// Its function's name.
     pub kernel: String,
-    /// The GPU's name.
     pub gpu: &'static str,
     /// Threads of a block.
     pub threads: u32,
@@ -60,9 +58,7 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "bound", rename_all = "snake_case")]
 pub enum Cost {
-    /// By the matrix units.
     Matrix(MatrixCost),
-    /// By memory.
     Memory(MemoryCost),
 }
 
@@ -75,11 +71,9 @@ pub struct Time {
     pub fixed_seconds: f64,
     /// For each unit of work.
     pub seconds_per_unit: f64,
-    /// What is counted.
     pub unit: Unit,
 }
 
-/// A unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -89,45 +83,24 @@ pub enum Unit {
     Byte,
 }
 
-/// Why a kernel has no cost.
 #[derive(Debug, thiserror::Error)]
 pub enum CostError {
     /// Its listing cannot be read.
     #[error("{kernel}: {source}")]
-    Listing {
-        /// The kernel.
-        kernel: String,
-        /// Why.
-        source: ListingError,
-    },
+    Listing { kernel: String, source: ListingError },
     /// Its simulation does not end.
     #[error("{kernel}: {source}")]
-    Matrix {
-        /// The kernel.
-        kernel: String,
-        /// Why.
-        source: MatrixCostError,
-    },
-    /// It does not fit.
+    Matrix { kernel: String, source: MatrixCostError },
     #[error("{kernel}: no block of {threads} threads with {registers} registers and {shared_memory} bytes fits {gpu}")]
     DoesNotFit {
-        /// The kernel.
         kernel: String,
-        /// Threads of a block.
         threads: u32,
-        /// Registers of a thread.
         registers: u32,
-        /// Shared memory of a block.
         shared_memory: u32,
-        /// The GPU.
         gpu: &'static str,
     },
-    /// There is nothing to measure.
     #[error("{kernel}: neither a loop of matrix instructions nor an access to memory")]
-    NoHotPath {
-        /// The kernel.
-        kernel: String,
-    },
+    NoHotPath { kernel: String },
 }
 
 impl Row {

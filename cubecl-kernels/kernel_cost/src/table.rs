@@ -15,7 +15,6 @@ use crate::simulate::Utilisation;
 pub struct Titled<'a> {
     /// The operation and its size.
     pub title: String,
-    /// The row.
     pub row: &'a Row,
 }
 

@@ -17,7 +17,6 @@ pub struct Block {
 /// A kernel's blocks, in the order of addresses; the first is the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// The blocks.
     pub blocks: Vec<Block>,
 }
 

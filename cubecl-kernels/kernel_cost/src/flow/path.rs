@@ -8,7 +8,6 @@ use super::loops::reverse_postorder_from;
 /// From where to where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The first block.
     pub start: usize,
     /// The blocks that it may pass.
     pub inside: BTreeSet<usize>,

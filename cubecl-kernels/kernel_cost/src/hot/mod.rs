@@ -11,7 +11,6 @@ use std::ops::Add;
 use crate::flow::{Graph, Loop, Route, best_path, loops};
 use crate::instruction::Instruction;
 
-/// The hot path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
     /// Its instructions in the order of execution.

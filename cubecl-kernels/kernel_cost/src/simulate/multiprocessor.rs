@@ -46,7 +46,6 @@ impl Port {
 
 #[derive(Clone, Debug, Default)]
 struct SubPartition {
-    /// Its warps.
     warps: Vec<usize>,
     /// The place in `warps` of the one that issued last.
     last: usize,
@@ -55,7 +54,6 @@ struct SubPartition {
     queue: VecDeque<f64>,
 }
 
-/// A multiprocessor.
 #[derive(Clone, Debug)]
 pub(super) struct Multiprocessor<'a> {
     steps: &'a [Step],

@@ -18,7 +18,6 @@ const COUNTED: u64 = 24;
 /// What is resident on a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Residency {
-    /// Blocks.
     pub blocks: usize,
     /// Warps of each.
     pub warps: usize,
@@ -29,7 +28,6 @@ pub struct Residency {
 pub struct Utilisation {
     /// The mean over phases.
     pub mean: f64,
-    /// The standard error of the mean.
     pub standard_error: f64,
 }
 

@@ -21,7 +21,6 @@ pub(super) struct Step {
     pub(super) is_copy: bool,
 }
 
-/// Returns the steps of a path.
 pub(super) fn steps(path: &[Instruction], gpu: &Gpu) -> Vec<Step> {
     path.iter().map(|instruction| step(instruction, gpu)).collect()
 }
