@@ -189,7 +189,6 @@ fn packed(list: &mut List, samples: usize, [heads, kv_heads, d_head]: [usize; 3]
     });
 }
 
-/// Returns the options of an attention.
 pub fn options(samples: usize, d_head: usize, mask: AttentionMask, form: Form) -> AttentionOptions {
     AttentionOptions {
         mask,

@@ -37,7 +37,6 @@ pub struct Operation {
     pub dtype: DType,
     /// The kernels that it launches, where there is a choice of several paths; in order.
     pub kernels: Option<&'static [&'static str]>,
-    /// Calls it.
     pub run: Run,
 }
 

@@ -52,7 +52,6 @@ enum Pass {
 struct Case {
     seq: usize,
     pass: Pass,
-    /// Whether all weights are to be in memory.
     has_weights: bool,
 }
 
@@ -144,7 +143,6 @@ fn on_vulkan(case: Case) -> anyhow::Result<u64> {
     usage.map_err(|_| anyhow::anyhow!("{case:?} panicked"))?
 }
 
-/// The bytes that a runtime has reserved.
 fn reserved<R: Runtime>(client: &ComputeClient<R>) -> anyhow::Result<u64> {
     let usage = client.memory_usage().map_err(|error| anyhow::anyhow!("{error:?}"))?;
     Ok(usage.bytes_reserved)

@@ -36,7 +36,6 @@ pub trait Claim: Copy + Send + 'static {
 /// Where a claim is tried.
 #[derive(Clone, Debug)]
 pub struct Setting<B: Backend> {
-    /// The device.
     pub device: B::Device,
     /// The type of the inputs.
     pub dtype: DType,
@@ -83,7 +82,6 @@ impl<B: Backend> Setting<Autodiff<B>> {
     }
 }
 
-/// Returns the trials of a claim.
 pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     let mut trials = Vec::new();
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {

@@ -17,7 +17,6 @@ use crate::backends::{Claim, Setting, type_name, uses_cublaslt};
 /// CubeCL's kernels as they are.
 pub type Cuda = CubeBackend<CudaRuntime, f32, i32, u8>;
 
-/// Returns the trials of a claim.
 pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     let mut trials = Vec::new();
     for dtype in [DType::F32, DType::F16, DType::BF16] {

@@ -5,7 +5,6 @@ use proptest::strategy::Strategy;
 
 use crate::backends::Setting;
 
-/// A tensor's memory layout.
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
     /// Row after row.
@@ -16,12 +15,10 @@ pub enum Layout {
     Part,
 }
 
-/// Any of them.
 pub fn layouts() -> impl Strategy<Value = Layout> {
     proptest::sample::select(vec![Layout::Contiguous, Layout::Transposed, Layout::Part])
 }
 
-/// Returns a matrix in the given layout.
 pub fn matrix<B: Backend>(
     setting: &Setting<B>,
     values: &[f64],

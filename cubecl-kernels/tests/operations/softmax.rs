@@ -22,7 +22,6 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Which mask a case is tried with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Masks {
     Nothing,
@@ -44,7 +43,6 @@ struct Case {
 }
 
 impl Case {
-    /// Whether each score is masked.
     fn masked(&self) -> Vec<bool> {
         let [batch, heads, queries, keys] = self.dims;
         let coordinates = (0..batch * heads * queries * keys).map(|index| {

@@ -33,7 +33,6 @@ type Results = Vec<(&'static str, Vec<u8>)>;
 
 /// Rows, more than one block of any operation; prime.
 const ROWS: usize = 1511;
-/// Columns.
 const COLUMNS: usize = 96;
 
 /// An operation, and what it computes.

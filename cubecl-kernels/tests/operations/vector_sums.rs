@@ -52,7 +52,6 @@ enum Operation {
 }
 
 impl Operation {
-    /// Returns the outputs.
     fn run<B: KernelBackend>(
         self,
         input: Tensor<B, 2>,

@@ -22,7 +22,6 @@ const SHAPES: [&str; 10] = [
     "8 x 16 heads x 1024 x 128",
 ];
 
-/// Whether an operation has a budget.
 pub fn has_budget(operation: &Operation) -> bool {
     operation.dtype == DType::BF16 && SHAPES.contains(&operation.shape.as_str())
 }

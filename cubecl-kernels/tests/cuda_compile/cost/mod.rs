@@ -14,11 +14,9 @@ use crate::operations::Operation;
 
 /// An operation's kernel on a GPU.
 pub struct Measured {
-    /// The operation.
     pub operation: Operation,
     /// How many kernels of this name it launched before.
     nth: usize,
-    /// What the kernel costs.
     pub row: Row,
 }
 
@@ -35,7 +33,6 @@ impl Measured {
     }
 }
 
-/// Returns the GPUs of an architecture.
 pub fn gpus(architecture: Architecture) -> impl Iterator<Item = Gpu> {
     Gpu::ALL
         .into_iter()
@@ -71,7 +68,6 @@ pub fn measure(
     Ok(measured)
 }
 
-/// Returns what a kernel costs on a GPU.
 pub fn row(kernel: &KernelReport, gpu: &Gpu) -> anyhow::Result<Row> {
     let listing = kernel.listing()?;
     let resources = kernel.resources;

@@ -85,7 +85,6 @@ impl PyTorch {
         Ok(pytorch)
     }
 
-    /// Times a case.
     pub fn time(&mut self, request: Value) -> anyhow::Result<Answer> {
         let name = request.to_string();
         let requests = self.requests.as_mut().context("its input is open")?;

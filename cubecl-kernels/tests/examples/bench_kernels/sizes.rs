@@ -1,6 +1,5 @@
 //! The sizes of a GPT at which operations are measured.
 
-/// All sizes.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     /// Tokens of a micro-batch: the rows of activations.

@@ -8,7 +8,6 @@ use burn::tensor::backend::Backend;
 /// What operations that only move bytes are to reach of the copy's rate.
 const COPY_SHARE: f64 = 0.85;
 
-/// The names of the columns.
 pub fn header() -> String {
     row([
         "operation",
@@ -36,7 +35,6 @@ its memory-efficient attention.";
 
 /// The times of a case.
 pub struct Measured {
-    /// Ours.
     pub ours: Timing,
     /// PyTorch's, where it is asked.
     pub theirs: Option<Answer>,
@@ -55,9 +53,7 @@ pub struct Rates {
 /// Whether a target is met, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is.
     Met,
-    /// It is not.
     Missed,
     /// There is none, or nothing to hold it against.
     Open,
@@ -75,7 +71,6 @@ pub fn rates_line(size: usize, ours: Option<f64>, theirs: Option<&Result<f64, St
     format!("products of {size} x {size} matrices: burn's {ours}{theirs}")
 }
 
-/// A case's line.
 pub fn line<B: Backend>(case: &Case<B>, measured: &Measured, rates: &Rates) -> String {
     let seconds = measured.ours.seconds;
     let (rate, share) = match case.work {
@@ -126,7 +121,6 @@ pub fn line<B: Backend>(case: &Case<B>, measured: &Measured, rates: &Rates) -> S
     ])
 }
 
-/// Whether a case meets its target.
 pub fn verdict<B: Backend>(case: &Case<B>, measured: &Measured, rates: &Rates) -> Verdict {
     if !rates.is_judged {
         return Verdict::Open;

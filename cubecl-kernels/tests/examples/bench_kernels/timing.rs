@@ -75,7 +75,6 @@ impl<R: CubeRuntime> Clock<R> {
         block_on(self.client.sync()).map_err(|error| anyhow::anyhow!("the device failed: {error:?}"))
     }
 
-    /// Times a call.
     pub fn time(&self, call: &mut dyn FnMut() -> anyhow::Result<()>) -> anyhow::Result<Timing> {
         // Compiles; the second call is the first of its speed.
         for _ in 0..2 {

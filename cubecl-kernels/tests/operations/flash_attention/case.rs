@@ -113,7 +113,6 @@ impl Case {
         (!samples.is_empty()).then(|| documents().expect("lengths of whole samples"))
     }
 
-    /// The length of a relative bias.
     pub fn bias_length(self) -> usize {
         self.sizes.heads * self.distances()
     }

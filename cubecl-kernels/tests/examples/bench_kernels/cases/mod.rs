@@ -57,7 +57,6 @@ pub enum Work {
 
 /// A pass of an operation at a size.
 pub struct Case<B: Backend> {
-    /// The operation's name.
     pub operation: &'static str,
     /// `forward`, `backward` or `step`.
     pub pass: &'static str,
@@ -65,9 +64,7 @@ pub struct Case<B: Backend> {
     pub size: String,
     /// The size, for PyTorch.
     pub numbers: Value,
-    /// What it must do.
     pub work: Work,
-    /// Makes its inputs.
     pub prepare: Prepare<B>,
 }
 
@@ -89,7 +86,6 @@ impl<B: Backend> Case<B> {
 /// Where cases run.
 #[derive(Clone, Debug)]
 pub struct Setting<B: Backend> {
-    /// The device.
     pub device: B::Device,
     /// The type of inputs and outputs.
     pub dtype: DType,
