@@ -75,10 +75,8 @@ pub type InnerStage<C, B> = <<C as ModelFamily>::Stage<B> as AutodiffModule<B>>:
 
 /// What runs with the chunks of a model that predicts each token's successor.
 pub trait InferenceProgram<B: CollectiveBackend> {
-    /// What it returns.
     type Output;
 
-    /// Runs it.
     fn run<S: InferenceStage<B> + 'static>(self, chunks: Vec<S>) -> Self::Output;
 }
 
@@ -138,21 +136,16 @@ pub struct ModelSettings {
     pub preset: Option<String>,
     /// The size of the vocabulary, without padding.
     pub vocab_size: usize,
-    /// The number of layers.
     pub n_layers: Option<usize>,
     /// The size of each token's activation.
     pub d_model: Option<usize>,
-    /// The number of attention heads.
     pub n_heads: Option<usize>,
     /// The longest sequence, in tokens.
     pub max_seq_length: Option<usize>,
-    /// The size of the vocabulary with padding.
     pub padded_vocab_size: Option<usize>,
     /// The number of key heads, where queries share them.
     pub n_kv_heads: Option<usize>,
-    /// The size of a head.
     pub d_head: Option<usize>,
-    /// The size of the MLP's hidden layer.
     pub d_hidden: Option<usize>,
     /// What the wavelengths of a rotary embedding are powers of.
     pub rotary_base: Option<f64>,
@@ -164,7 +157,6 @@ pub struct ModelSettings {
     pub window: Option<usize>,
     /// The share of a head that rotary positions turn where the family leaves it open.
     pub rotary_percent: Option<f64>,
-    /// The number that norms add to the variance.
     pub norm_epsilon: Option<f64>,
     /// The number of the decoder's layers, where a model has two halves; those of the encoder if not given.
     pub n_decoder_layers: Option<usize>,

@@ -26,10 +26,8 @@ pub trait ModelConfig: Debug {
     /// The size of each token's activation, `h`.
     fn d_model(&self) -> usize;
 
-    /// The number of attention heads.
     fn n_heads(&self) -> usize;
 
-    /// What the model learns.
     fn objective(&self) -> Objective {
         Objective::NextToken
     }
@@ -101,13 +99,11 @@ pub enum Objective {
 /// The numbers of a model's parameters, padding not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterCounts {
-    /// Those of one layer.
     pub layer: usize,
     /// Those before the first layer: the embeddings.
     pub first: usize,
     /// Those after the last layer, without the head: the final norm.
     pub last: usize,
-    /// Those of the output head.
     pub head: usize,
     /// Whether the head is the token embedding. The last pipeline stage has a copy of it then.
     pub is_tied: bool,
@@ -116,8 +112,6 @@ pub struct ParameterCounts {
 /// The FLOPs of one sample's forward pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ForwardFlops {
-    /// Those of all layers.
     pub layers: f64,
-    /// Those of the output head.
     pub head: f64,
 }

@@ -15,9 +15,6 @@ macro_rules! families {
         pub static FAMILIES: &[Family] = &[$(Family::of::<$family>()),+];
 
         /// Runs a program with the type of a family.
-        ///
-        /// # Errors
-        /// When no family has this name.
         pub fn run_with_family<P: FamilyProgram>(name: &str, program: P) -> Result<P::Output, UnknownFamily> {
             $(if name == <$family>::NAME {
                 return Ok(program.run::<$family>());
@@ -47,9 +44,7 @@ pub struct Family {
     pub presets: fn() -> Vec<&'static str>,
     /// Returns the flags of settings that are not every family's and that it has a choice of.
     pub choices: fn() -> &'static [&'static str],
-    /// Returns its configuration.
     pub config: fn(&ModelSettings) -> Box<dyn ModelConfig>,
-    /// Returns the [parameters of each stage](stage_parameters).
     pub stage_parameters: StageParameters,
 }
 
@@ -69,15 +64,11 @@ impl Family {
     }
 
     /// Returns the family of this name.
-    ///
-    /// # Errors
-    /// When there is none.
     pub fn named(name: &str) -> Result<&'static Self, UnknownFamily> {
         let found = FAMILIES.iter().find(|family| family.name == name);
         found.ok_or_else(|| UnknownFamily::named(name))
     }
 
-    /// Returns the family that has a preset of this name.
     pub fn with_preset(preset: &str) -> Option<&'static Self> {
         FAMILIES.iter().find(|family| (family.presets)().contains(&preset))
     }
@@ -85,10 +76,8 @@ impl Family {
 
 /// What runs with a family.
 pub trait FamilyProgram {
-    /// What it returns.
     type Output;
 
-    /// Runs it.
     fn run<C: ModelFamily>(self) -> Self::Output;
 }
 

@@ -34,7 +34,6 @@ pub struct ScoredStage<B: Backend, M> {
 }
 
 impl<B: CollectiveBackend, M: ScoringStage<B>> ScoredStage<B, M> {
-    /// Takes a stage.
     pub fn new(stage: M) -> Self {
         Self {
             stage,

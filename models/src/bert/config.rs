@@ -17,16 +17,12 @@ pub enum NormOrder {
     After,
 }
 
-/// Configuration of a BERT.
 #[derive(Config, Debug, PartialEq)]
 pub struct BertConfig {
-    /// The number of blocks.
     pub n_layers: usize,
-    /// The size of each token.
     pub d_model: usize,
     /// The number of attention heads, which divides `d_model`.
     pub n_heads: usize,
-    /// The longest sequence.
     pub max_seq_length: usize,
     /// The size of the vocabulary, without padding.
     pub vocab_size: usize,
@@ -62,7 +58,6 @@ pub struct BertConfig {
     pub layer_recompute: LayerRecompute,
     /// The most tokens whose logits are in one buffer; those of 1 GiB if not given.
     pub logit_chunk_tokens: Option<usize>,
-    /// The number that norms add to the variance.
     #[config(default = 1e-12)]
     pub norm_epsilon: f64,
     /// The standard deviation of weights and embeddings; projections back to `d_model` have it divided by
@@ -72,7 +67,6 @@ pub struct BertConfig {
 }
 
 impl BertConfig {
-    /// The size of the MLP's hidden layer.
     pub fn hidden_size(&self) -> usize {
         self.d_hidden.unwrap_or(4 * self.d_model)
     }
@@ -89,7 +83,6 @@ impl BertConfig {
         }
     }
 
-    /// Returns the size of the vocabulary with padding.
     pub fn padded_vocab(&self, tensor_parallel_size: usize) -> usize {
         padded_vocab_size(self.vocab_size, self.padded_vocab_size, tensor_parallel_size)
     }

@@ -38,7 +38,6 @@ impl BertPreset {
         ]
     };
 
-    /// Returns the preset of this name.
     pub fn named(name: &str) -> Option<BertPreset> {
         Self::ALL.into_iter().find(|preset| preset.name == name)
     }

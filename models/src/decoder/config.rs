@@ -7,11 +7,9 @@ use crate::layers::{BlockConfig, BlockNames, LayerRecompute, RotaryConfig};
 /// What a decoder-only model is made of; the sizes are valid, as its family has checked.
 #[derive(Debug)]
 pub struct DecoderConfig {
-    /// The number of blocks.
     pub n_layers: usize,
     /// The size of the vocabulary, without padding.
     pub vocab_size: usize,
-    /// The size of the vocabulary with padding.
     pub padded_vocab_size: usize,
     /// How the model knows where a token is.
     pub positions: Positions,
@@ -27,7 +25,6 @@ pub struct DecoderConfig {
     pub layer_recompute: LayerRecompute,
     /// The most tokens whose logits are in one buffer; those of 1 GiB if not given.
     pub logit_chunk_tokens: Option<usize>,
-    /// What the parameters are called.
     pub names: DecoderNames,
 }
 
@@ -39,18 +36,15 @@ pub struct MaskedTokenConfig {
     pub token_types: usize,
     /// Whether the model tells if the second sentence of a pair follows the first.
     pub tells_pairs: bool,
-    /// What the parameters are called.
     pub names: MaskedTokenNames,
 }
 
 /// The names of what [`MaskedTokenConfig`] adds.
 #[derive(Clone, Copy, Debug)]
 pub struct MaskedTokenNames {
-    /// The embedding of token types.
     pub token_types: &'static str,
     /// The layer before the head.
     pub transform: &'static str,
-    /// Its norm.
     pub transform_norm: &'static str,
     /// What the head's bias is in.
     pub head: &'static str,
@@ -74,7 +68,6 @@ pub enum Positions {
 /// The names of a model's parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct DecoderNames {
-    /// The token embedding.
     pub token_embedding: &'static str,
     /// The position embedding, where it is learned.
     pub position_embedding: &'static str,
@@ -82,7 +75,6 @@ pub struct DecoderNames {
     pub embedding_norm: Option<&'static str>,
     /// The blocks, each with a dot and its number after this.
     pub blocks: &'static str,
-    /// The parts of a block.
     pub block: BlockNames,
     /// The norm after the last block, where there is one.
     pub norm: Option<&'static str>,
@@ -91,7 +83,6 @@ pub struct DecoderNames {
 }
 
 impl DecoderConfig {
-    /// The size of each token.
     pub fn d_model(&self) -> usize {
         self.block.attention.d_model
     }

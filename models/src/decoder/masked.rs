@@ -24,7 +24,6 @@ pub struct MaskedTokenHead<B: Backend> {
     pub transform: ReplicatedLinear<B>,
     /// After the layer.
     pub norm: Norm<B>,
-    /// Of each token of the vocabulary.
     pub bias: VocabParallelBias<B>,
     #[module(skip)]
     activation: MlpActivation,

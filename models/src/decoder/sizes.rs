@@ -10,15 +10,10 @@ use crate::vocabulary::check_padded_vocab;
 /// one back; all layers have biases. GPT, GPT-NeoX, BLOOM and, but for its embeddings and head, BERT are such.
 #[derive(Clone, Copy, Debug)]
 pub struct BiasedSizes {
-    /// The number of blocks.
     pub n_layers: usize,
-    /// The size of each token.
     pub d_model: usize,
-    /// The number of heads.
     pub n_heads: usize,
-    /// The size of the MLP's hidden layer.
     pub d_hidden: usize,
-    /// The longest sequence.
     pub max_seq_length: usize,
     /// The size of the vocabulary, without padding.
     pub vocab_size: usize,
@@ -62,7 +57,6 @@ impl BiasedSizes {
         ]
     }
 
-    /// The parameters of a layer.
     pub fn layer_parameters(&self) -> usize {
         let (d, hidden) = (self.d_model, self.d_hidden);
         let attention = 3 * d * d + 3 * d + d * d + d;

@@ -118,9 +118,6 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
     }
 
     /// Ends the other ranks' [`serve`](Self::serve), on rank 0, and this generator.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
     pub fn finish(mut self) -> Result<(), GenerationError> {
         let plan = StepPlan {
             is_last: true,
@@ -130,9 +127,6 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
     }
 
     /// Takes part in rank 0's steps until it calls [`finish`](Self::finish), on another rank.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
     pub fn serve(mut self) -> Result<(), GenerationError> {
         while !self.has_ended {
             self.step()?;
@@ -175,7 +169,6 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
         self.scheduler.as_ref().map(Scheduler::cache_use)
     }
 
-    /// What turns text into tokens.
     pub fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
         &self.tokenizer
     }

@@ -7,7 +7,6 @@ use super::request::RequestError;
 /// The size of the cache of keys and values, the same on every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheConfig {
-    /// Tokens of a page.
     pub page_tokens: usize,
     /// Pages, which all sequences share.
     pub num_pages: usize,
@@ -52,7 +51,6 @@ impl CacheConfig {
 /// How full the cache is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheUse {
-    /// Its pages.
     pub num_pages: usize,
     /// Those that no sequence has.
     pub free_pages: usize,
@@ -89,7 +87,6 @@ impl PagePool {
         Some(taken)
     }
 
-    /// Gives pages back.
     pub(super) fn give_back(&mut self, pages: Vec<usize>) {
         self.free.extend(pages.into_iter().rev());
         debug_assert!(self.free.len() <= self.num_pages, "a page was given back twice");

@@ -22,7 +22,6 @@ pub(super) struct StepPlan {
     pub(super) admitted: Vec<Admission>,
     /// Sequences that compute new tokens, and how many: those of one token first.
     pub(super) work: Vec<(u64, usize)>,
-    /// Whether this is the last step of all.
     pub(super) is_last: bool,
 }
 
@@ -40,7 +39,6 @@ pub(super) struct Admission {
     /// The sample's number in the request.
     pub(super) sample: u32,
     pub(super) top_log_probabilities: usize,
-    /// Whether the prompt's tokens are scored.
     pub(super) scores_prompt: bool,
 }
 

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::sampling::{SamplingConfig, SamplingError};
 
-/// The most samples of a request.
 const MOST_SAMPLES: usize = 1 << 16;
 /// The most tokens whose log-probabilities a draw gives.
 const MOST_LOG_PROBABILITIES: usize = 1024;
@@ -16,9 +15,7 @@ const MOST_LOG_PROBABILITIES: usize = 1024;
 pub struct GenerationRequest {
     /// The tokens of the prompt; the end-of-document token, if there are none.
     pub prompt: Vec<u32>,
-    /// The most tokens of each sample.
     pub max_new_tokens: usize,
-    /// How tokens are chosen.
     pub sampling: SamplingConfig,
     /// The request's number among the draws, see [`DrawPlace`](super::DrawPlace): requests of the same number, seed and
     /// prompt have the same text.
@@ -109,56 +106,32 @@ impl fmt::Display for RequestId {
 /// A request that is refused. Nothing was computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RequestError {
-    /// Settings of the draws.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
-    /// A number out of its range.
     #[error("{name} must be from 1 to {most}, got {value}")]
     OutOfRange {
-        /// What it counts.
         name: &'static str,
-        /// The number.
         value: usize,
-        /// The largest one.
         most: usize,
     },
-    /// More tokens than the model has positions for.
     #[error(
         "a prompt of {prompt} tokens and an output of up to {max_new_tokens} do not fit the model's {max_seq_length} \
          positions: ask for at most {} tokens of output, or shorten the prompt",
         max_seq_length.saturating_sub(*prompt)
     )]
     TooLong {
-        /// Tokens of the prompt.
         prompt: usize,
-        /// Tokens of the output.
         max_new_tokens: usize,
-        /// The model's positions.
         max_seq_length: usize,
     },
-    /// A token that the model does not know.
     #[error("token {token} is outside the vocabulary of {vocab_size} tokens")]
-    UnknownToken {
-        /// The token.
-        token: u32,
-        /// The size of the vocabulary.
-        vocab_size: usize,
-    },
-    /// A stop sequence of nothing.
+    UnknownToken { token: u32, vocab_size: usize },
     #[error("a stop sequence must have a token or a character at least")]
     EmptyStop,
-    /// An empty prompt for a tokenizer that has nothing to begin with.
     #[error("the prompt is empty, and the vocabulary has no end-of-document token to begin with: give a prompt")]
     EmptyPrompt,
-    /// A sample that the whole cache would not hold.
     #[error("a sample needs {needed} pages of the cache, which has {num_pages}")]
-    LargerThanCache {
-        /// Pages of the sample.
-        needed: usize,
-        /// Pages of the cache.
-        num_pages: usize,
-    },
-    /// Too many requests wait.
+    LargerThanCache { needed: usize, num_pages: usize },
     #[error(
         "{waiting} samples would wait, at most {most} may: this request needs {needed} pages of the cache, of which \
          {free} are free"
@@ -166,19 +139,13 @@ pub enum RequestError {
     QueueFull {
         /// Samples that would wait after the next step.
         waiting: usize,
-        /// The most that may.
         most: usize,
         /// Pages that the request's samples need together.
         needed: usize,
-        /// Pages that are free.
         free: usize,
     },
-    /// A rank other than the first of its replica.
     #[error("requests are for the first rank of a replica of the model, and this is rank {rank}")]
-    OtherRank {
-        /// This rank.
-        rank: usize,
-    },
+    OtherRank { rank: usize },
 }
 
 /// Why a sample has ended.
@@ -196,7 +163,6 @@ pub enum FinishReason {
 /// A token of a prompt, as the model scores it after those before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenScore {
-    /// The token.
     pub token: u32,
     /// The logarithm of its probability, in nats.
     pub log_probability: f64,
@@ -207,11 +173,9 @@ pub struct TokenScore {
 /// A token that was drawn for a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationEvent {
-    /// The request.
     pub request: RequestId,
     /// The sample's number in the request.
     pub sample: usize,
-    /// The token.
     pub token: u32,
     /// The logarithm of its probability, in nats, by the model's own scores.
     pub log_probability: f64,

@@ -20,10 +20,8 @@ use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parame
 /// The largest file by default, as in transformers 4.
 const DEFAULT_MAX_SHARD_BYTES: u64 = 5_000_000_000;
 
-/// How a checkpoint is exported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExportConfig {
-    /// The type of the numbers.
     pub dtype: ExportType,
     /// The bytes of tensors in a file. Where they are more than this, there are several files and an index of them; a
     /// tensor that has more is in a file of its own.
@@ -115,7 +113,6 @@ impl Adapters {
         })
     }
 
-    /// The names of their arrays.
     fn arrays(&self) -> impl Iterator<Item = String> {
         let of_site = |site: &AdapterSite| AdapterFactor::BOTH.map(|factor| site.array_name(factor));
         self.sites.iter().flat_map(of_site)

@@ -3,7 +3,6 @@
 use burn::tensor::DType;
 use safetensors::Dtype;
 
-/// The type of an export's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExportType {
     /// 32 bits: what a checkpoint has, unless it was trained in f64.

@@ -9,7 +9,6 @@ use super::HuggingFaceError;
 
 /// The largest size, so that the elements of a matrix and their bytes can be counted.
 const MAX_SIZE: u64 = 1 << 28;
-/// The characters of a value that are shown.
 const SHOWN_CHARACTERS: usize = 80;
 
 /// Settings that leave what the model computes alone: of the tokenizer, of generation, of other heads, of the library.
@@ -104,7 +103,6 @@ impl Fields {
         names.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Whether there is such a setting.
     pub fn has(&self, field: &str) -> bool {
         self.left.get(field).is_some_and(|value| !value.is_null())
     }
@@ -137,9 +135,6 @@ impl Fields {
     }
 
     /// Checks that a setting is not there, or has one of `values`.
-    ///
-    /// # Errors
-    /// It has another value.
     pub fn expect(&mut self, field: &str, values: &[Value]) -> Result<(), HuggingFaceError> {
         match self.take(field) {
             Some(value) if !values.contains(&value) => {
@@ -151,9 +146,6 @@ impl Fields {
     }
 
     /// Takes one of `values`, `default` if the setting is not there.
-    ///
-    /// # Errors
-    /// It has another value.
     pub fn one_of(&mut self, field: &str, default: Value, values: &[Value]) -> Result<Value, HuggingFaceError> {
         let value = self.left.get(field).filter(|value| !value.is_null()).cloned();
         self.expect(field, values)?;
@@ -181,9 +173,6 @@ impl Fields {
     }
 
     /// Takes a size; `None` if it is the usual one.
-    ///
-    /// # Errors
-    /// As [`size`](Self::size).
     pub fn size_unless(&mut self, field: &str, usual: usize) -> Result<Option<usize>, HuggingFaceError> {
         Ok(Some(self.size(field)?).filter(|size| *size != usual))
     }
@@ -206,9 +195,6 @@ impl Fields {
     }
 
     /// Takes an object, if it is there.
-    ///
-    /// # Errors
-    /// It is something else.
     pub fn object(&mut self, field: &str) -> Result<Option<Map<String, Value>>, HuggingFaceError> {
         match self.take(field) {
             None => Ok(None),
@@ -218,9 +204,6 @@ impl Fields {
     }
 
     /// Takes a list, if it is there.
-    ///
-    /// # Errors
-    /// It is something else.
     pub fn list(&mut self, field: &str) -> Result<Option<Vec<Value>>, HuggingFaceError> {
         match self.take(field) {
             None => Ok(None),

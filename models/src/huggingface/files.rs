@@ -39,14 +39,11 @@ struct TensorFile {
     file: File,
 }
 
-/// A tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileTensor {
     pub dtype: Dtype,
     pub shape: Vec<usize>,
-    /// The number of its file.
     file: usize,
-    /// Where it begins in the file.
     begin: u64,
     pub num_bytes: usize,
 }
@@ -134,7 +131,6 @@ impl TensorFiles {
         &self.path
     }
 
-    /// The file of a tensor.
     pub fn path_of(&self, tensor: &FileTensor) -> &Path {
         &self.files[tensor.file].path
     }

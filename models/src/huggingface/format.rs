@@ -84,7 +84,6 @@ pub struct Parameter {
 /// A tensor of a file, which is a parameter or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTensor {
-    /// Its name in files.
     pub file_name: String,
     /// What [`HuggingFaceFormat::imported_name`] returns for it.
     pub key: String,
@@ -95,7 +94,6 @@ pub struct StoredTensor {
 }
 
 impl StoredTensor {
-    /// The number of elements.
     pub fn num_elements(&self) -> usize {
         self.shape.iter().product()
     }
@@ -252,7 +250,6 @@ impl Parameter {
         self
     }
 
-    /// The number of elements.
     pub fn num_elements(&self) -> usize {
         self.logical_shape.iter().product()
     }

@@ -89,12 +89,10 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
         })
     }
 
-    /// The model's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The model.
     pub fn config(&self) -> &C {
         &self.config
     }

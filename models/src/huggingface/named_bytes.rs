@@ -6,9 +6,7 @@ use burn_megatron::checkpoint::WholeArray;
 /// Bytes with a name: a file of a folder, or an array of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedBytes {
-    /// The name.
     pub name: String,
-    /// The bytes.
     pub content: Vec<u8>,
 }
 

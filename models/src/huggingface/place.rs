@@ -13,9 +13,6 @@ use super::HuggingFaceError;
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// Writes a new file, and waits until the disk has it.
-///
-/// # Errors
-/// `write` fails, or the operating system refuses.
 pub(super) fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), HuggingFaceError>,
@@ -29,17 +26,11 @@ pub(super) fn write_file(
 }
 
 /// Writes a new file of JSON.
-///
-/// # Errors
-/// As [`write_file`].
 pub(super) fn write_json(path: &Path, value: &Value) -> Result<(), HuggingFaceError> {
     write_bytes(path, format!("{value:#}\n").as_bytes())
 }
 
 /// Writes a new file of bytes.
-///
-/// # Errors
-/// As [`write_file`].
 pub(super) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), HuggingFaceError> {
     write_file(path, |file| {
         let written = file.write_all(bytes);

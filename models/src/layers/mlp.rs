@@ -18,12 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{gelu_erf, gelu_tanh};
 
-/// Configuration of [`Mlp`].
 #[derive(Config, Debug)]
 pub struct MlpConfig {
-    /// The size of each token.
     pub d_model: usize,
-    /// The size of the hidden layer.
     pub d_hidden: usize,
     /// How the first layer starts.
     pub input_init: ParameterInit,
@@ -32,7 +29,6 @@ pub struct MlpConfig {
     /// What is between the layers.
     #[config(default = "MlpActivation::Gelu")]
     pub activation: MlpActivation,
-    /// Whether the layers have biases.
     #[config(default = true)]
     pub bias: bool,
 }
@@ -42,7 +38,6 @@ pub struct MlpConfig {
 pub enum MlpActivation {
     /// GELU by tanh.
     Gelu,
-    /// `max(x, 0)`.
     Relu,
     /// GELU by the error function.
     GeluErf,

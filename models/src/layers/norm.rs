@@ -8,7 +8,6 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::norm::Addends;
 use serde::{Deserialize, Serialize};
 
-/// Which norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NormType {
     /// With mean and bias.
@@ -35,7 +34,6 @@ impl NormType {
         }
     }
 
-    /// The number of a norm's parameters.
     pub fn num_parameters(self, d_model: usize) -> usize {
         match self {
             Self::LayerNorm => 2 * d_model,

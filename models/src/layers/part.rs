@@ -25,42 +25,23 @@ pub enum ModelError {
     /// A size that does not divide.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// Heads that the fused attention does not compute with.
     #[error(
         "fused attention needs heads of at most {valid} elements, got d_model / n_heads = {d_head}: more heads, or \
          plain operations (Kernels::Plain, --no-fused-kernels)"
     )]
-    HeadSize {
-        /// The size of a head.
-        d_head: usize,
-        /// The largest one.
-        valid: usize,
-    },
-    /// A whole model was asked for in a layout with stages.
+    HeadSize { d_head: usize, valid: usize },
     #[error("a whole model needs pipeline_parallel_size 1, got {pipeline}: make this rank's chunks with init_stage")]
-    Stages {
-        /// The pipeline-parallel size.
-        pipeline: usize,
-    },
-    /// Several chunks on the only stage.
+    Stages { pipeline: usize },
     #[error("a model on one pipeline stage is one chunk, got a layer layout of {num_chunks}")]
-    ChunksOfOneStage {
-        /// The layout's chunks per stage.
-        num_chunks: usize,
-    },
-    /// A layer layout for something else.
+    ChunksOfOneStage { num_chunks: usize },
     #[error(
         "the layer layout must be for {n_layers} layers on {pipeline} stages, got one for {layout_layers} layers on \
          {layout_stages} stages"
     )]
     LayerLayout {
-        /// The model's layers.
         n_layers: usize,
-        /// The pipeline-parallel size.
         pipeline: usize,
-        /// The layout's layers.
         layout_layers: usize,
-        /// The layout's stages.
         layout_stages: usize,
     },
 }

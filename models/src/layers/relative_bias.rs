@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 /// Raffel et al. 2019, arXiv:1910.10683, section 2.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DistanceBuckets {
-    /// The number of buckets.
     pub count: usize,
     /// From where on distances are in the last bucket.
     pub max_distance: usize,

@@ -27,9 +27,6 @@ pub struct StageSetting<'a> {
 /// those of the first tensor-parallel rank; the others have the same number.
 ///
 /// The chunks are the ones that are trained, made with parameters that have no values: no memory need hold the model.
-///
-/// # Errors
-/// As [`ModelFamily::init_stage`].
 pub fn stage_parameters<C: ModelFamily>(
     model: &C,
     setting: &StageSetting<'_>,

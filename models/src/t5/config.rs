@@ -5,20 +5,13 @@ use burn::config::Config;
 use crate::layers::{DistanceBuckets, LayerRecompute, MlpActivation};
 use crate::vocabulary::padded_vocab_size;
 
-/// Configuration of a T5.
 #[derive(Config, Debug, PartialEq)]
 pub struct T5Config {
-    /// The number of the encoder's blocks.
     pub n_encoder_layers: usize,
-    /// The number of the decoder's blocks.
     pub n_decoder_layers: usize,
-    /// The size of each token.
     pub d_model: usize,
-    /// The number of attention heads.
     pub n_heads: usize,
-    /// The size of a head.
     pub d_head: usize,
-    /// The size of the MLP's hidden layer.
     pub d_hidden: usize,
     /// The longest text of the encoder. Positions are relative: it changes no parameter.
     pub max_seq_length: usize,
@@ -79,7 +72,6 @@ impl T5Config {
         }
     }
 
-    /// Returns the size of the vocabulary with padding.
     pub fn padded_vocab(&self, tensor_parallel_size: usize) -> usize {
         padded_vocab_size(self.vocab_size, self.padded_vocab_size, tensor_parallel_size)
     }

@@ -22,16 +22,13 @@ const MLP_OUTPUT_SITE: u32 = 2;
 const CROSS_WEIGHTS_SITE: u32 = 3;
 const CROSS_OUTPUT_SITE: u32 = 4;
 
-/// Configuration of [`DecoderBlock`].
 #[derive(Config, Debug)]
 pub struct DecoderBlockConfig {
     /// The attention among the decoder's tokens.
     pub attention: CausalSelfAttentionConfig,
     /// The attention to the encoder's output.
     pub cross: CrossAttentionConfig,
-    /// The MLP.
     pub mlp: MlpConfig,
-    /// The norms.
     pub norm: NormType,
     /// The number that norms add to the mean of the squares.
     pub norm_epsilon: f64,
@@ -44,21 +41,16 @@ pub struct DecoderBlockConfig {
 pub struct DecoderBlockNames {
     /// The norm before the attention.
     pub attention_norm: &'static str,
-    /// The attention.
     pub attention: &'static str,
-    /// The attention's projections.
     pub attention_layers: CausalSelfAttentionNames,
     /// The norm before the attention to the encoder.
     pub cross_norm: &'static str,
     /// The attention to the encoder.
     pub cross: &'static str,
-    /// Its projections.
     pub cross_layers: CrossAttentionNames,
     /// The norm before the MLP.
     pub mlp_norm: &'static str,
-    /// The MLP.
     pub mlp: &'static str,
-    /// The MLP's layers.
     pub mlp_layers: MlpNames,
 }
 
@@ -78,7 +70,6 @@ pub struct DecoderBlock<B: Backend> {
     pub cross: CrossAttention<B>,
     /// The norm before the MLP.
     pub mlp_norm: Norm<B>,
-    /// The MLP.
     pub mlp: Mlp<B>,
     attention_dropout: Dropout,
     cross_dropout: Dropout,
@@ -92,15 +83,11 @@ pub struct DecoderBlock<B: Backend> {
 pub struct Encoded<B: Backend> {
     /// `[batch * encoder_seq, d_model]`; this rank's rows under sequence parallelism.
     pub output: Tensor<B, 2>,
-    /// Its tokens.
     pub tokens: MemoryTokens,
 }
 
 impl DecoderBlockConfig {
     /// Returns the block of global layer number `layer`; its parameters are named by `names` in the context's scope.
-    ///
-    /// # Errors
-    /// As the attentions' and the MLP's `init`.
     pub fn init<B: Backend>(
         &self,
         layer: usize,

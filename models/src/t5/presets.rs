@@ -45,7 +45,6 @@ impl T5Preset {
         ]
     };
 
-    /// Returns the preset of this name.
     pub fn named(name: &str) -> Option<T5Preset> {
         Self::ALL.into_iter().find(|preset| preset.name == name)
     }

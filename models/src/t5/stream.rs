@@ -28,7 +28,6 @@ pub(super) struct StreamSizes {
 }
 
 impl StreamSizes {
-    /// All rows.
     pub fn rows(self) -> usize {
         self.encoder + self.decoder + self.bias_rows()
     }

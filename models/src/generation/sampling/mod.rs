@@ -29,7 +29,6 @@ pub struct SamplingConfig {
     /// Scores of tokens of the prompt and of the text so far are divided by this if positive, multiplied by it if
     /// negative, once each; 1 for none.
     pub repetition_penalty: f64,
-    /// The seed of the draws.
     pub seed: u64,
 }
 
@@ -49,22 +48,16 @@ impl Default for SamplingConfig {
 /// Settings that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SamplingError {
-    /// A number out of its range.
     #[error("{name} must be {expected}, got {value}")]
     OutOfRange {
-        /// The setting.
         name: &'static str,
-        /// What it may be.
         expected: &'static str,
-        /// What it was.
         value: f64,
     },
-    /// Scores among which there is no highest.
     #[error("the score of token {token} is {score}, expected a finite number")]
     Score {
         /// The first such token.
         token: usize,
-        /// Its score.
         score: f64,
     },
 }
@@ -124,10 +117,8 @@ impl DrawPlace {
     }
 }
 
-/// A token that was chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The token.
     pub token: u32,
     /// The logarithm of its probability, in nats, by the model's own scores: before penalty, temperature and cuts.
     pub log_probability: f64,

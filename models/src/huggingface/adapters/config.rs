@@ -18,9 +18,6 @@ pub struct AdapterConfig {
 
 impl AdapterConfig {
     /// Returns the configuration with the model's attention projections as targets, where none is given.
-    ///
-    /// # Errors
-    /// As [`sites`](Self::sites).
     pub fn new<C: HuggingFaceFormat>(
         low_rank: LowRankConfig,
         targets: Vec<String>,

@@ -58,7 +58,6 @@ impl AdapterFiles {
         Ok(files)
     }
 
-    /// What the adapters are.
     pub fn config(&self) -> &AdapterConfig {
         &self.config
     }

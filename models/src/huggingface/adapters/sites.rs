@@ -40,7 +40,6 @@ pub enum AdapterFactor {
 }
 
 impl AdapterFactor {
-    /// Both.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
     /// The end of its name, here and in files.
@@ -123,7 +122,6 @@ impl AdapterSite {
         }
     }
 
-    /// The name of a factor here.
     pub fn parameter_name(&self, factor: AdapterFactor) -> String {
         format!("{}{}", self.name, factor.suffix())
     }
@@ -138,7 +136,6 @@ impl AdapterSite {
         format!("base_model.model.{}{}", self.module, factor.suffix())
     }
 
-    /// The number of its features.
     pub fn num_features(&self) -> usize {
         self.features.iter().product()
     }

@@ -25,20 +25,15 @@ const ATTENTION_WEIGHTS_SITE: u32 = 0;
 const ATTENTION_OUTPUT_SITE: u32 = 1;
 const MLP_OUTPUT_SITE: u32 = 2;
 
-/// Configuration of [`Block`].
 #[derive(Config, Debug)]
 pub struct BlockConfig {
-    /// The attention.
     pub attention: CausalSelfAttentionConfig,
-    /// The MLP.
     pub mlp: MlpConfig,
-    /// The norms.
     #[config(default = "NormType::LayerNorm")]
     pub norm: NormType,
     /// How attention and MLP are added to the residual stream.
     #[config(default = "Residual::Sequential")]
     pub residual: Residual,
-    /// The number that norms add to the variance.
     #[config(default = 1e-5)]
     pub norm_epsilon: f64,
     /// The probability with which an element of the attention's or the MLP's output becomes zero.
@@ -60,17 +55,11 @@ pub enum Residual {
 /// The names of a block's parameters in the block's scope.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockNames {
-    /// The attention's norm.
     pub attention_norm: &'static str,
-    /// The attention.
     pub attention: &'static str,
-    /// The attention's projections.
     pub attention_layers: CausalSelfAttentionNames,
-    /// The MLP's norm.
     pub mlp_norm: &'static str,
-    /// The MLP.
     pub mlp: &'static str,
-    /// The MLP's layers.
     pub mlp_layers: MlpNames,
 }
 
@@ -81,13 +70,9 @@ pub struct BlockNames {
 /// 2022, arXiv:2204.06745, section 2.1; norms after the sums: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
 #[derive(Module, Debug)]
 pub struct Block<B: Backend> {
-    /// The attention's norm.
     pub attention_norm: Norm<B>,
-    /// The attention.
     pub attention: CausalSelfAttention<B>,
-    /// The MLP's norm.
     pub mlp_norm: Norm<B>,
-    /// The MLP.
     pub mlp: Mlp<B>,
     attention_dropout: Dropout,
     mlp_dropout: Dropout,
@@ -99,9 +84,6 @@ pub struct Block<B: Backend> {
 
 impl BlockConfig {
     /// Returns the block of global layer number `layer`; its parameters are named by `names` in the context's scope.
-    ///
-    /// # Errors
-    /// As the attention's and the MLP's `init`.
     pub fn init<B: Backend>(
         &self,
         layer: usize,
