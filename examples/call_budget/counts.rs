@@ -28,7 +28,6 @@ impl AddAssign for Count {
     }
 }
 
-/// Whose calls they are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// As of [`Row`].
@@ -127,7 +126,6 @@ impl Counts {
         self.sum(|key| kinds.contains(&key.kind.as_str())).calls
     }
 
-    /// Returns the bytes of calls of a kind and a name.
     pub fn bytes_of(&self, kind: &str, name: &str) -> f64 {
         self.sum(|key| key.kind == kind && key.name == name).bytes
     }
@@ -178,14 +176,12 @@ impl Class {
         ["nccl", "copy", "memset", "allocation", "free"].contains(&self.kind)
     }
 
-    /// A call of the class.
     #[cfg(test)]
     pub fn example(&self) -> Key {
         let [kind, name, thread] = [self.kind, self.names, "main"].map(str::to_owned);
         Key { kind, name, thread }
     }
 
-    /// Whether calls belong to the class.
     pub fn has(&self, key: &Key) -> bool {
         key.kind == self.kind && key.name.starts_with(self.names)
     }
@@ -201,13 +197,11 @@ pub struct Size {
 /// A step's counts, by what they grow with.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// Of each layer and micro-batch.
     pub per_layer_and_micro_batch: Counts,
     /// Of each micro-batch, outside the layers.
     pub per_micro_batch: Counts,
     /// Of each layer, whatever the micro-batches.
     pub per_layer: Counts,
-    /// Of the step.
     pub per_step: Counts,
 }
 

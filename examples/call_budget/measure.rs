@@ -28,7 +28,6 @@ const VOCABULARY: usize = 50257;
 pub struct Problem {
     /// Layers of each stage.
     pub layers: usize,
-    /// Micro-batches of a step.
     pub micro_batches: usize,
     /// Whether to look at CubeCL's memory all the time.
     pub watches_memory: bool,
@@ -74,9 +73,7 @@ pub struct Setting {
     pub sequence: usize,
     /// The size of the vocabulary, with padding.
     pub vocabulary: usize,
-    /// Whether the stage has the embeddings.
     pub has_embedding: bool,
-    /// Whether the stage has the head.
     pub has_head: bool,
     pub micro_batch: usize,
     /// Chunks of each stage.

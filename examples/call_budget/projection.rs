@@ -21,7 +21,6 @@ use crate::measure::Setting;
 
 /// What the compiled kernels cost, which `kernel_cost --json` writes.
 const COSTS: &str = include_str!("../../cubecl-kernels/kernel_cost/data/costs.jsonl");
-/// The GPU.
 const GPU: Gpu = Gpu::A100_80;
 /// FLOP/s of cuBLASLt's matmuls in 16 bits, of 312e12 at the peak. Assumed: those of several thousand rows and
 /// columns reach 64 to 74 % of it.
@@ -59,7 +58,6 @@ pub struct Term {
 pub struct Projection {
     /// FLOP/s of matmuls.
     pub matmul_flops: f64,
-    /// Its parts.
     pub terms: Vec<Term>,
     /// Model FLOPs of the step, of one GPU.
     model_flops: f64,
@@ -76,7 +74,6 @@ impl Projection {
         self.model_flops / (self.seconds() * GPU.matrix_flops())
     }
 
-    /// Returns it as an object.
     pub fn to_json(&self) -> Value {
         let term = |term: &Term| json!({"term": term.name, "seconds": term.seconds, "source": term.source});
         json!({

@@ -14,7 +14,6 @@ use crate::play::MemoryReport;
 const NAME: usize = 34;
 const CELL: usize = 22;
 
-/// Prints the tables.
 pub fn print(measured: &Measured) {
     println!("{}", title(&measured.setting));
     if let Some(calls) = &measured.calls {
@@ -41,9 +40,6 @@ fn print_calls(calls: &Calls) {
 }
 
 /// Prints one object per row: calls by part, kind, name and thread; sums by part and class; memory.
-///
-/// # Errors
-/// None but of the output.
 pub fn print_json(measured: &Measured) -> anyhow::Result<()> {
     if let Some(calls) = &measured.calls {
         print_json_calls(calls, &measured.setting);

@@ -17,9 +17,6 @@ pub struct OutputFolder {
 
 impl OutputFolder {
     /// Makes the folder if it is not there, and writes a file to it and removes it again.
-    ///
-    /// # Errors
-    /// When that fails.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path)
             .and_then(|()| tempfile::NamedTempFile::new_in(path))
@@ -28,9 +25,6 @@ impl OutputFolder {
     }
 
     /// Writes all files.
-    ///
-    /// # Errors
-    /// When one cannot be written, naming it.
     pub fn write(&self, report: &Report) -> anyhow::Result<()> {
         let files = [
             ("comparison.csv", report.comparison_csv()),

@@ -20,9 +20,6 @@ pub struct Interrupted {
 
 impl Interrupt {
     /// Remembers signals from now on.
-    ///
-    /// # Errors
-    /// When the operating system refuses the handler.
     pub fn install() -> anyhow::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
         for number in [SIGINT, SIGTERM] {
@@ -33,9 +30,6 @@ impl Interrupt {
     }
 
     /// Fails when this process was asked to stop.
-    ///
-    /// # Errors
-    /// Then.
     pub fn check(&self) -> Result<(), Interrupted> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),

@@ -29,7 +29,6 @@ pub struct Run {
 pub struct RunSummary {
     /// The layout, as a person calls it.
     pub name: String,
-    /// The number of ranks.
     pub world_size: usize,
     /// The metrics of rank 0, step by step.
     pub metrics: Vec<StepMetrics>,
@@ -37,9 +36,6 @@ pub struct RunSummary {
 
 impl Run {
     /// Runs the one rank that the layouts are compared with.
-    ///
-    /// # Errors
-    /// As [`launch`](Self::launch).
     pub fn launch_reference(arguments: &Arguments, recordings: &Path, interrupt: &Interrupt) -> anyhow::Result<Self> {
         let run = Self::unfinished("one rank", Layout::ONE_RANK, recordings);
         run.finish(arguments, &["--worker-reference"], interrupt)
@@ -100,7 +96,6 @@ impl Run {
         Ok(self)
     }
 
-    /// The number of ranks.
     pub fn world_size(&self) -> usize {
         self.layout.world_size()
     }
@@ -110,7 +105,6 @@ impl Run {
         &self.folder
     }
 
-    /// A rank's metrics, step by step.
     pub fn metrics(&self, rank: usize) -> &[StepMetrics] {
         &self.metrics[rank]
     }

@@ -14,7 +14,6 @@ use burn_megatron::parity::{
 use crate::interrupt::Interrupt;
 use crate::jobs::Run;
 
-/// What is judged by.
 pub struct Rules {
     /// The largest differences that rounding explains.
     pub tolerance: Tolerance,

@@ -45,9 +45,6 @@ impl Curve<'_> {
 }
 
 /// Draws losses above and their relative differences below.
-///
-/// # Errors
-/// When that fails.
 pub fn losses_svg(report: &Report) -> anyhow::Result<String> {
     picture(SIZE, |area| {
         let (upper, lower) = area.split_vertically(UPPER_HEIGHT);

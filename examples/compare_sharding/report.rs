@@ -29,13 +29,11 @@ pub struct Report {
 
 /// A layout's run and how it compares.
 pub struct Comparison {
-    /// The run.
     pub summary: RunSummary,
     /// How it compares with the one-rank run.
     pub verdict: Verdict,
 }
 
-/// What a run costs.
 pub struct Cost {
     /// Tokens of the global batch over the time of a step.
     pub tokens_per_second: f64,
@@ -46,7 +44,6 @@ pub struct Cost {
 }
 
 impl Verdict {
-    /// Whether parity holds.
     pub fn holds(&self) -> bool {
         self.num_failures == 0
     }

@@ -10,7 +10,6 @@ use plotters::style::text_anchor::HPos;
 pub struct Table {
     /// Titles over several columns.
     pub groups: Vec<(Range<usize>, &'static str)>,
-    /// Titles of the columns.
     pub header: Vec<&'static str>,
     /// The rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
@@ -26,18 +25,13 @@ pub struct Cell {
 /// How a text is meant: its colour in a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
     Plain,
-    /// Less important.
     Faint,
-    /// As it should be.
     Good,
-    /// As it should not be.
     Bad,
 }
 
 impl Cell {
-    /// Returns a cell.
     pub fn new(text: impl Into<String>, tone: Tone) -> Self {
         Self {
             text: text.into(),
@@ -50,7 +44,6 @@ impl Cell {
         Self::new(text, Tone::Plain)
     }
 
-    /// Returns a less important cell.
     pub fn faint(text: impl Into<String>) -> Self {
         Self::new(text, Tone::Faint)
     }
@@ -115,9 +108,6 @@ impl Table {
     }
 
     /// The table as a picture, with a line below it.
-    ///
-    /// # Errors
-    /// When it cannot be drawn.
     pub fn to_svg(&self, caption: &str) -> anyhow::Result<String> {
         let width_of = |characters: usize| (characters as f64 * CELL_CHARACTER_WIDTH * f64::from(FONT_SIZE)) as i32;
         let widths: Vec<i32> = self.widths().into_iter().map(width_of).collect();

@@ -12,7 +12,6 @@ use crate::arguments::TrainingArguments;
 use crate::checkpointing::ModelState;
 use crate::device::TrainingBackend;
 
-/// The adapters of a run.
 pub(crate) struct RunAdapters {
     pub(crate) config: AdapterConfig,
     /// Whether the checkpoint has them; otherwise they are new, and are trained with its parameters.

@@ -81,9 +81,6 @@ fn read_bounded(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Returns the tokenizer's files that a checkpoint carries, by their names in a folder.
-///
-/// # Errors
-/// When one cannot be read.
 pub fn carried_files(checkpoint: &Checkpoint) -> anyhow::Result<Vec<NamedBytes>> {
     let mut files = Vec::new();
     for name in CARRIED {

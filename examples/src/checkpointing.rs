@@ -54,10 +54,8 @@ impl FamilyState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct ModelState<C: ModelFamily> {
-    /// The name of the model's family.
     #[serde(default = "first_family")]
     pub family: String,
-    /// The model.
     pub model: C,
     /// The folder that the parameters come from, where they are another program's: then there is nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,12 +131,10 @@ fn parse_state<S: DeserializeOwned>(checkpoint: &Checkpoint) -> anyhow::Result<S
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct RunState<C: ModelFamily> {
-    /// The name of the model's family.
     #[serde(default = "first_family")]
     pub family: String,
     /// How far training has come.
     pub trainer: TrainerState,
-    /// The model.
     pub model: C,
     /// The settings of the training: its schedules, and how many samples were asked for, on which their order depends.
     pub training: TrainingConfig,

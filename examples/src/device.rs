@@ -45,13 +45,9 @@ pub(crate) struct GpuOptions {
 
 /// What runs on a device.
 pub trait Program {
-    /// What it returns.
     type Output;
 
     /// Runs it.
-    ///
-    /// # Errors
-    /// Its own.
     fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<Self::Output>;
 }
 
@@ -91,7 +87,6 @@ impl DeviceKind {
         Ok(())
     }
 
-    /// Runs a program on this rank's device.
     pub(crate) fn run<P: Program>(
         self,
         dtype: Dtype,

@@ -16,9 +16,6 @@ pub struct JsonLines {
 
 impl JsonLines {
     /// Creates the file, over one that exists.
-    ///
-    /// # Errors
-    /// When it cannot be created, naming it.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let file = File::create(path).with_context(|| format!("cannot write metrics to {}", path.display()))?;
         Ok(Self {
@@ -29,9 +26,6 @@ impl JsonLines {
 
     /// Opens the file of a run that continues after a step, and drops the lines of later steps, which will be written
     /// again. Creates the file if there is none, or if the run starts at its first step.
-    ///
-    /// # Errors
-    /// When it cannot be read or written, naming it.
     pub fn resume(path: &Path, step: u64) -> anyhow::Result<Self> {
         if step == 0 || !path.exists() {
             return Self::create(path);
@@ -55,9 +49,6 @@ impl JsonLines {
     }
 
     /// Writes one object, whole, so that a reader sees every finished step.
-    ///
-    /// # Errors
-    /// When the file cannot be written, naming it.
     pub fn write(&mut self, metrics: &impl Serialize) -> anyhow::Result<()> {
         let line = serde_json::to_string(metrics).context("metrics are plain numbers")?;
         writeln!(self.file, "{line}")

@@ -30,9 +30,6 @@ pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
 ///
 /// # Communication
 /// As [`enter`].
-///
-/// # Errors
-/// As [`enter`].
 pub fn enter_interactive(parallel: &ParallelArguments) -> anyhow::Result<Role> {
     enter_with(parallel, Prefix::Interactive)
 }

@@ -12,7 +12,6 @@ const VALID_FORM: &str = "a layout is made of tpN (N tensor-parallel ranks), sp 
                           each at most once, with hyphens where they help, as in tp2, tp2sp, dp2, pp2v2 or \
                           tp2sp-pp2-dp2";
 
-/// A layout of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Ranks that share each layer.
@@ -45,7 +44,6 @@ impl Layout {
         }
     }
 
-    /// The number of ranks.
     pub fn world_size(&self) -> usize {
         self.tensor_parallel_size
             .saturating_mul(self.pipeline_parallel_size)

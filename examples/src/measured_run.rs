@@ -40,9 +40,6 @@ pub fn launch(world_size: usize, variant: &str, steps: usize, folder: &Path) -> 
 }
 
 /// Trains as a rank of such a job; rank 0 writes the metrics.
-///
-/// # Errors
-/// When the training fails, or the file cannot be written.
 pub fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
     let options = training.parallel.communication.join_options()?;
     run_own_rank("--worker-log", &options, |world| {

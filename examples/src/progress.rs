@@ -59,7 +59,6 @@ impl Progress {
         }
     }
 
-    /// Tells of a validation.
     pub fn validation(&self, step: u64, losses: &ValidationLosses, of_bytes: bool) {
         let unit = if of_bytes { "byte" } else { "token" };
         let of_each = losses.of_sets.iter().map(|(name, loss)| (format!(" of {name}"), *loss));

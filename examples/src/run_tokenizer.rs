@@ -125,9 +125,6 @@ impl RunTokenizer {
     }
 
     /// Returns the tokenizer of a folder of Hugging Face's files; `None` if it has none.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn of_folder(folder: &Path) -> anyhow::Result<Option<Self>> {
         let Some((name, kind)) = FOREIGN.into_iter().find(|(name, _)| folder.join(name).is_file()) else {
             return Ok(None);
@@ -152,12 +149,10 @@ impl RunTokenizer {
         &self.files
     }
 
-    /// Turns text into tokens and back.
     pub fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
         &self.tokenizer
     }
 
-    /// The tokens of its vocabulary.
     pub fn vocabulary_size(&self) -> usize {
         self.tokenizer.vocabulary_size()
     }

@@ -7,7 +7,6 @@ use burn_megatron::random::RandomStream;
 /// Rows and columns of an image.
 pub const IMAGE_SIZE: usize = 8;
 
-/// One image.
 #[derive(Clone, Debug)]
 pub struct Spot {
     /// Row by row.

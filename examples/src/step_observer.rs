@@ -30,12 +30,10 @@ impl StepObserver {
         }
     }
 
-    /// The timers.
     pub fn timers(&self) -> &Timers {
         &self.timers
     }
 
-    /// The ranges.
     pub fn nvtx(&self) -> &Nvtx {
         &self.nvtx
     }

@@ -9,9 +9,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Returns a picture of `size` pixels, white where `draw` draws nothing.
-///
-/// # Errors
-/// When drawing fails.
 pub fn picture(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> anyhow::Result<()>) -> anyhow::Result<String> {
     let mut svg = String::new();
     {
@@ -35,9 +32,6 @@ pub struct TextStyle {
 }
 
 /// Writes a text whose vertical middle is at a place.
-///
-/// # Errors
-/// When drawing fails.
 pub fn write(area: &Area<'_>, text: &str, place: (i32, i32), style: TextStyle) -> anyhow::Result<()> {
     let TextStyle { size, color, align } = style;
     let style = ("sans-serif", size).into_font().color(&color);

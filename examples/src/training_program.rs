@@ -9,13 +9,9 @@ use crate::device::{Program, TrainingBackend};
 
 /// What runs on a device, with a family of models.
 pub trait TrainingProgram {
-    /// What it returns.
     type Output;
 
     /// Runs it.
-    ///
-    /// # Errors
-    /// Its own.
     fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<Self::Output>;
 }
 

@@ -19,9 +19,6 @@ pub struct DeepSpeedArguments {
 
 impl DeepSpeedArguments {
     /// Checks that no configuration is named, for a `program` that would not read it.
-    ///
-    /// # Errors
-    /// When one is.
     pub fn check_not_given(&self, program: &str) -> anyhow::Result<()> {
         anyhow::ensure!(
             !self.use_deepspeed,

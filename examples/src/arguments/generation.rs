@@ -210,7 +210,6 @@ pub(super) fn ensure_at_least_one(flags: &[(&str, usize)]) -> anyhow::Result<()>
 }
 
 impl SampleArguments {
-    /// How tokens are chosen.
     pub fn sampling(&self) -> SamplingConfig {
         SamplingConfig {
             temperature: if self.greedy { 0.0 } else { self.temperature },

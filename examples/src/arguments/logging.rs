@@ -64,7 +64,6 @@ impl LoggingArguments {
         start..self.profile_step_end.unwrap_or(start).saturating_add(1)
     }
 
-    /// Whether a timeline is wanted.
     pub fn wants_timeline(&self) -> bool {
         self.timeline.is_some() || self.trace.is_some()
     }

@@ -81,9 +81,6 @@ pub struct TrainingArguments {
 
 impl TrainingArguments {
     /// The tokens of the vocabulary that the flags name, or that the checkpoint to continue from has.
-    ///
-    /// # Errors
-    /// When a file of the tokenizer cannot be read.
     pub fn vocabulary_size(&self) -> anyhow::Result<usize> {
         self.vocabulary_size_with(self.checkpoint().as_ref())
     }

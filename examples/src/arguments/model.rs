@@ -194,17 +194,11 @@ impl ModelArguments {
     }
 
     /// The model for a tokenizer's vocabulary, whatever its family.
-    ///
-    /// # Errors
-    /// As [`family`](Self::family).
     pub fn config(&self, vocab_size: usize) -> anyhow::Result<Box<dyn ModelConfig>> {
         Ok((self.family()?.config)(&self.settings(vocab_size)))
     }
 
     /// What the model learns.
-    ///
-    /// # Errors
-    /// As [`family`](Self::family).
     pub fn objective(&self) -> anyhow::Result<Objective> {
         // It does not depend on the vocabulary.
         Ok(self.config(1)?.objective())

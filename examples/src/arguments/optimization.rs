@@ -250,7 +250,6 @@ impl OptimizationArguments {
         Ok(choice)
     }
 
-    /// Muon's settings.
     fn muon(&self) -> anyhow::Result<MuonConfig> {
         let is_used = self.uses(Kind::Muon);
         for (flag, is_given) in [
@@ -281,7 +280,6 @@ impl OptimizationArguments {
         })
     }
 
-    /// Adafactor's settings.
     fn adafactor(&self) -> anyhow::Result<AdafactorConfig> {
         for (flag, given) in [
             ("--adafactor-beta2-decay", self.adafactor_beta2_decay),
@@ -350,9 +348,6 @@ impl OptimizationArguments {
     }
 
     /// The number of optimizer steps, whatever they are counted in.
-    ///
-    /// # Errors
-    /// As [`train_samples`](Self::train_samples) and [`batch_sizes`](Self::batch_sizes).
     pub fn num_steps(&self) -> anyhow::Result<u64> {
         Ok(self.batch_sizes()?.num_steps(self.train_samples()?))
     }

@@ -188,7 +188,6 @@ impl ParallelArguments {
         ParallelContextConfig::new(self.config()).with_num_distributed_optimizer_instances(instances)
     }
 
-    /// The number of ranks.
     pub fn world_size(&self) -> usize {
         let all_nodes = self.world_size.unwrap_or(self.model_size());
         match self.launcher.excluded() {
@@ -339,7 +338,6 @@ impl LauncherArguments {
     }
 }
 
-/// The strategy of a name.
 fn sharding_strategy(name: &str) -> Result<ShardingStrategy, String> {
     let found = ShardingStrategy::ALL
         .into_iter()

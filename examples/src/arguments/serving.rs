@@ -76,7 +76,6 @@ pub struct LimitArguments {
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// The secret.
     pub fn secret(&self) -> &str {
         &self.0
     }

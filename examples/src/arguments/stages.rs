@@ -172,7 +172,6 @@ impl RecomputeArguments {
         self.recompute_granularity == Some(RecomputeGranularity::Full)
     }
 
-    /// Which layers are recomputed.
     pub fn layers(&self) -> LayerRecompute {
         let num_layers = self.recompute_num_layers.unwrap_or(1);
         match (self.recompute_granularity, self.recompute_method) {

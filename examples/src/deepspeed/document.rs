@@ -30,11 +30,9 @@ pub(super) struct Entry {
 /// What a configuration says of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Setting<T> {
-    /// Nothing.
     Absent,
     /// That the flags say it.
     Auto,
-    /// This value.
     Is(T),
 }
 

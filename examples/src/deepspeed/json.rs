@@ -10,7 +10,6 @@ use super::ConfigError;
 /// Characters of a value that a message shows.
 const SHOWN: usize = 60;
 
-/// A value of JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
     Null,
@@ -60,7 +59,6 @@ impl Node {
         number.as_u64().or_else(|| number.as_f64().and_then(of_float))
     }
 
-    /// Returns a number.
     pub(super) fn as_number(&self) -> Option<f64> {
         match self {
             Node::Number(number) => number.as_f64(),

@@ -5,7 +5,6 @@
 //! monitors and profilers), with names that earlier versions had and files still have. A key with
 //! [`Role::Mapped`] is read in `mapping`, by its path.
 
-/// A key of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub name: &'static str,

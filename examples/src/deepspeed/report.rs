@@ -16,7 +16,6 @@ pub struct Emitted {
 /// What became of each key of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The flags.
     pub flags: Vec<Emitted>,
     /// Keys without effect, some with the reason.
     pub without_effect: Vec<(String, Option<String>)>,

@@ -34,9 +34,6 @@ impl Encoder<'_> {
     /// A text and what follows it, as lm-evaluation-harness cuts them: white space at the end of the context belongs to
     /// the continuation; of the whole text's tokens the continuation has those after the first `n`, where `n` is what
     /// the context has by itself.
-    ///
-    /// # Errors
-    /// As [`tokens`](Self::tokens) and [`continuation`](Self::continuation).
     pub(super) fn pair(&self, context: &str, continuation: &str) -> anyhow::Result<Encoded> {
         let before = context.trim_end();
         let mut tokens = self.tokens(&[context, continuation].concat())?;

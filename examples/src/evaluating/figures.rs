@@ -16,7 +16,6 @@ pub(super) enum Program {
     LmEval,
 }
 
-/// A number with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) name: &'static str,

@@ -75,7 +75,6 @@ pub fn evaluate(arguments: &EvaluationArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// One rank of the world.
 struct Rank<'a> {
     arguments: &'a EvaluationArguments,
     data: TaskData,

@@ -20,30 +20,18 @@ pub trait AnyGenerator {
     fn is_first(&self) -> bool;
 
     /// See [`Generator::serve`].
-    ///
-    /// # Errors
-    /// As there.
     fn serve(self: Box<Self>) -> Result<(), GenerationError>;
 
     /// See [`Generator::finish`].
-    ///
-    /// # Errors
-    /// As there.
     fn finish(self: Box<Self>) -> Result<(), GenerationError>;
 
     /// See [`Generator::submit`].
-    ///
-    /// # Errors
-    /// As there.
     fn submit(&mut self, request: GenerationRequest) -> Result<RequestId, RequestError>;
 
     /// See [`Generator::cancel`].
     fn cancel(&mut self, request: RequestId) -> bool;
 
     /// See [`Generator::step`].
-    ///
-    /// # Errors
-    /// As there.
     fn step(&mut self) -> Result<Vec<GenerationEvent>, GenerationError>;
 
     /// See [`Generator::is_idle`].
@@ -144,7 +132,6 @@ pub struct BatchLimits {
     pub max_waiting: usize,
 }
 
-/// A generator that is ready.
 pub struct Ready<'a> {
     /// The generator of this replica of the model.
     pub generator: &'a mut dyn AnyGenerator,
@@ -165,8 +152,5 @@ pub trait GeneratorProgram {
     fn limits(&mut self, tokenizer: &dyn Tokenizer, max_seq_length: usize) -> Result<BatchLimits>;
 
     /// Generates. An error of the generator must be returned.
-    ///
-    /// # Errors
-    /// Its own, and the generator's.
     fn run(&mut self, ready: Ready<'_>) -> Result<std::process::ExitCode>;
 }

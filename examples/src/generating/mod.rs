@@ -53,9 +53,6 @@ pub fn generate(arguments: &GenerationArguments) -> anyhow::Result<ExitCode> {
 
 /// Runs a program with the model that the flags name, as [`generate`] does. `statement` is what must be the same on
 /// every rank.
-///
-/// # Errors
-/// As [`generate`].
 pub fn run_program(
     arguments: &GeneratorArguments,
     statement: Statement,

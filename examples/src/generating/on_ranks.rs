@@ -23,7 +23,6 @@ use crate::device::{Program, TrainingBackend};
 use crate::figures::bytes;
 use crate::loading::{Loaded, LoadedModel, load};
 
-/// Tokens of a page of the cache.
 pub const PAGE_TOKENS: usize = 16;
 
 /// Loads the model that the flags name, and runs a program with it on the first rank of each replica; the other ranks
@@ -50,7 +49,6 @@ pub(crate) fn run_rank(
     arguments.device.run(arguments.precision.dtype(), world, rank)
 }
 
-/// One rank of the world.
 struct Rank<'a> {
     arguments: &'a GeneratorArguments,
     statement: Statement,

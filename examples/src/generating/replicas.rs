@@ -57,7 +57,6 @@ impl<'a> Replicas<'a> {
         Self { group }
     }
 
-    /// Whether there is one only.
     pub(super) fn is_alone(&self) -> bool {
         self.group.size() == 1
     }
@@ -83,7 +82,6 @@ impl<'a> Replicas<'a> {
         serde_json::from_slice(&bytes).context("the prompts of rank 0")
     }
 
-    /// Returns this replica's share of the texts.
     pub(super) fn share_of(&self, texts: &[String]) -> Prompts {
         Prompts::of_replica(texts, self.group.rank(), self.group.size())
     }

@@ -17,7 +17,6 @@ use table::Table;
 /// What the ranks of a run need, and what it would take in other ways.
 #[derive(Clone, Debug)]
 pub struct MemoryPlan {
-    /// The ranks.
     pub grid: RankGrid,
     /// By pipeline stage.
     pub stages: Vec<StagePlan>,
@@ -52,7 +51,6 @@ pub struct StagePlan {
     pub parameters: Vec<BucketParameter>,
     /// The elements of those that are frozen.
     pub frozen: usize,
-    /// Its activations.
     pub activations: StageActivations,
 }
 

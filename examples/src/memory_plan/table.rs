@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// The number of columns.
 const COLUMNS: usize = 10;
 
 /// Rows of cells, and rows of a name and a note.

@@ -32,9 +32,6 @@ impl DevicePeak {
     ///
     /// # Communication
     /// A barrier and one all-reduce of one number over the world.
-    ///
-    /// # Errors
-    /// When they fail.
     pub fn find<B: TrainingBackend>(
         arguments: &MonitoringArguments,
         dtype: Dtype,

@@ -109,14 +109,12 @@ impl Monitoring {
         places.chain(self.peak.as_ref().map(DevicePeak::to_string)).collect()
     }
 
-    /// Prepares for a step.
     pub fn before_step(&mut self, step: u64) {
         if let Some(profiling) = &mut self.profiling {
             profiling.before_step(step);
         }
     }
 
-    /// Notes a step.
     pub fn step(
         &mut self,
         metrics: &StepMetrics,
@@ -143,7 +141,6 @@ impl Monitoring {
         StepNote { remaining, throughput }
     }
 
-    /// Notes a validation.
     pub fn validation(&mut self, losses: &ValidationLosses, session: &Session<impl TrainingBackend, impl ModelFamily>) {
         if let Some(outputs) = &mut self.outputs {
             let validation = ValidationScalars {
@@ -172,9 +169,6 @@ impl Monitoring {
     ///
     /// # Communication
     /// With `--timing-log-level` above 0, at these steps an all-gather of the timers over the world.
-    ///
-    /// # Errors
-    /// When it fails.
     pub fn after_step(
         &mut self,
         step: u64,

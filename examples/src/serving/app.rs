@@ -55,7 +55,6 @@ impl App {
         }
     }
 
-    /// The routes.
     pub(super) fn router(self: Arc<Self>) -> Router {
         let guarded = Router::new()
             .route("/api", put(megatron::generate).post(megatron::generate))
@@ -249,7 +248,6 @@ async fn health(State(app): State<Arc<App>>) -> Response {
     response
 }
 
-/// A response of JSON.
 pub(super) fn json_response(value: &Value) -> Response {
     let mut response = Response::new(Body::from(value.to_string()));
     let json = HeaderValue::from_static("application/json");

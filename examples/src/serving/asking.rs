@@ -16,11 +16,9 @@ pub(super) const MOST_OUTPUTS: usize = 128;
 /// A prompt, as text or as the tokens that a client has made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
-    /// Text.
     Text(String),
     /// Text after the end-of-document token.
     TextAfterEnd(String),
-    /// Tokens.
     Tokens(Vec<u32>),
 }
 
@@ -147,7 +145,6 @@ impl Generating {
         self.prompts.len() * self.num_samples
     }
 
-    /// The prompt of an output.
     pub(super) fn prompt_of(&self, output: usize) -> &[u32] {
         &self.prompts[output / self.num_samples]
     }
@@ -181,9 +178,6 @@ impl Generating {
     }
 
     /// Waits for all outputs.
-    ///
-    /// # Errors
-    /// As [`next`](Self::next).
     pub(super) async fn outputs(&mut self) -> Result<Vec<Output>, ApiError> {
         let mut outputs = vec![Output::default(); self.num_outputs()];
         while let Some((place, event)) = self.next().await? {

@@ -58,9 +58,6 @@ pub(super) struct Serving {
 
 impl HttpServer {
     /// Begins to take connections.
-    ///
-    /// # Errors
-    /// When the operating system refuses the thread or the socket.
     pub(super) fn start(listener: std::net::TcpListener, serving: Serving) -> anyhow::Result<Self> {
         listener.set_nonblocking(true).context("the server's socket")?;
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -55,7 +55,6 @@ pub(super) enum JobEvent {
     Token {
         /// The prompt's place in the job.
         prompt: usize,
-        /// The token.
         event: GenerationEvent,
     },
     /// The server ends before the job does.

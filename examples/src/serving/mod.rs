@@ -125,7 +125,6 @@ impl GeneratorProgram for Server<'_> {
     }
 }
 
-/// The name of a folder.
 fn folder_name(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -107,9 +107,6 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     ///
     /// # Communication
     /// As [`new`](Self::new).
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn with_prepared_model(
         arguments: &TrainingArguments,
         context: &ParallelContext,
@@ -332,15 +329,11 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         }
     }
 
-    /// What turns text into tokens.
     pub fn tokenizer(&self) -> &RunTokenizer {
         &self.tokenizer
     }
 
     /// This rank's part of a checkpoint's arrays.
-    ///
-    /// # Errors
-    /// As [`Trainer::snapshot`].
     pub fn snapshot(&self) -> anyhow::Result<Vec<ArrayPart>> {
         let mut parts = self.trainer.snapshot()?;
         if self.context.rank() == 0 {
@@ -362,9 +355,6 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
     /// Runs one step, showing its gradients to `inspect` after finalisation and before clipping. The step's time in
     /// the metrics is without that of `inspect`.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
     pub fn step_inspected(
         &mut self,
         mut inspect: impl FnMut(&ReducedGradients<B::InnerBackend>),
@@ -470,9 +460,6 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     ///
     /// # Communication
     /// One all-gather of two numbers over the world.
-    ///
-    /// # Errors
-    /// When that fails.
     pub fn stragglers(&mut self, share: f64) -> anyhow::Result<StragglerReport> {
         let mine = std::mem::take(&mut self.time);
         Ok(StragglerReport::gather(mine, share, self.context.world_group())?)
@@ -482,9 +469,6 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     ///
     /// # Communication
     /// One all-reduce of one number over the world.
-    ///
-    /// # Errors
-    /// When that fails.
     pub fn agree_to_stop(&self, of_this_rank: Option<StopReason>) -> anyhow::Result<Option<StopReason>> {
         let mut stop = [of_this_rank.map_or(0, |reason| reason as i32)];
         self.context.world_group().all_reduce(&mut stop, ReduceOp::Max)?;

@@ -9,9 +9,6 @@ use anyhow::{Context as _, ensure};
 use tempfile::NamedTempFile;
 
 /// Checks that a file can be written, and leaves no trace.
-///
-/// # Errors
-/// When it cannot, naming it.
 pub(super) fn check(path: &Path) -> anyhow::Result<()> {
     // The file is replaced by its new self: a device, a pipe or a folder must not be.
     if let Ok(there) = path.metadata() {
@@ -30,9 +27,6 @@ pub(super) fn check(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Writes a file under a temporary name and gives it its own.
-///
-/// # Errors
-/// When that fails, naming it.
 pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut file = temporary(path)?;
     file.write_all(text.as_bytes())

@@ -48,9 +48,6 @@ impl Recorder {
     ///
     /// # Communication
     /// Before that step, two barriers over the world.
-    ///
-    /// # Errors
-    /// When they fail.
     pub fn before_step(
         &self,
         step: u64,

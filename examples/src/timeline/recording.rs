@@ -44,7 +44,6 @@ impl Recording {
         })
     }
 
-    /// The events of each rank.
     pub fn ranks(&self) -> &[Vec<TimelineEvent>] {
         &self.ranks
     }
@@ -54,7 +53,6 @@ impl Recording {
         &self.schedule
     }
 
-    /// What was measured.
     pub fn profile(&self) -> &PipelineProfile {
         &self.profile
     }

@@ -87,9 +87,6 @@ impl Mapping<'_> {
     }
 
     /// As [`add`](Self::add), with a number, for people to read: `1e-8`, `0.00015`, `65536`.
-    ///
-    /// # Errors
-    /// As [`add`](Self::add).
     fn add_number(&mut self, flag: &'static str, value: f64, keys: &[&str]) -> Result<(), ConfigError> {
         let is_whole = value.fract() == 0.0 && value < 1e15;
         let text = if is_whole {

@@ -18,7 +18,6 @@ struct Optimizer {
     params: &'static [Param],
 }
 
-/// A parameter of an optimizer.
 struct Param {
     key: &'static str,
     /// A flag for each of the parameter's numbers.
@@ -89,7 +88,6 @@ const OPTIMIZERS: &[Optimizer] = &[
     },
 ];
 
-/// Adds the flags of the section.
 pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     let document = mapping.document;
     let name = match document.text(TYPE) {

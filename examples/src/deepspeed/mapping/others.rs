@@ -4,7 +4,6 @@ use super::Mapping;
 use crate::deepspeed::ConfigError;
 use crate::deepspeed::document::Setting;
 
-/// Adds the flags of these keys.
 pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     map_timers(mapping)?;
     map_activations(mapping)?;

@@ -6,7 +6,6 @@ use crate::deepspeed::document::Setting;
 
 const HALF: &str = "fp16.enabled";
 
-/// Adds the flags of the sections.
 pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     let document = mapping.document;
     let section = if document.has("bf16") { "bf16" } else { "bfloat16" };

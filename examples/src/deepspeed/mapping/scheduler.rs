@@ -29,7 +29,6 @@ pub(super) fn peak(document: &Document) -> Option<&'static str> {
     }
 }
 
-/// Adds the flags of the section.
 pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     match mapping.document.text(TYPE) {
         Setting::Is("WarmupLR") => map_warm_up(mapping, "constant"),

@@ -16,7 +16,6 @@ const BUCKET_FLAG: &str = "--ddp-bucket-size";
 const CPU_OPTIMIZER_FLAG: &str = "--optimizer-cpu-offload";
 const PARAM_FLAG: &str = "--offload-param";
 
-/// Adds the flags of the section.
 pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     let stage = map_stage(mapping)?;
     map_buckets(mapping)?;

@@ -64,9 +64,6 @@ impl Scale {
 }
 
 /// Draws a recording.
-///
-/// # Errors
-/// When that fails.
 pub(super) fn draw(recording: &Recording) -> anyhow::Result<String> {
     let measured = measured_rows(recording);
     let simulated = simulated_rows(recording);
