@@ -15,9 +15,7 @@ pub const SWITCH: &str = "BURN_MEGATRON_PLANTED_FAULT";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What it is called.
     pub name: String,
-    /// How it is planted.
     pub kind: Kind,
     /// The test that sees it.
     pub test: Test,
@@ -28,7 +26,6 @@ pub struct Fault {
     pub words: Vec<String>,
 }
 
-/// How a fault is planted.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -81,7 +78,6 @@ pub enum Test {
 }
 
 impl Test {
-    /// The name of its program.
     pub fn program(self) -> &'static str {
         match self {
             Self::Operations => "operations",
@@ -127,9 +123,6 @@ impl Test {
 }
 
 /// Reads the list of the workspace at `root`.
-///
-/// # Errors
-/// When it cannot be read.
 pub fn read(root: &Path) -> Result<Vec<Fault>> {
     let path = root.join("tests/planted_faults/faults.json");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;

@@ -2,9 +2,7 @@
 
 use planted_faults::{Fault, Kind, Patch, Switch};
 
-/// A fault that is a patch, and the patch.
 type Patched<'f> = (&'f Fault, &'f Patch);
-/// A fault that is a switch, and the switch.
 type Switched<'f> = (&'f Fault, &'f Switch);
 
 /// Parts the faults that are patches from those that are switches.
