@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use crate::job::{Ended, Job, expect};
 use crate::{DIRECTORY, RANKS, arrays};
 
-/// Starts the ranks of a case.
 pub fn start(case: &str, ranks: usize, directory: &Path, more: &[(&str, &str)]) -> Result<Job, Failed> {
     let directory = directory.to_str().ok_or("a temporary path is text")?;
     let ranks = ranks.to_string();
@@ -26,7 +25,6 @@ pub fn run(case: &str, ranks: usize, directory: &Path) -> Result<Ended, Failed> 
     Ok(ended)
 }
 
-/// The names in a folder.
 pub fn names(directory: &Path) -> Result<Vec<String>, Failed> {
     let entries = std::fs::read_dir(directory)?;
     let mut names = entries

@@ -79,7 +79,6 @@ impl Cable {
         ip(&["-n", &self.namespaces[0], "link", "set", "cable", "down"])
     }
 
-    /// Mends the cable.
     pub fn mend(&self) -> anyhow::Result<()> {
         ip(&["-n", &self.namespaces[0], "link", "set", "cable", "up"])
     }

@@ -29,7 +29,6 @@ pub enum Role {
     Runner,
     /// The launcher of a job with this number of ranks.
     Job(usize),
-    /// A rank of the case.
     Rank(Case),
 }
 
@@ -42,7 +41,6 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns a case without settings.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -56,7 +54,6 @@ impl Case {
         self
     }
 
-    /// Returns a setting.
     pub fn setting<T: std::str::FromStr>(&self, key: &str) -> anyhow::Result<T> {
         let text = self
             .settings
@@ -90,7 +87,6 @@ pub struct Ranks {
     pub before_join: fn(&Case) -> anyhow::Result<()>,
     /// What a rank pretends about its place.
     pub change_environment: fn(&Case, &mut Environment),
-    /// Runs the case.
     pub run: fn(&Case, &World) -> anyhow::Result<()>,
 }
 
@@ -110,7 +106,6 @@ type FileSetting = (
     Arc<dyn Fn(&Case) -> anyhow::Result<PathBuf> + Send + Sync>,
 );
 
-/// How a job ended.
 pub struct JobEnd {
     /// The launcher's exit code.
     pub code: i32,
@@ -121,7 +116,6 @@ pub struct JobEnd {
 }
 
 impl Job {
-    /// Returns a job.
     pub fn new(case: Case, world_size: usize) -> Self {
         Self {
             case,
@@ -185,7 +179,6 @@ impl Job {
         })
     }
 
-    /// Runs the job to its end.
     pub fn run(&self) -> Result<JobEnd, Failed> {
         self.run_inner().map_err(|error| format!("{error:#}").into())
     }
@@ -216,9 +209,7 @@ impl Job {
 /// A job that compares two ways to compute the same, by the name of its trial.
 #[derive(Clone)]
 pub struct Comparison {
-    /// The trial's name.
     pub name: String,
-    /// Its job.
     pub job: Job,
     /// What a rank says if it finds a difference.
     pub message: &'static str,

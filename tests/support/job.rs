@@ -15,7 +15,6 @@ use crate::processes::{Process, is_alive, wait_until};
 
 /// The case of a process that a test has started.
 pub const CASE: &str = "JOB_TEST_CASE";
-/// Its folder.
 pub const FOLDER: &str = "JOB_TEST_FOLDER";
 /// Longer than what is waited for takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);

@@ -12,7 +12,6 @@ use tempfile::TempDir;
 use crate::processes::{Process, isolate};
 use crate::references::References;
 
-/// How a program ended.
 pub struct Ended {
     pub code: Option<i32>,
     pub stdout: String,

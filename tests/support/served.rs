@@ -85,7 +85,6 @@ impl Served {
         &mut self.job.launchers[0]
     }
 
-    /// The process of a rank.
     pub fn pid_of(&self, rank: usize) -> anyhow::Result<u32> {
         let rank = Some(rank.to_string());
         let mut pids = self.job.processes().into_iter();

@@ -9,8 +9,6 @@ use tempfile::TempDir;
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// # Errors
-    /// What `mount` says.
     pub fn mount(mib: usize) -> Result<Self, String> {
         let folder = TempDir::new().map_err(|error| error.to_string())?;
         run(Command::new("mount")
@@ -22,9 +20,6 @@ impl SmallDisk {
     }
 
     /// Gives it another size.
-    ///
-    /// # Errors
-    /// What `mount` says.
     pub fn resize(&self, mib: usize) -> Result<(), String> {
         let mut command = Command::new("mount");
         run(command.arg("-o").arg(format!("remount,size={mib}m")).arg(self.path()))

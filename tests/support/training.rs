@@ -46,13 +46,11 @@ impl Training {
             .with_path("--data-path", &training_text()))
     }
 
-    /// Adds flags.
     pub fn with(mut self, flags: &str) -> Self {
         self.flags.extend(flags.split_whitespace().map(str::to_owned));
         self
     }
 
-    /// Adds a flag with a path.
     pub fn with_path(mut self, flag: &str, path: &Path) -> Self {
         self.flags.push(flag.to_owned());
         self.flags.push(path.display().to_string());
@@ -148,7 +146,6 @@ impl Run {
         fs::read_to_string(self.folder.join("stdout")).unwrap_or_default()
     }
 
-    /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.job.launchers[0].has_ended()
     }
@@ -185,7 +182,6 @@ impl Run {
     }
 }
 
-/// How a run ended.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -252,9 +248,6 @@ pub struct Content {
 
 impl Content {
     /// Reads a checkpoint.
-    ///
-    /// # Errors
-    /// It is not whole.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let checkpoint = Checkpoint::open(path)?;
         checkpoint.verify()?;

@@ -43,7 +43,6 @@ impl Sample {
         self.folder.path().join("save")
     }
 
-    /// The newest checkpoint.
     fn newest(&self) -> PathBuf {
         of_step(&self.save(), STEPS)
     }

@@ -41,7 +41,6 @@ struct Net<B: Backend> {
 /// Of the first and of the last layer.
 type Outputs = [Vec<f32>; 2];
 
-/// A forward pass.
 struct Pass {
     outputs: Outputs,
     /// When they were on the host, from the update before the pass on.

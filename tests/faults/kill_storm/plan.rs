@@ -112,7 +112,6 @@ pub enum Moment {
 }
 
 impl Life {
-    /// Draws a life.
     pub fn draw(seed: u64, number: u64, kills: u64) -> Self {
         let mut draw = Draw::new(seed, number);
         let layout = draw.one_of(&LAYOUTS);

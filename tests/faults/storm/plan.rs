@@ -49,7 +49,6 @@ impl Layout {
         1 + usize::from(self.place == Place::TwoNodes)
     }
 
-    /// The node of a rank.
     pub fn node_of(&self, rank: usize) -> usize {
         rank * self.nodes() / self.world_size
     }
@@ -137,7 +136,6 @@ pub struct Fault {
     pub kind: Kind,
     /// The step that is done when it strikes; 0: as soon as all ranks' processes are there, and a moment later.
     pub after_step: u64,
-    /// That moment.
     pub moment: Duration,
 }
 

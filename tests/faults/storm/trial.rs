@@ -32,9 +32,6 @@ fn undisturbed(layout: Layout) -> anyhow::Result<String> {
 }
 
 /// Lets a fault strike a job; returns how long the job then took to end.
-///
-/// # Errors
-/// What was wrong with how it ended.
 pub fn run(fault: &Fault, references: &LossesOfLayouts) -> anyhow::Result<Duration> {
     let reference = if fault.kind.is_harmless() {
         references.of(fault.layout, || undisturbed(fault.layout))?.to_string()

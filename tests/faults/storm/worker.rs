@@ -58,7 +58,6 @@ pub fn launch() -> anyhow::Result<ExitCode> {
     Ok(launcher.run()?.into())
 }
 
-/// Runs a rank.
 pub fn run_rank() -> anyhow::Result<ExitCode> {
     let environment = Environment::detect()?.context("a rank has an environment")?;
     let variable = |name: &str| std::env::var(name).unwrap_or_default();

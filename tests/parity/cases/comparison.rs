@@ -30,7 +30,6 @@ pub struct Layout {
     pub tensor: usize,
     pub sequence: bool,
     pub data: usize,
-    /// Stages.
     pub pipeline: usize,
     /// Chunks per stage.
     pub chunks: usize,
@@ -367,7 +366,6 @@ pub fn connect(case: &Case, world: &World) -> anyhow::Result<ParallelContext> {
     Ok(config.init(world)?)
 }
 
-/// The element type of a case.
 pub fn dtype(case: &Case) -> anyhow::Result<DType> {
     Ok(match case.setting::<String>("dtype")?.as_str() {
         "f64" => DType::F64,

@@ -165,7 +165,6 @@ pub fn array(file: &[u8], name: &str) -> anyhow::Result<(Vec<f64>, Vec<usize>)> 
     Ok((elements, tensor.shape().to_vec()))
 }
 
-/// One file.
 pub(super) struct Fixture {
     bytes: Vec<u8>,
     pub(super) meta: serde_json::Value,

@@ -85,7 +85,6 @@ pub fn change_environment(case: &Case, environment: &mut Environment) {
     faults::change_environment(case, environment);
 }
 
-/// Runs a case as one rank.
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     match case.name.as_str() {
         "layout" => layouts::run(case, world),

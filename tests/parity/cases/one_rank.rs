@@ -39,9 +39,6 @@ pub struct Files(Arc<References<String, TempDir>>);
 
 impl Files {
     /// Returns the file of a case's variant.
-    ///
-    /// # Errors
-    /// When the job of one rank fails.
     pub fn file_of(&self, case: &Case) -> anyhow::Result<PathBuf> {
         let mut one = Case::new("one_rank")
             .with("tensor", 1)

@@ -115,7 +115,6 @@ pub fn before_join(case: &Case) -> anyhow::Result<()> {
 /// Changes no rank's environment: no case here needs it.
 pub fn change_environment(_case: &Case, _environment: &mut Environment) {}
 
-/// Runs a case as one rank.
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let context = ParallelConfig::new().init(world)?;
     let folder = tempfile::tempdir()?;

@@ -54,13 +54,11 @@ impl Layout {
         Self { sequence: true, ..self }
     }
 
-    /// The layout of a name.
     pub fn named(name: &str) -> anyhow::Result<&'static Self> {
         let found = LAYOUTS.iter().find(|layout| layout.name == name);
         found.with_context(|| format!("there is no layout {name}"))
     }
 
-    /// The layout of a case.
     pub fn of(case: &Case) -> anyhow::Result<&'static Self> {
         Self::named(&case.setting::<String>("layout")?)
     }

@@ -22,7 +22,6 @@ fn machine() -> SuggestConfig {
         .with_latency_secs(1e-6)
 }
 
-/// A step by a plan.
 fn step<M: Subject<Placed>>(plan: &Plan, mesh: &Mesh) -> anyhow::Result<Explanation> {
     let model = parallelize(initialize(M::make(0.0, &FlexDevice)), plan, mesh)?;
     let (explanation, step) = explain(&model, mesh, || {

@@ -45,7 +45,6 @@ pub struct Run {
     pub parameters: Vec<Array>,
 }
 
-/// The passes of a backend.
 pub trait Passes<B: AutodiffBackend, M: AutodiffModule<B>>: PlaceBatch<B> {
     /// The loss and the gradients of one micro-batch.
     fn backward(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)>;

@@ -45,9 +45,6 @@ pub trait Storm: Sync {
     fn draw(&self, seed: u64, number: u64, units: u64) -> Self::Plan;
 
     /// Tries a plan.
-    ///
-    /// # Errors
-    /// What was wrong.
     fn run(&self, plan: &Self::Plan) -> anyhow::Result<Self::Score>;
 
     /// How much of what the storm counts was in the plan and did not come to pass: other plans make up for it.
@@ -76,9 +73,6 @@ impl<S: Storm + ?Sized> Outcome<S> {
 }
 
 /// Runs the storm that the program's arguments ask for, or the test.
-///
-/// # Errors
-/// A flag that there is not.
 pub fn run<S: Storm + 'static>(test: Test, prepare: fn() -> S) -> anyhow::Result<ExitCode> {
     if let Some(flags) = Flags::from_arguments(&test)? {
         let wrong = blow(&prepare(), flags, test.units);

@@ -91,7 +91,6 @@ impl Samples {
 }
 
 impl Part<B> {
-    /// The whole model.
     pub fn whole(scene: &Scene, variant: Variant) -> Self {
         let device = &FlexDevice;
         let layer = || Layer {
