@@ -1,9 +1,7 @@
 //! The Mersenne Twister as numpy's legacy `RandomState` seeds and uses it.
 
-const STATE_WORDS: usize = 624;
-const SHIFT_WORDS: usize = 397;
-const UPPER_BIT: u32 = 0x8000_0000;
-const TWIST: u32 = 0x9908_B0DF;
+use rand_mt::Mt;
+
 /// Draws of a shuffle that are made ahead: what they point at, a cache line each, stays in the second-level cache.
 const BLOCK: usize = 256;
 
@@ -13,35 +11,17 @@ const BLOCK: usize = 256;
 /// Matsumoto and Nishimura 1998, "Mersenne Twister: a 623-dimensionally equidistributed uniform
 /// pseudo-random number generator". Seeding by 1812433253 is their 2002 version.
 #[derive(Debug, Clone)]
-pub struct Mt19937 {
-    state: [u32; STATE_WORDS],
-    next: usize,
-}
+pub struct Mt19937(Mt);
 
 impl Mt19937 {
     /// Returns the generator of numpy's `RandomState(seed)`.
     pub fn new(seed: u32) -> Self {
-        let mut state = [seed; STATE_WORDS];
-        for i in 1..STATE_WORDS {
-            let previous = state[i - 1];
-            state[i] = (previous ^ (previous >> 30))
-                .wrapping_mul(1_812_433_253)
-                .wrapping_add(i as u32);
-        }
-        Self {
-            state,
-            next: STATE_WORDS,
-        }
+        Self(Mt::new(seed))
     }
 
     /// Returns the next 32 random bits.
     pub fn next_u32(&mut self) -> u32 {
-        if self.next == STATE_WORDS {
-            self.twist();
-        }
-        let word = self.state[self.next];
-        self.next += 1;
-        temper(word)
+        self.0.next_u32()
     }
 
     /// Shuffles `values` as `RandomState.shuffle` does.
@@ -90,48 +70,13 @@ impl Mt19937 {
         let wanted = BLOCK.min((upper - (mask >> 1)) as usize);
         let mut count = 0;
         while count < wanted {
-            if self.next == STATE_WORDS {
-                self.twist();
-            }
-            // A word gives at most one draw, so none of these comes too many.
-            let words = &self.state[self.next..];
-            let words = &words[..words.len().min(wanted - count)];
-            for &word in words {
-                let value = temper(word) & mask;
-                draws[count] = value;
-                // Without a branch: whether a draw is rejected cannot be predicted.
-                count += usize::from(value <= upper - count as u32);
-            }
-            self.next += words.len();
+            let value = self.next_u32() & mask;
+            draws[count] = value;
+            // Without a branch: whether a draw is rejected cannot be predicted.
+            count += usize::from(value <= upper - count as u32);
         }
         count
     }
-
-    fn twist(&mut self) {
-        const REST: usize = STATE_WORDS - SHIFT_WORDS;
-        for i in 0..REST {
-            self.state[i] = self.state[i + SHIFT_WORDS] ^ twisted(self.state[i], self.state[i + 1]);
-        }
-        for i in REST..STATE_WORDS - 1 {
-            self.state[i] = self.state[i - REST] ^ twisted(self.state[i], self.state[i + 1]);
-        }
-        self.state[STATE_WORDS - 1] = self.state[SHIFT_WORDS - 1] ^ twisted(self.state[STATE_WORDS - 1], self.state[0]);
-        self.next = 0;
-    }
-}
-
-/// The bits of two neighbouring words that make a new one.
-fn twisted(word: u32, next: u32) -> u32 {
-    let joined = (word & UPPER_BIT) | (next & !UPPER_BIT);
-    (joined >> 1) ^ ((joined & 1).wrapping_neg() & TWIST)
-}
-
-/// Returns the random number of a word of the state.
-fn temper(mut word: u32) -> u32 {
-    word ^= word >> 11;
-    word ^= (word << 7) & 0x9D2C_5680;
-    word ^= (word << 15) & 0xEFC6_0000;
-    word ^ (word >> 18)
 }
 
 /// Asks the processor to fetch what will be read soon.
