@@ -2,13 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use prost::Message as _;
+
 use super::histogram::Histogram;
-use super::wire;
+use super::messages;
 
 /// Of `DataType`: a tensor of strings.
-const STRINGS: i64 = 7;
+const STRINGS: i32 = 7;
 /// Of `DataClass`: a tensor.
-const TENSOR: i64 = 2;
+const TENSOR: i32 = 2;
 
 /// Something that happened at a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,43 +40,46 @@ pub enum Value {
 impl Event {
     /// Returns the protobuf message `Event`, dated in seconds since 1970.
     pub(super) fn encode(&self, seconds: f64) -> Vec<u8> {
-        let mut buffer = Vec::new();
-        wire::double(&mut buffer, 1, seconds);
-        match self {
-            Event::Version => wire::bytes(&mut buffer, 3, b"brain.Event:2"),
+        let (step, what) = match self {
+            Event::Version => (0, messages::What::FileVersion("brain.Event:2".to_owned())),
             Event::Values { step, values } => {
-                wire::int64(&mut buffer, 2, *step);
-                wire::message(&mut buffer, 5, |summary| {
-                    for (tag, value) in values {
-                        wire::message(summary, 1, |message| value.encode(tag, message));
-                    }
-                });
+                let value = values.iter().map(|(tag, value)| value.message(tag)).collect();
+                (*step, messages::What::Summary(messages::Summary { value }))
             }
-        }
-        buffer
+        };
+        let event = messages::Event {
+            wall_time: seconds,
+            step,
+            what: Some(what),
+        };
+        event.encode_to_vec()
     }
 }
 
 impl Value {
-    /// Appends the fields of a `Summary.Value`.
-    fn encode(&self, tag: &str, buffer: &mut Vec<u8>) {
-        wire::bytes(buffer, 1, tag.as_bytes());
-        match self {
-            Value::Scalar(value) => wire::float(buffer, 2, *value as f32),
-            Value::Histogram(histogram) => wire::message(buffer, 5, |message| histogram.encode(message)),
-            Value::Text(text) => {
-                wire::message(buffer, 8, |tensor| {
-                    wire::int64(tensor, 1, STRINGS);
-                    wire::message(tensor, 2, |shape| {
-                        wire::message(shape, 2, |dimension| wire::int64(dimension, 1, 1));
-                    });
-                    wire::bytes(tensor, 8, text.as_bytes());
-                });
-                wire::message(buffer, 9, |metadata| {
-                    wire::message(metadata, 1, |plugin| wire::bytes(plugin, 1, b"text"));
-                    wire::int64(metadata, 4, TENSOR);
-                });
-            }
+    /// Returns the message `Summary.Value`.
+    fn message(&self, tag: &str) -> messages::Value {
+        let kind = match self {
+            Value::Scalar(value) => messages::Kind::Simple(*value as f32),
+            Value::Histogram(histogram) => messages::Kind::Histogram(histogram.0.clone()),
+            Value::Text(text) => messages::Kind::Tensor(messages::Tensor {
+                dtype: STRINGS,
+                shape: Some(messages::Shape {
+                    dimensions: vec![messages::Dimension { size: 1 }],
+                }),
+                strings: vec![text.clone().into_bytes()],
+            }),
+        };
+        let text = || messages::Metadata {
+            plugin: Some(messages::Plugin {
+                name: "text".to_owned(),
+            }),
+            data_class: TENSOR,
+        };
+        messages::Value {
+            tag: Some(tag.to_owned()),
+            metadata: matches!(self, Value::Text(_)).then(text),
+            kind: Some(kind),
         }
     }
 }

@@ -11,10 +11,10 @@ mod error;
 mod event;
 mod file;
 mod histogram;
+mod messages;
 pub mod record;
 #[cfg(test)]
 mod tests;
-mod wire;
 mod writer;
 
 pub use error::TensorBoardError;
