@@ -3,9 +3,9 @@
 
 use super::error::CollectiveError;
 use super::health::GroupHealth;
-use crate::launch::{Absent, LaunchError, MAX_GATHERED_VALUE_BYTES, Runs, Saying, Store, World};
+use crate::launch::{Absent, LaunchError, MAX_GATHERED_VALUE_BYTES, Runs, Saying, Store, World, hex};
 use sha2::{Digest, Sha256};
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,11 +201,4 @@ impl fmt::Debug for Rendezvous {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Rendezvous({})", self.identity)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

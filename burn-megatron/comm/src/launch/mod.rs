@@ -65,6 +65,7 @@ pub(crate) use handshake::MAGIC;
 pub(crate) use handshake::{Acceptance, Claim, Next, initiate};
 pub use host::{host_identity, host_name};
 pub use identity::JobToken;
+pub(crate) use identity::hex;
 pub use interrupt::StopFlag;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
 pub use liveness::FailureSignal;
