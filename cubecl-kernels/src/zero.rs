@@ -3,9 +3,10 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
+use parking_lot::Mutex;
 
 use crate::precision::zeros;
 use crate::tape::{float, primitive};
@@ -30,7 +31,7 @@ thread_local! {
 
 /// Returns a zero, of one element.
 pub fn zero<B: Backend, const D: usize>(device: &B::Device, dtype: DType) -> Tensor<B, D> {
-    let mut zeros_of_all = ZEROS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut zeros_of_all = ZEROS.lock();
     let of_backend = zeros_of_all
         .entry(TypeId::of::<B>())
         .or_insert_with(|| Box::new(Vec::<Held<B>>::new()));
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     fn held() -> usize {
-        let zeros = ZEROS.lock().unwrap_or_else(PoisonError::into_inner);
+        let zeros = ZEROS.lock();
         let of_backend = zeros.get(&TypeId::of::<Flex>());
         of_backend.map_or(0, |held| {
             held.downcast_ref::<Vec<Held<Flex>>>().expect("by its type").len()

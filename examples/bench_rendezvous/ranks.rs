@@ -3,8 +3,8 @@
 //! A thread makes all calls of its rank, so it owns the rank's groups. It lives until the process ends, and the groups
 //! with it.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Environment, JobToken, JoinConfig, World};
+use parking_lot::Mutex;
 
 use crate::child::{commands, describe, report};
 use crate::messages::{Command, Learned, Operation, RanksConfig, Report, Span};
@@ -224,7 +225,7 @@ impl Rank {
         let known = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&known);
         signal.on_raise(Box::new(move || {
-            *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
+            *noted.lock() = Some(now());
         }));
         answers.send(Ok(Answer::Waits))?;
         ensure!(group.barrier().is_err(), "the barrier of a dead rank has returned");
@@ -232,7 +233,7 @@ impl Rank {
         let timeout = Duration::from_secs_f64(self.config.timeout_secs);
         let cause = signal.wait_raised(timeout).context("no first cause has come")?;
         // The callback may run a moment after the cause is there.
-        let known = *known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *known.lock();
         Ok(Learned {
             known: known.unwrap_or_else(now),
             returned,

@@ -1,12 +1,12 @@
 //! [`StepObserver`]: Megatron's timers and NVTX ranges, of what a trainer's timeline shows.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use burn_megatron::pipeline_parallel::schedule::Direction;
 use burn_megatron::pipeline_parallel::{Activity, TimelineLabel, TimelineObserver};
 use burn_megatron_monitoring::nvtx::Nvtx;
 use burn_megatron_monitoring::timers::{Timer, Timers};
+use parking_lot::Mutex;
 
 use crate::arguments::MonitoringArguments;
 
@@ -41,11 +41,11 @@ impl StepObserver {
     /// Says that the passes of a step begin; they end where gradients are reduced.
     pub fn passes_begin(&self) {
         self.nvtx.push(Timer::ForwardBackward.name());
-        *self.passes.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.passes.lock() = Some(Instant::now());
     }
 
     fn passes_end(&self) {
-        let began = self.passes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let began = self.passes.lock().take();
         if let Some(began) = began {
             self.nvtx.pop();
             self.timers.add(Timer::ForwardBackward, began.elapsed());

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
 
 /// What is known of a key, if it has been made.
 type Slot<V> = Arc<Mutex<Option<Arc<V>>>>;
@@ -30,15 +32,11 @@ impl<K: Eq + Hash, V> References<K, V> {
     /// Returns what there is for a key; makes it unless that has succeeded before. Others who ask for the same key wait
     /// for it, and those who ask for another do not.
     pub fn of(&self, key: K, make: impl FnOnce() -> anyhow::Result<V>) -> anyhow::Result<Arc<V>> {
-        let slot = lock(&self.made).entry(key).or_default().clone();
-        let mut made = lock(&slot);
+        let slot = self.made.lock().entry(key).or_default().clone();
+        let mut made = slot.lock();
         if let Some(made) = &*made {
             return Ok(made.clone());
         }
         Ok(made.insert(Arc::new(make()?)).clone())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! Where a graph begins and ends when its input comes from elsewhere and its output goes elsewhere.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -12,6 +12,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use cubecl_kernels::tape::primitive;
 use cubecl_kernels::zero::zero;
+use parking_lot::Mutex;
 
 /// Where a gradient waits on its way into a graph or out of it.
 #[derive(Debug)]
@@ -32,12 +33,12 @@ impl<B: Backend> Default for GradientSlot<B> {
 impl<B: Backend> GradientSlot<B> {
     /// Puts a gradient in.
     pub fn put(&self, gradient: FloatTensor<B>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(gradient);
+        *self.0.lock() = Some(gradient);
     }
 
     /// Takes the gradient out, if it is there.
     pub fn take(&self) -> Option<FloatTensor<B>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

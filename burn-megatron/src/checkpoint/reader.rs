@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::config::Config;
+use parking_lot::Mutex;
 use rayon::prelude::*;
 use serde_json::Value;
 
@@ -278,7 +279,7 @@ impl Checkpoint {
 
     /// Returns a shard, mapped on first use.
     fn shard(&self, number: usize) -> Result<Arc<Shard>, CheckpointError> {
-        let mut slot = self.shards[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.shards[number].lock();
         if let Some(shard) = &*slot {
             return Ok(shard.clone());
         }

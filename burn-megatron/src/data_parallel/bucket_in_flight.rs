@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use burn::tensor::Tensor;
+use parking_lot::Mutex;
 
 use super::gradient_entry::GradientEntry;
 use super::gradients::ReducedGradients;
@@ -62,7 +63,7 @@ impl<B: CollectiveBackend> BucketInFlight<B> {
     /// # Errors
     /// When the collective failed: the module is lost.
     pub(super) fn value(&self, number: usize) -> Result<Tensor<B, 1>, CollectiveError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.arrive(&mut state)?;
         let State::Arrived(values) = &*state else {
             unreachable!("`arrive` returned Ok");
@@ -72,7 +73,7 @@ impl<B: CollectiveBackend> BucketInFlight<B> {
 
     /// Waits for the bucket.
     pub(super) fn wait(&self) -> Result<(), CollectiveError> {
-        self.arrive(&mut self.lock())
+        self.arrive(&mut self.state.lock())
     }
 
     fn arrive(&self, state: &mut State<B>) -> Result<(), CollectiveError> {
@@ -109,15 +110,11 @@ impl<B: CollectiveBackend> BucketInFlight<B> {
             first,
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<B: CollectiveBackend> Drop for BucketInFlight<B> {
     fn drop(&mut self) {
-        let is_in_flight = matches!(&*self.lock(), State::InFlight(_));
+        let is_in_flight = matches!(&*self.state.lock(), State::InFlight(_));
         if !is_in_flight || std::thread::panicking() {
             return;
         }

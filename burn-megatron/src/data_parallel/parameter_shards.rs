@@ -8,11 +8,12 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use burn::tensor::{DType, Tensor};
 use cubecl_kernels::linear::retained::WeightSource;
 use cubecl_kernels::tape::{float, primitive};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::bucket::BucketLayout;
 use super::flat::part;
@@ -92,7 +93,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
             let shard = shards.laid_out(bucket, pieces.collect());
             // In memory of its own, where it is a part of a parameter.
             let shard = Tensor::from_data(shard.into_data(), (&shards.device, dtype));
-            shards.lock().shards.put(bucket, shard)?;
+            shards.state.lock().shards.put(bucket, shard)?;
         }
         Ok(shards)
     }
@@ -115,7 +116,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
         let (bucket, place) = (self.layout.slots()[number].bucket, self.place(number));
         match self.owned(number).len() {
             0 => Ok(None),
-            count => self.lock().shards.part(bucket, place..place + count).map(Some),
+            count => self.state.lock().shards.part(bucket, place..place + count).map(Some),
         }
     }
 
@@ -124,7 +125,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     /// # Errors
     /// When an earlier write has failed.
     pub(super) fn expect(&self, buckets: &[usize]) -> Result<(), OffloadError> {
-        self.lock().shards.expect(buckets)
+        self.state.lock().shards.expect(buckets)
     }
 
     /// Expects a pass as the one before it.
@@ -132,7 +133,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     /// # Errors
     /// When an earlier write has failed.
     pub(super) fn expect_pass(&self) -> Result<(), OffloadError> {
-        self.lock().expect_pass()
+        self.state.lock().expect_pass()
     }
 
     /// Replaces this rank's elements of some of a bucket's parameters, by number.
@@ -148,7 +149,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
         }
         let placed = pieces.into_iter().map(|(number, piece)| (self.place(number), piece));
         let shard = self.laid_out(bucket, placed.collect());
-        self.lock().shards.put(bucket, shard)
+        self.state.lock().shards.put(bucket, shard)
     }
 
     /// Frees what is whole at the end of a pass, whose order is that of the next one.
@@ -156,7 +157,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     /// # Errors
     /// When a collective failed.
     pub(super) fn end_pass(&self) -> Result<(), CollectiveError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.order = std::mem::take(&mut state.used);
         self.free_in(state)
     }
@@ -166,7 +167,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     /// # Errors
     /// When a collective failed.
     pub(super) fn free(&self) -> Result<(), CollectiveError> {
-        let state = self.lock();
+        let state = self.state.lock();
         // What is expected next is being read already.
         if state.is_free() { Ok(()) } else { self.free_in(state) }
     }
@@ -193,7 +194,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     }
 
     fn bucket(&self, number: usize) -> Result<Tensor<B, 1>, CollectiveError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some((_, whole)) = state.whole.as_ref().filter(|(whole, _)| *whole == number) {
             return Ok(whole.clone());
         }
@@ -232,10 +233,6 @@ impl<B: CollectiveBackend> ParameterShards<B> {
             call: format!("all_gather of the parameters of bucket {bucket}"),
             why: error.to_string(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,7 +8,7 @@
 //! of that pass, on the data-parallel group's own stream, and a gather waits for nothing but updates, which each rank
 //! has queued before it. What is queued after them may wait for gathers, never the other way round.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use burn::module::AutodiffModule;
 
@@ -31,7 +31,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// # Errors
     /// When one of these has failed: the module is lost.
     pub fn wait_for_parameters(&self) -> Result<(), CollectiveError> {
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock();
         if in_flight.is_empty() {
             return Ok(());
         }
@@ -52,7 +52,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if bucket.is_partial {
             bucket.wait()?;
         }
-        let in_flight = self.in_flight.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let in_flight = self.in_flight.get_mut();
         in_flight.push(bucket.clone());
         let mut result = Ok(());
         self.module = self.module.take().map(|module| {

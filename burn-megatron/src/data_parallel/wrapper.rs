@@ -1,11 +1,12 @@
 //! `DistributedDataParallel`: any burn module, trained on several ranks that each see their own samples.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use burn::config::Config;
 use burn::module::AutodiffModule;
 use burn::tensor::DType;
 use burn::tensor::ops::Device;
+use parking_lot::Mutex;
 
 use super::agreement::{compare_modules, compare_parts};
 use super::binding::{Binding, BindingOptions, one_device};

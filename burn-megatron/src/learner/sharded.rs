@@ -1,6 +1,6 @@
 //! `ShardedLearnerOptimizer`: a `ShardedOptimizer` as the optimizer of a burn-train learner.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use burn::module::AutodiffModule;
 use burn::optim::adaptor::OptimizerAdaptor;
@@ -8,6 +8,7 @@ use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer
 use burn::record::Record;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::error::{LearnerError, unwrap_or_unwind};
 use super::packing::{pack, unpack};
@@ -127,7 +128,7 @@ where
     /// When none is running: the panic hook is not called for what the optimizer unwinds with, so nothing would report
     /// it.
     fn in_launch(&self) -> MutexGuard<'_, Shared<B, M, S>> {
-        let shared = lock(&self.shared);
+        let shared = self.shared.lock();
         if !shared.is_launched {
             drop(shared);
             panic!("{}", LearnerError::OutsideLaunch);
@@ -181,7 +182,7 @@ where
     }
 
     fn load_record(self, record: ShardedRecord<B>) -> Self {
-        lock(&self.shared).loaded = Some(record);
+        self.shared.lock().loaded = Some(record);
         self
     }
 }
@@ -343,11 +344,11 @@ where
     S: StoredOptimizer<B::InnerBackend> + 'static,
 {
     fn set_launched(&self, is_launched: bool) {
-        lock(self).is_launched = is_launched;
+        self.lock().is_launched = is_launched;
     }
 
     fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
-        let mut shared = lock(self);
+        let mut shared = self.lock();
         shared.optimizer = Some(ShardedOptimizer::new(wrapper, shared.given.clone())?);
         match shared.loaded.take() {
             Some(record) => shared.restore(record, wrapper),
@@ -356,11 +357,11 @@ where
     }
 
     fn hand_over(&self, wrapper: DistributedDataParallel<B, M>, gradients: ReducedGradients<B::InnerBackend>) {
-        lock(self).step = Step::Due(Box::new((wrapper, gradients)));
+        self.lock().step = Step::Due(Box::new((wrapper, gradients)));
     }
 
     fn take_back(&self) -> Result<DistributedDataParallel<B, M>, LearnerError> {
-        match std::mem::replace(&mut lock(self).step, Step::None) {
+        match std::mem::replace(&mut self.lock().step, Step::None) {
             Step::Done(wrapper) => Ok(*wrapper),
             Step::Due(_) | Step::None => Err(LearnerError::OptimizerNotUsed),
         }
@@ -368,7 +369,7 @@ where
 
     fn gather_record(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
         wrapper.wait_for_parameters()?;
-        let mut shared = lock(self);
+        let mut shared = self.lock();
         let device = wrapper.module().devices().first().cloned().unwrap_or_default();
         let parameters = wrapper
             .trained()
@@ -379,9 +380,4 @@ where
         shared.gathered = parameters.map(|parameters| ShardedRecord { parameters });
         Ok(())
     }
-}
-
-/// Locks what is shared, even after a panic, which the training loop passes on.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

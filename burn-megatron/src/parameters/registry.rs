@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use burn::module::ParamId;
+use parking_lot::Mutex;
 
 use super::{Distribution, FirstValues, Placement};
 
@@ -72,7 +73,7 @@ struct Inner {
 impl ParameterRegistry {
     /// Records a parameter's declaration.
     pub fn declare(&self, id: ParamId, declaration: Declaration) {
-        self.lock().declarations.insert(id, declaration);
+        self.inner.lock().declarations.insert(id, declaration);
     }
 
     /// Adds to a parameter's declaration that it is tied.
@@ -80,7 +81,7 @@ impl ParameterRegistry {
     /// # Panics
     /// When it has none.
     pub fn declare_tied(&self, id: ParamId) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let declaration = inner.declarations.get_mut(&id).expect("declared when it was made");
         declaration.is_tied = true;
         declaration.is_reused = true;
@@ -91,39 +92,39 @@ impl ParameterRegistry {
     /// # Panics
     /// When it has none.
     pub fn declare_reused(&self, id: ParamId) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let declaration = inner.declarations.get_mut(&id).expect("declared when it was made");
         declaration.is_reused = true;
     }
 
     /// What a parameter has declared, if it has.
     pub fn declaration(&self, id: ParamId) -> Option<Declaration> {
-        self.lock().declarations.get(&id).cloned()
+        self.inner.lock().declarations.get(&id).cloned()
     }
 
     /// Records what a parameter that was made without values starts with.
     pub(crate) fn start_later(&self, id: ParamId, first: FirstValues) {
-        self.lock().first_values.insert(id, first);
+        self.inner.lock().first_values.insert(id, first);
     }
 
     /// What a parameter that was made without values starts with.
     pub(crate) fn first_values(&self, id: ParamId) -> Option<FirstValues> {
-        self.lock().first_values.get(&id).cloned()
+        self.inner.lock().first_values.get(&id).cloned()
     }
 
     /// Forgets what a parameter starts with.
     pub(crate) fn forget_first_values(&self, id: ParamId) {
-        self.lock().first_values.remove(&id);
+        self.inner.lock().first_values.remove(&id);
     }
 
     /// Records that a parameter was made from that of a burn layer, whose values had been drawn by then.
     pub(crate) fn mark_converted(&self, id: ParamId) {
-        self.lock().converted.insert(id);
+        self.inner.lock().converted.insert(id);
     }
 
     /// Whether a parameter was made from that of a burn layer.
     pub(crate) fn is_converted(&self, id: ParamId) -> bool {
-        self.lock().converted.contains(&id)
+        self.inner.lock().converted.contains(&id)
     }
 
     /// Returns `name`, or, if it has been given out before, `name` followed by the lowest free ordinal.
@@ -131,7 +132,7 @@ impl ParameterRegistry {
     /// Two layers made under one name are two layers: they must not start with the same numbers. All ranks make
     /// their layers in the same order, so they agree on the ordinal.
     pub fn reserve_name(&self, name: &str) -> String {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let mut unique = name.to_owned();
         let mut ordinal = 1;
         while !inner.names.insert(unique.clone()) {
@@ -140,18 +141,13 @@ impl ParameterRegistry {
         }
         unique
     }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic while the lock is held leaves only whole entries, so the contents are still valid.
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
 }
 
 impl fmt::Debug for ParameterRegistry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ParameterRegistry")
-            .field("declarations", &self.lock().declarations.len())
+            .field("declarations", &self.inner.lock().declarations.len())
             .finish()
     }
 }

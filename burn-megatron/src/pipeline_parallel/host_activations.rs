@@ -1,11 +1,12 @@
 //! [`HostActivations`]: what the graphs of a micro-batch keep, in host memory until their backward pass.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{Device, FloatTensor};
 use burn::tensor::{Tensor, TensorData, TensorMetadata, Transaction};
 use cubecl_kernels::tape::{Keeper, Return, float, keeping, primitive};
+use parking_lot::Mutex;
 
 /// Activations that go to host memory together, and come back one by one when the backward pass wants them.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl<B: Backend> HostActivations<B> {
 
     /// How many activations have not gone yet.
     pub(super) fn num_waiting(&self) -> usize {
-        lock(&self.waiting).len()
+        self.waiting.lock().len()
     }
 
     /// Moves the first `count` waiting ones, by one read, which waits until the device has done what it was given
@@ -49,12 +50,12 @@ impl<B: Backend> HostActivations<B> {
     /// # Panics
     /// When they cannot be read.
     pub(super) fn move_first(&self, count: usize) {
-        let slots: Vec<_> = lock(&self.waiting).drain(..count).collect();
+        let slots: Vec<_> = self.waiting.lock().drain(..count).collect();
         let mut moving = Vec::with_capacity(count);
         let mut reads = Transaction::default();
         // Of what no graph keeps there is nothing any more.
         for slot in slots.iter().filter_map(Weak::upgrade) {
-            if let Place::Device(activation) = std::mem::replace(&mut *lock(&slot), Place::Returned) {
+            if let Place::Device(activation) = std::mem::replace(&mut *slot.lock(), Place::Returned) {
                 moving.push((slot.clone(), activation.device()));
                 reads = reads.register(activation);
             }
@@ -64,7 +65,7 @@ impl<B: Backend> HostActivations<B> {
         }
         let data = reads.try_execute().expect("activations go to host memory");
         for ((slot, device), data) in moving.into_iter().zip(data) {
-            *lock(&slot) = Place::Host(data, device);
+            *slot.lock() = Place::Host(data, device);
         }
     }
 }
@@ -79,9 +80,9 @@ impl<B: Backend> Keeper<B> for HostActivations<B> {
         }
         let flat = float::<B, 1>(B::float_reshape(activation, [elements].into()));
         let slot = Arc::new(Mutex::new(Place::Device(flat)));
-        lock(&self.waiting).push(Arc::downgrade(&slot));
+        self.waiting.lock().push(Arc::downgrade(&slot));
         Box::new(move || {
-            let flat = match std::mem::replace(&mut *lock(&slot), Place::Returned) {
+            let flat = match std::mem::replace(&mut *slot.lock(), Place::Returned) {
                 Place::Device(flat) => flat,
                 Place::Host(data, device) => {
                     let dtype = data.dtype;
@@ -92,10 +93,6 @@ impl<B: Backend> Keeper<B> for HostActivations<B> {
             B::float_reshape(primitive(flat), shape)
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -151,7 +148,7 @@ mod tests {
         let untracked = |tensor: Tensor<B, 2>| Tensor::<B, 2>::from_inner(tensor.inner());
         let (input, weight) = (untracked(random([3, 4])), untracked(random([4, 8])));
         host.capture(|| linear(input, weight, None).expect("it fits"));
-        assert!(lock(&host.waiting)[0].upgrade().is_none());
+        assert!(host.waiting.lock()[0].upgrade().is_none());
         host.move_first(1);
         assert_eq!(host.num_waiting(), 0);
     }
@@ -161,9 +158,9 @@ mod tests {
         let host = HostActivations::<Flex>::new();
         let activation = Tensor::<Flex, 2>::ones([2, 3], &Default::default());
         let get = host.keep(primitive(activation.clone()));
-        let slot = lock(&host.waiting)[0].upgrade().expect("it is kept");
+        let slot = host.waiting.lock()[0].upgrade().expect("it is kept");
         host.move_first(1);
-        assert!(matches!(&*lock(&slot), Place::Host(data, _) if data.num_elements() == 6));
+        assert!(matches!(&*slot.lock(), Place::Host(data, _) if data.num_elements() == 6));
         assert_eq!(float::<Flex, 2>(get()).into_data(), activation.into_data());
     }
 }

@@ -1,8 +1,10 @@
 //! `CurrentStep`: the step that a program has named by `ParallelContext::set_step`, as converted modules read it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+
+use parking_lot::Mutex;
 
 use super::{StepCoordinates, TokenMap};
 
@@ -32,7 +34,7 @@ impl CurrentStep {
 
     /// Names the step, and the samples of the next forward pass.
     pub fn set(&self, iteration: u64, samples: Vec<u64>) {
-        let mut named = self.lock();
+        let mut named = self.named.lock();
         *named = Named {
             count: named.count + 1,
             iteration,
@@ -42,7 +44,7 @@ impl CurrentStep {
 
     /// Returns the step's coordinates for samples of `seq_length` tokens; `None` before it has been named.
     pub fn coordinates(&self, seq_length: usize) -> Option<StepCoordinates> {
-        let named = self.lock();
+        let named = self.named.lock();
         (named.count > 0).then(|| self.of(&named, seq_length))
     }
 
@@ -52,11 +54,6 @@ impl CurrentStep {
             iteration: named.iteration,
             tokens: TokenMap::of_samples(&named.samples, seq_length),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Named> {
-        // A step is replaced whole, so what a panicking thread has left is good.
-        self.named.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -85,7 +82,7 @@ impl ModuleStep {
     /// # Panics
     /// When no step has been named, when the module has used this naming of it, or it names other samples than `batch`.
     pub fn take(&self, batch: usize, seq_length: usize) -> StepCoordinates {
-        let named = self.current.lock();
+        let named = self.current.named.lock();
         let module = &self.module;
         assert!(
             named.count > 0,

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::placement::{AxisRole, MAX_AXES, MeshShape};
 use super::traffic::{Traffic, TrafficRecord};
@@ -235,9 +237,8 @@ impl Mesh {
         self.traffic().stop()
     }
 
-    pub(super) fn traffic(&self) -> std::sync::MutexGuard<'_, Traffic> {
-        // A panic while the lock is held leaves whole records.
-        self.inner.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn traffic(&self) -> MutexGuard<'_, Traffic> {
+        self.inner.traffic.lock()
     }
 
     /// Whether both are the same mesh.

@@ -9,10 +9,10 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::{DType, Distribution, FloatDType, IntDType, Shape, TensorData};
 use half::{bf16, f16};
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::ShardedTensor;
@@ -56,14 +56,14 @@ impl Draws {
 /// Starts the draws of this thread, and of those that are not seeded themselves.
 pub(super) fn seed(seed: u64) {
     OF_THREAD.set(Some(Draws::new(seed, "thread")));
-    *OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner) = Draws::new(seed, "process");
+    *OF_PROCESS.lock() = Draws::new(seed, "process");
 }
 
 /// The numbers of the next draw.
 pub(super) fn next() -> RandomStream {
     OF_THREAD.with_borrow_mut(|own| match own {
         Some(own) => own.next(),
-        None => OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).next(),
+        None => OF_PROCESS.lock().next(),
     })
 }
 

@@ -16,7 +16,7 @@ use super::placement::{
     AxisPlacement, AxisRole, PARTIAL_SUM, Placements, REPLICATED, Reduction, longest_part, part, without_sums,
 };
 use super::stacking::{padded, stacked_parts, unstacked, zeros_like};
-use super::tensor::{Local, ShardedTensor, lock};
+use super::tensor::{Local, ShardedTensor};
 use super::traffic::{TrafficKind, operation};
 use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
 
@@ -67,11 +67,11 @@ pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
         }
         Local::Settling(shared) => match Arc::try_unwrap(shared) {
             Ok(own) => {
-                let (places, local) = own.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let (places, local) = own.into_inner();
                 Change::<B, K>::new(mesh, &shape, places).run(local, target)
             }
             Err(shared) => {
-                let mut state = lock(&shared);
+                let mut state = shared.lock();
                 let change = Change::<B, K>::new(mesh, &shape, state.0);
                 let settles = target.iter().all(|place| !place.is_partial());
                 let local = change.run(state.1.clone(), target);
@@ -113,7 +113,7 @@ pub(super) fn local_of_whole<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTe
     match tensor.into_local() {
         Local::Here(local) => local,
         Local::Deferred(deferred) => deferred.part(&shape, None, &REPLICATED),
-        Local::Settling(shared) => lock(&shared).1.clone(),
+        Local::Settling(shared) => shared.lock().1.clone(),
     }
 }
 

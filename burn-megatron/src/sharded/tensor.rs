@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{DType, Shape, TensorMetadata};
+use parking_lot::Mutex;
 
 use super::kind::Kind;
 use super::mesh::Mesh;
@@ -100,7 +101,7 @@ impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
     /// Where the elements are now: a partial tensor whose terms have been put together for a clone is as that is.
     pub fn places(&self) -> Placements {
         match &self.local {
-            Local::Settling(shared) => lock(shared).0,
+            Local::Settling(shared) => shared.lock().0,
             _ => self.places,
         }
     }
@@ -118,7 +119,7 @@ impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
     pub(super) fn device(&self) -> B::Device {
         match &self.local {
             Local::Here(local) => K::device(local),
-            Local::Settling(shared) => K::device(&lock(shared).1),
+            Local::Settling(shared) => K::device(&shared.lock().1),
             Local::Deferred(deferred) => deferred.device.clone(),
         }
     }
@@ -174,11 +175,6 @@ fn next_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A panic while the lock is held leaves a whole tensor.
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<B: CollectiveBackend, K: Kind<B>> Clone for ShardedTensor<B, K> {
     fn clone(&self) -> Self {
         Self {
@@ -199,7 +195,7 @@ impl<B: CollectiveBackend, K: Kind<B>> TensorMetadata for ShardedTensor<B, K> {
     fn dtype(&self) -> DType {
         match &self.local {
             Local::Here(local) => local.dtype(),
-            Local::Settling(shared) => lock(shared).1.dtype(),
+            Local::Settling(shared) => shared.lock().1.dtype(),
             Local::Deferred(deferred) => deferred.dtype,
         }
     }

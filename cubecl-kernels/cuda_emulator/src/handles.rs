@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 /// What the handles of one kind stand for.
 ///
@@ -27,7 +29,7 @@ impl<T> Handles<T> {
     }
 
     pub fn insert(&self, value: Arc<T>) -> *mut c_void {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         let known = known.get_or_insert_with(|| Known {
             next: 0,
             values: HashMap::new(),
@@ -39,12 +41,12 @@ impl<T> Handles<T> {
     }
 
     pub fn get(&self, handle: *mut c_void) -> Option<Arc<T>> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         known.as_ref()?.values.get(&(handle as usize)).cloned()
     }
 
     pub fn remove(&self, handle: *mut c_void) -> Option<Arc<T>> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         known.as_mut()?.values.remove(&(handle as usize))
     }
 }

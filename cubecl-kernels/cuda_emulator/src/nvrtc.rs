@@ -5,10 +5,11 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cuda_source::Host;
 use cuda_source::host::HostKernel;
+use parking_lot::Mutex;
 
 use crate::exported::{Failure, Out, exported};
 use crate::handles::Handles;
@@ -152,7 +153,7 @@ impl Program {
             "-std=",
             "-default-device",
         ];
-        let mut compiled = self.compiled();
+        let mut compiled = self.compiled.lock();
         let unknown = options
             .iter()
             .find(|option| !KNOWN.iter().any(|known| option.starts_with(known)));
@@ -175,18 +176,14 @@ impl Program {
         Ok(())
     }
 
-    fn compiled(&self) -> MutexGuard<'_, Compiled> {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the text in place of PTX, with its terminating zero.
     fn ptx(&self) -> Outcome<Vec<u8>> {
-        self.compiled().ptx.clone().ok_or(Error::INVALID_PROGRAM)
+        self.compiled.lock().ptx.clone().ok_or(Error::INVALID_PROGRAM)
     }
 
     /// Returns the log, with its terminating zero.
     fn log(&self) -> Vec<u8> {
-        let log = self.compiled().log.clone();
+        let log = self.compiled.lock().log.clone();
         if log.is_empty() { vec![0] } else { log }
     }
 }

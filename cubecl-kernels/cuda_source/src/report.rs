@@ -1,10 +1,11 @@
 //! What is known of the kernels that were launched, for tests to judge.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cubecl_common::device::Device;
 use cubecl_common::stream_id::StreamId;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::toolkit::ToolkitError;
@@ -66,7 +67,7 @@ static LAUNCHED: Mutex<Option<Launched>> = Mutex::new(None);
 
 /// Notes a launch.
 pub fn record(device: CudaSourceDevice, stream: StreamId, report: Arc<KernelReport>) {
-    let mut launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut launched = LAUNCHED.lock();
     let key = (device.to_id().index_id, stream);
     launched.get_or_insert_default().entry(key).or_default().push(report);
 }
@@ -75,7 +76,7 @@ pub fn record(device: CudaSourceDevice, stream: StreamId, report: Arc<KernelRepo
 ///
 /// Launches are queued: synchronise the device first.
 pub fn launched(device: CudaSourceDevice) -> Vec<Arc<KernelReport>> {
-    let mut launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut launched = LAUNCHED.lock();
     let key = (device.to_id().index_id, StreamId::current());
     launched.get_or_insert_default().remove(&key).unwrap_or_default()
 }

@@ -2,12 +2,13 @@
 //! range up in.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use burn_cubecl::CubeRuntime;
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use parking_lot::Mutex;
 
 /// Words of a range in the table.
 const WORDS: usize = 4;
@@ -135,7 +136,7 @@ static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
 fn on_device<R: CubeRuntime>(client: &ComputeClient<R>, words: Vec<u32>) -> Handle {
     // A device's properties are stored in its server, which lives as long as the process.
     let device = std::ptr::from_ref(client.properties()).addr();
-    let tables = || TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let tables = || TABLES.lock();
     let key = (device, words);
     if let Some(handle) = tables().get(&key) {
         return handle.clone();

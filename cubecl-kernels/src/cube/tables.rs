@@ -4,11 +4,12 @@
 //! at thousands of tokens, each launch would wait for a copy of it to the device. Each process keeps the few tables
 //! that were used last, and none that is no longer held elsewhere.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn_cubecl::CubeRuntime;
 use cubecl::client::ComputeClient;
 use cubecl::server::Handle;
+use parking_lot::Mutex;
 
 /// How many tables are kept: enough for a few devices, whole and in shards.
 const MOST: usize = 16;
@@ -77,7 +78,7 @@ impl Table {
         }
         // Without the lock, for the device may have others wait; a table that two threads bring is no harm.
         let handle = client.create_from_slice(bytemuck::cast_slice(&words()));
-        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = HELD.lock();
         held.push(Held {
             table: self,
             device,
@@ -89,7 +90,7 @@ impl Table {
     }
 
     fn find(&self, device: usize) -> Option<Handle> {
-        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = HELD.lock();
         held.retain(|held| held.table.owners.iter().all(|owner| (owner.is_used)()));
         let is_this = |held: &Held| held.device == device && held.table.is_same(self);
         let index = held.iter().position(is_this)?;

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use cubecl::server::Binding;
 use cubecl_common::device_handle::DeviceHandle;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use cudarc::driver;
+use parking_lot::Mutex;
 
 use super::plan::{Addresses, Kind, Plan, PlanKind, WORKSPACE_BYTES};
 use crate::cuda::{Server, address, compute_stream};
@@ -27,7 +28,7 @@ static FAILED: Mutex<Option<String>> = Mutex::new(None);
 
 /// Why an earlier product failed, if one did.
 pub(super) fn failure() -> Option<String> {
-    FAILED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    FAILED.lock().clone()
 }
 
 /// The library on a device.
@@ -54,7 +55,7 @@ pub(super) struct QueuedProduct {
 /// it has none.
 pub(super) fn has_kernel(product: &QueuedProduct, server: &DeviceHandle<Server>) -> bool {
     static KNOWN: LazyLock<Mutex<HashMap<Kind, bool>>> = LazyLock::new(Mutex::default);
-    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = || KNOWN.lock();
     if let Some(&has_kernel) = known().get(&product.kind) {
         return has_kernel;
     }
@@ -103,7 +104,7 @@ impl QueuedProduct {
             if let Some((address, bytes)) = output {
                 spoil(address, bytes);
             }
-            FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+            FAILED.lock().get_or_insert(why);
         }
     }
 

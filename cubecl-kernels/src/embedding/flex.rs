@@ -1,10 +1,10 @@
 //! Embeddings on the CPU: rows are copied, and added up, side by side.
 
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::{Element, Int, Tensor};
 use burn_flex::Flex;
+use parking_lot::Mutex;
 
 use super::TokenRange;
 use crate::flex::blocks::{Rows, in_blocks, in_tasks, uninit};
@@ -89,7 +89,7 @@ fn add_in<S: Number, G: Number<Real = S::Real>>(
     let places = rows_at(&mut sums.storage_mut::<S>()[offset..], columns, &of_rows);
     let tasks: Vec<_> = split(of_rows.into_iter().zip(places)).map(Mutex::new).collect();
     in_tasks(tasks.len(), |number| {
-        let mut task = tasks[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = tasks[number].lock();
         vectorised(
             #[inline(always)]
             || {

@@ -6,8 +6,8 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rayon::Scope;
 
 use super::cores::{current_core, leave_core};
@@ -116,7 +116,7 @@ pub(crate) fn in_blocks<P: Split, T: Send>(
     }
     let blocks: Vec<Mutex<Option<_>>> = blocks.into_iter().map(|block| Mutex::new(Some(block))).collect();
     in_tasks(blocks.len(), |number| {
-        let block = blocks[number].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let block = blocks[number].lock().take();
         let (range, block) = block.expect("each task runs once");
         task(range, block)
     })
@@ -127,9 +127,9 @@ pub(crate) fn in_tasks<T: Send>(count: usize, task: impl Fn(usize) -> T + Sync) 
     let results: Vec<Mutex<Option<T>>> = (0..count).map(|_| Mutex::new(None)).collect();
     share_out(count, &|number| {
         let result = task(number);
-        *results[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        *results[number].lock() = Some(result);
     });
-    let result = |slot: Mutex<Option<T>>| slot.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let result = |slot: Mutex<Option<T>>| slot.into_inner();
     results.into_iter().filter_map(result).collect()
 }
 

@@ -8,12 +8,13 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Int, Tensor, backend::Backend, ops::FloatTensor};
+use parking_lot::Mutex;
 
 use super::{LinearGradients, LinearWanted, WeightOrder};
 use crate::KernelBackend;
@@ -48,10 +49,6 @@ type Sinks = HashMap<Key, Box<dyn Any + Send>>;
 /// [`vectors`]: crate::accumulate::vectors
 static SINKS: LazyLock<Mutex<Sinks>> = LazyLock::new(Mutex::default);
 
-fn sinks() -> MutexGuard<'static, Sinks> {
-    SINKS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Leads products' gradients of this weight to a sink. Its node then receives zeros that have one element, and the sums
 /// of these with the gradients of what else the weight is used for.
 pub fn redirect<B: Backend, C: CheckpointStrategy>(
@@ -64,18 +61,19 @@ pub fn redirect<B: Backend, C: CheckpointStrategy>(
 /// Leads a node to something, for as long as what is returned is kept.
 pub(crate) fn lead<T: Any + Send>(node: NodeId, to: T) -> GradientRedirect {
     let key = (node, TypeId::of::<T>());
-    sinks().insert(key, Box::new(to));
+    SINKS.lock().insert(key, Box::new(to));
     GradientRedirect(key)
 }
 
 /// What of this type a node is led to.
 pub(crate) fn led<T: Clone + 'static>(node: NodeId) -> Option<T> {
-    sinks().get(&(node, TypeId::of::<T>()))?.downcast_ref::<T>().cloned()
+    let sinks = SINKS.lock();
+    sinks.get(&(node, TypeId::of::<T>()))?.downcast_ref::<T>().cloned()
 }
 
 impl Drop for GradientRedirect {
     fn drop(&mut self) {
-        let sink = sinks().remove(&self.0);
+        let sink = SINKS.lock().remove(&self.0);
         // Dropped after the lock is released.
         drop(sink);
     }
@@ -174,14 +172,14 @@ mod tests {
 
     impl WeightSink<Flex> for Sum {
         fn add_product(&self, a: Tensor<Flex, 2>, b: Tensor<Flex, 2>) {
-            self.0.lock().expect("no panic").push(a.matmul(b));
+            self.0.lock().push(a.matmul(b));
         }
 
         fn add_rows(&self, tokens: Tensor<Flex, 1, Int>, gradient: Tensor<Flex, 2>, range: TokenRange) {
             let [_, columns] = gradient.dims();
             let sums = Tensor::zeros([range.count * columns], &Default::default());
             let sums = add_rows(sums, 0, tokens, gradient, range).expect("fits");
-            let mut products = self.0.lock().expect("no panic");
+            let mut products = self.0.lock();
             products.push(sums.reshape([range.count, columns]));
         }
     }
@@ -198,14 +196,11 @@ mod tests {
         let sink = Arc::new(Sum::default());
         let led = redirect::<Flex, NoCheckpointing>(&primitive(weight.clone()), sink.clone());
         let of_graph = weight.grad(&loss(weight.clone()).backward()).expect("it is used");
-        let products = std::mem::take(&mut *sink.0.lock().expect("no panic"));
+        let products = std::mem::take(&mut *sink.0.lock());
         drop(led);
         assert_eq!(Arc::strong_count(&sink), 1, "the sink is let go");
         let alone = weight.grad(&loss(weight.clone()).backward()).expect("it is used");
-        assert!(
-            sink.0.lock().expect("no panic").is_empty(),
-            "it is led nowhere any more"
-        );
+        assert!(sink.0.lock().is_empty(), "it is led nowhere any more");
         (of_graph, products, alone)
     }
 

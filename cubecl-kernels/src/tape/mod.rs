@@ -5,7 +5,7 @@
 
 mod kept;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -13,6 +13,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::{Tensor, TensorPrimitive, backend::Backend, ops::FloatTensor};
+use parking_lot::Mutex;
 
 pub use kept::{Keeper, Kept, Return, keep, keeping};
 
@@ -83,7 +84,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for Step {
     fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let gradient = grads.consume::<B>(&ops.node);
         let wanted = std::array::from_fn(|index| ops.parents[index].is_some());
-        let rule = ops.state.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let rule = ops.state.0.lock().take();
         let gradients = rule.expect("burn runs a backward step once")(gradient, wanted);
         for (parent, gradient) in ops.parents.into_iter().zip(gradients) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
@@ -107,7 +108,7 @@ pub fn record_two<B: Backend, C: CheckpointStrategy, const N: usize, const D: us
     let nothing = zero::<B, 1>(&outputs[0].device(), outputs[0].dtype());
     let found = left.clone();
     let carrier = record::<B, C, N, 1>(parents, nothing.clone(), move |_, wanted| {
-        let gradients = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+        let gradients = std::mem::take(&mut *found.lock());
         rule(gradients, wanted)
     });
     let mut index = 0;
@@ -115,7 +116,7 @@ pub fn record_two<B: Backend, C: CheckpointStrategy, const N: usize, const D: us
         let (left, nothing, which) = (left.clone(), nothing.clone(), index);
         index += 1;
         record::<B, C, 1, D>([primitive(carrier.clone())], output, move |gradient, _| {
-            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut left = left.lock();
             let is_first = left.iter().all(Option::is_none);
             left[which] = Some(gradient);
             [is_first.then(|| primitive(nothing))]

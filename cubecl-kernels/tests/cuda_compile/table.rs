@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::DType;
 use cuda_source::{Architecture, KernelReport, Resources};
+use parking_lot::Mutex;
 
 use crate::operations::Operation;
 
@@ -23,7 +23,7 @@ const HEAD: &str = "| kernel | type | for | threads | registers | shared memory 
 
 /// Adds the kernels of an operation.
 pub fn add(operation: &Operation, architecture: Architecture, kernels: &[impl AsRef<KernelReport>]) {
-    let mut table = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut table = KERNELS.lock();
     let place = Architecture::ALL.iter().position(|other| *other == architecture);
     let place = place.expect("all are listed");
     let mut counts = BTreeMap::<&str, usize>::new();
@@ -43,7 +43,7 @@ pub fn add(operation: &Operation, architecture: Architecture, kernels: &[impl As
 
 /// Prints the table, if there is anything in it.
 pub fn print() {
-    let table = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let table = KERNELS.lock();
     if !table.is_empty() {
         println!("{}", text(&table));
     }

@@ -5,14 +5,15 @@
 //! client must not hold up the batch: there are no more of them than the job asks for.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use burn_megatron::launch::StopFlag;
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::{GenerationError, GenerationEvent, GenerationRequest, RequestError, RequestId};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use crate::generating::generator::AnyGenerator;
@@ -112,7 +113,7 @@ impl EngineHandle {
     }
 
     pub(super) fn load(&self) -> Load {
-        *self.load.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.load.lock()
     }
 
     pub(super) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
@@ -327,6 +328,6 @@ impl<'a> Engine<'a> {
             num_pages: cache.map_or(0, |cache| cache.num_pages),
             free_pages: cache.map_or(0, |cache| cache.free_pages),
         };
-        *self.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
+        *self.load.lock() = load;
     }
 }

@@ -1,11 +1,11 @@
 //! The trials: which cases are played by how many ranks, and how each must end.
 
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
 
 use cuda_emulator::{environment, library_folder};
 use cuda_source::Host;
 use libtest_mimic::{Failed, Trial};
+use parking_lot::RwLock;
 use tests::processes::send;
 
 use crate::endings::PAUSED;
@@ -53,11 +53,11 @@ impl Trials {
         let is_ignored = self.lacks.is_some() || (is_on_gpu() && ranks > 1);
         let test = move || match load {
             Load::Computes => {
-                let _alone = CORES.write().unwrap_or_else(PoisonError::into_inner);
+                let _alone = CORES.write();
                 body(ranks)
             }
             Load::Waits => {
-                let _shared = CORES.read().unwrap_or_else(PoisonError::into_inner);
+                let _shared = CORES.read();
                 body(ranks)
             }
         };

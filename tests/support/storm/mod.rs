@@ -14,10 +14,11 @@ mod flags;
 
 use std::fmt;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
+use parking_lot::Mutex;
 
 pub use draw::Draw;
 pub use flags::Flags;
@@ -102,7 +103,7 @@ fn blow<S: Storm>(storm: &S, flags: Flags, units: u64) -> Vec<u64> {
         for _ in 0..flags.jobs {
             let (sender, supply) = (sender.clone(), &supply);
             scope.spawn(move || {
-                let lock = || supply.lock().unwrap_or_else(PoisonError::into_inner);
+                let lock = || supply.lock();
                 loop {
                     let Some((number, units)) = lock().take(units) else {
                         return;

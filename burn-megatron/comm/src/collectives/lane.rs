@@ -11,12 +11,13 @@
 
 use super::owner::LaneOwner;
 use super::pending::Awaited;
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// An asynchronous call, given its ticket.
@@ -83,11 +84,11 @@ impl Lane {
 
     /// Runs a call on this thread, after all calls made before it.
     pub fn run<R>(&self, operate: impl FnOnce(u64) -> R) -> R {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let ticket = state.take_ticket();
         self.awaited(ticket).set();
         while state.serving != ticket {
-            state = self.wait(state);
+            self.changed.wait(&mut state);
         }
         drop(state);
         let _turn = Turn { lane: self };
@@ -99,7 +100,7 @@ impl Lane {
     /// # Errors
     /// When the thread cannot be started.
     pub fn submit(self: &Arc<Self>, thread_name: &str, job: Job) -> io::Result<u64> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.has_thread {
             let lane = self.clone();
             std::thread::Builder::new()
@@ -115,28 +116,27 @@ impl Lane {
 
     /// Waits until every call has run, at most until `deadline`; returns whether they have.
     pub fn drain(&self, deadline: Instant) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.is_idle() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, left);
         }
         true
     }
 
     /// Lets the lane's thread end when its queue is empty.
     pub fn close(&self) {
-        self.lock().closed = true;
+        self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
     /// The lane's thread.
     fn run_jobs(&self) {
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let (ticket, job) = loop {
                 if state.next_job_may_run()
                     && let Some(job) = state.jobs.pop_front()
@@ -146,7 +146,7 @@ impl Lane {
                 if state.closed && state.jobs.is_empty() {
                     return;
                 }
-                state = self.wait(state);
+                self.changed.wait(&mut state);
             };
             drop(state);
             let _turn = Turn { lane: self };
@@ -154,19 +154,11 @@ impl Lane {
             let _ = catch_unwind(AssertUnwindSafe(|| job(ticket)));
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, LaneState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, LaneState>) -> MutexGuard<'a, LaneState> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for Lane {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.lock();
+        let state = self.state.lock();
         formatter
             .debug_struct("Lane")
             .field("made", &state.next_ticket)
@@ -182,7 +174,7 @@ struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.lane.lock().serving += 1;
+        self.lane.state.lock().serving += 1;
         self.lane.changed.notify_all();
     }
 }

@@ -10,9 +10,10 @@
 //! and end may still come in any order.
 
 use super::call::CallDescriptor;
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -123,7 +124,7 @@ impl LaneOwner {
     fn settled(&self, caller: &Caller) -> MutexGuard<'_, State> {
         let begun = Instant::now();
         loop {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             let is_lent = state.lenders.contains(caller);
             match &state.holder {
                 Some(holder) if is_lent && holder.caller.has_ended() => {
@@ -276,7 +277,7 @@ mod tests {
         .join()
         .unwrap();
         call(&owner).unwrap();
-        assert!(owner.state.lock().unwrap().lenders.is_empty());
+        assert!(owner.state.lock().lenders.is_empty());
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use super::blocked_time::BlockedTime;
 use super::error::CollectiveError;
+use parking_lot::{Condvar, Mutex};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A call that was started; [`wait`](Self::wait) gives its buffer back.
@@ -57,12 +58,6 @@ struct Slot<O> {
     completed: Condvar,
 }
 
-impl<O> Slot<O> {
-    fn lock(&self) -> MutexGuard<'_, Option<(Result<O, CollectiveError>, Instant)>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<O> Pending<O> {
     /// Returns a handle whose result is already there.
     #[doc(hidden)]
@@ -111,14 +106,13 @@ impl<O> Pending<O> {
         if let Some(awaited) = &self.awaited {
             awaited.set();
         }
-        let mut result = self.slot.lock();
+        let mut result = self.slot.result.lock();
         if let Some((result, _)) = result.take() {
             return result;
         }
         let started = Instant::now();
         loop {
-            let waited = self.slot.completed.wait(result);
-            result = waited.unwrap_or_else(PoisonError::into_inner);
+            self.slot.completed.wait(&mut result);
             if let Some((result, _)) = result.take() {
                 if let Some(blocked) = &self.blocked {
                     blocked.add(started.elapsed());
@@ -130,12 +124,12 @@ impl<O> Pending<O> {
 
     /// Returns whether [`wait`](Self::wait) would return at once.
     pub fn is_done(&self) -> bool {
-        self.slot.lock().is_some()
+        self.slot.result.lock().is_some()
     }
 
     /// Returns the moment at which the call was done, if it is.
     pub fn finished_at(&self) -> Option<Instant> {
-        self.slot.lock().as_ref().map(|(_, finished)| *finished)
+        self.slot.result.lock().as_ref().map(|(_, finished)| *finished)
     }
 }
 
@@ -163,7 +157,7 @@ impl<O> Completion<O> {
     }
 
     fn fill(&self, result: Result<O, CollectiveError>) {
-        *self.slot.lock() = Some((result, Instant::now()));
+        *self.slot.result.lock() = Some((result, Instant::now()));
         self.slot.completed.notify_all();
     }
 }

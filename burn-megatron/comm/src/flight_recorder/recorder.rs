@@ -8,9 +8,10 @@ use std::fmt;
 use std::io;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
@@ -160,12 +161,12 @@ impl FlightRecorder {
 
     /// Notes how far this rank's program has come, for messages about calls of ranks that do not fit together.
     pub fn set_progress(&self, progress: String) {
-        *lock(&self.inner.progress) = Some(progress);
+        *self.inner.progress.lock() = Some(progress);
     }
 
     /// Returns how far this rank's program has come, if it has said so.
     pub fn progress(&self) -> Option<String> {
-        lock(&self.inner.progress).clone()
+        self.inner.progress.lock().clone()
     }
 
     /// Returns where files are written, if anywhere.
@@ -175,7 +176,7 @@ impl FlightRecorder {
 
     /// Returns the ring of a new group of these global ranks.
     pub fn group(&self, name: &str, ranks: &[usize]) -> Arc<GroupRecorder> {
-        let mut groups = lock(&self.inner.groups);
+        let mut groups = self.inner.groups.lock();
         let made = groups.made.entry(format!("{name} {ranks:?}")).or_default();
         *made += 1;
         let recorder = Arc::new(GroupRecorder {
@@ -200,7 +201,7 @@ impl FlightRecorder {
 
     /// Returns the call that this rank made last, in words.
     pub fn last_call(&self) -> Option<String> {
-        let groups = lock(&self.inner.groups);
+        let groups = self.inner.groups.lock();
         let last = groups.recorders.iter().filter_map(|group| group.last_call());
         last.max_by_key(|(queued, _)| *queued).map(|(_, text)| text)
     }
@@ -232,7 +233,7 @@ impl fmt::Debug for FlightRecorder {
             .debug_struct("FlightRecorder")
             .field("rank", &self.inner.identity.rank)
             .field("folder", &self.inner.folder)
-            .field("groups", &lock(&self.inner.groups).recorders.len())
+            .field("groups", &self.inner.groups.lock().recorders.len())
             .finish()
     }
 }
@@ -250,7 +251,7 @@ impl Inner {
 
     fn write(&self, what: Option<&str>) -> io::Result<Option<PathBuf>> {
         let Some(folder) = &self.folder else { return Ok(None) };
-        let mut failure = lock(&self.failure);
+        let mut failure = self.failure.lock();
         if let (None, Some(what)) = (&*failure, what) {
             *failure = Some(what.to_owned());
         }
@@ -273,7 +274,9 @@ impl Inner {
             pid: std::process::id(),
             written_at: self.clock.unix_secs(Instant::now()),
             failure,
-            groups: lock(&self.groups)
+            groups: self
+                .groups
+                .lock()
                 .recorders
                 .iter()
                 .map(|group| group.record(self.clock))
@@ -331,7 +334,7 @@ impl GroupRecorder {
     /// Notes a call that was made; returns its number, for the calls below.
     pub fn queued(&self, note: CallNote, called_at: &'static Location<'static>, label: Option<Arc<str>>) -> u64 {
         let queued = Instant::now();
-        let mut ring = lock(&self.ring);
+        let mut ring = self.ring.lock();
         let number = ring.next;
         ring.next += 1;
         let entry = Entry {
@@ -384,7 +387,7 @@ impl GroupRecorder {
 
     /// When the last call was made, and which it was.
     fn last_call(&self) -> Option<(Instant, String)> {
-        let ring = lock(&self.ring);
+        let ring = self.ring.lock();
         let number = ring.next.checked_sub(1)?;
         let place = number.checked_rem(ring.length as u64)?;
         let entry = ring.entries.get(place as usize)?;
@@ -404,7 +407,7 @@ impl GroupRecorder {
 
     /// Changes an entry that is still there.
     fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
-        let mut ring = lock(&self.ring);
+        let mut ring = self.ring.lock();
         if ring.length == 0 {
             return;
         }
@@ -415,7 +418,7 @@ impl GroupRecorder {
     }
 
     fn record(&self, clock: Clock) -> RecordedGroup {
-        let ring = lock(&self.ring);
+        let ring = self.ring.lock();
         let mut entries: Vec<&Entry> = ring.entries.iter().collect();
         entries.sort_by_key(|entry| entry.number);
         RecordedGroup {
@@ -433,7 +436,7 @@ impl fmt::Debug for GroupRecorder {
             .debug_struct("GroupRecorder")
             .field("name", &self.name)
             .field("ranks", &self.ranks.len())
-            .field("calls", &lock(&self.ring).next)
+            .field("calls", &self.ring.lock().next)
             .finish()
     }
 }
@@ -463,9 +466,4 @@ impl Entry {
             error: self.error.clone(),
         }
     }
-}
-
-/// Locks a mutex even if a thread panicked while holding it: a record after a panic is the point.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

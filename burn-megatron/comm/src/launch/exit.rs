@@ -2,14 +2,16 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::error::LaunchError;
 use super::host::host_name;
 use super::liveness::{CAUSE_LIMIT, FailureSignal, SETTLE_LIMIT, blame};
 use super::peer_failure::PeerFailure;
 use super::world::World;
-use super::{SECONDARY_FAILURE_EXIT_CODE, lock, log_stderr};
+use super::{SECONDARY_FAILURE_EXIT_CODE, log_stderr};
 use crate::flight_recorder::FlightRecorder;
 
 /// The store's counter of the ranks that are about to report an error of their own.
@@ -96,7 +98,7 @@ pub fn exit_code_of(error: &(dyn Error + 'static), otherwise: u8) -> ExitCode {
 /// Call it before a hook is installed that shall stay, such as that of burn-megatron's `cuda::choose`.
 pub fn install_panic_hook(world: &World) {
     let reporter = Arc::new(Reporter::of(world));
-    *lock(&REPORTER) = Some(reporter.clone());
+    *REPORTER.lock() = Some(reporter.clone());
     std::panic::set_hook(Box::new(move |panic| {
         let message = panic.payload_as_str().unwrap_or("(no message)");
         let location = panic
@@ -119,7 +121,7 @@ pub fn install_panic_hook(world: &World) {
 /// [`install_panic_hook`] has said which rank this is; prints `error: ...` otherwise. Returns when the other ranks can
 /// learn of it, or after a few seconds, so that the process may end.
 pub fn report_failure(what: &str) {
-    let reporter = lock(&REPORTER).clone();
+    let reporter = REPORTER.lock().clone();
     match reporter {
         None => log_stderr(format_args!("error: {what}")),
         Some(reporter) => {

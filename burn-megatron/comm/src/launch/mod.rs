@@ -86,20 +86,11 @@ pub use crate::ranks::RankSet;
 
 use std::fmt;
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Exit code of a rank that ends only because another rank failed (`EX_TEMPFAIL` of sysexits.h).
 ///
 /// The launcher never names such a rank as the first cause when another rank has a failure of its own.
 pub const SECONDARY_FAILURE_EXIT_CODE: i32 = 75;
-
-/// Locks a mutex even if a thread panicked while holding it.
-///
-/// The state in these mutexes is changed in single steps, so it stays whole; and a second panic here would hide the
-/// first failure, which is the one worth reporting.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Writes a line to stderr. Unlike `eprintln!`, it does not panic when stderr has no reader any more.
 fn log_stderr(line: fmt::Arguments<'_>) {

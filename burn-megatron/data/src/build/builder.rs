@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+
+use parking_lot::Mutex;
 
 use super::kind::{Job, Kind};
 use super::{BuildConfig, RunData};
@@ -135,9 +137,7 @@ impl<K: Kind> Builder<'_, K> {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(number) else { break };
             let dataset = self.make_one(job);
-            made.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(number, dataset);
+            made.lock().insert(number, dataset);
         };
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         thread::scope(|scope| {
@@ -145,10 +145,7 @@ impl<K: Kind> Builder<'_, K> {
                 scope.spawn(work);
             }
         });
-        made.into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .into_values()
-            .collect()
+        made.into_inner().into_values().collect()
     }
 
     fn make_one(&self, job: &Job) -> Result<Arc<K::Dataset>, SampleError> {

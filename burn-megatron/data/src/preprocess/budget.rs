@@ -1,8 +1,8 @@
 //! `ByteBudget`: how much text is between reader and writer.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
 /// Bytes that may be taken by several and are given back.
+use parking_lot::{Condvar, Mutex};
+
 pub(super) struct ByteBudget {
     state: Mutex<State>,
     changed: Condvar,
@@ -28,9 +28,9 @@ impl ByteBudget {
 
     /// Waits until these bytes are free, or all are, and takes them. Returns `false` once the budget is closed.
     pub(super) fn take(&self, bytes: usize) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.closed && state.taken > 0 && state.taken.saturating_add(bytes) > self.limit {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         state.taken += bytes;
         !state.closed
@@ -38,21 +38,17 @@ impl ByteBudget {
 
     /// Gives bytes back.
     pub(super) fn give_back(&self, bytes: usize) {
-        self.lock().taken -= bytes;
+        self.state.lock().taken -= bytes;
         self.changed.notify_all();
     }
 
     /// Ends all waiting: nothing more is to be read.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().closed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().closed
     }
 }

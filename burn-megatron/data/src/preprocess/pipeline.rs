@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::budget::ByteBudget;
 use super::encode::{EncodedBatch, Encoder};
@@ -154,7 +156,7 @@ fn encode(
 ) {
     let _closing = CloseOnPanic(budget);
     loop {
-        let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let batch = batches.lock().recv();
         let Ok(batch) = batch else { break };
         // After an error nothing more is needed.
         if budget.is_closed() || sender.send(encoder.encode(&batch)).is_err() {

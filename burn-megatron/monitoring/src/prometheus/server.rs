@@ -7,10 +7,11 @@
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
@@ -84,7 +85,7 @@ impl MetricsServer {
 
     /// Serves this text from now on.
     pub fn publish(&self, text: &str) {
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = Arc::from(text);
+        *self.text.lock() = Arc::from(text);
     }
 }
 
@@ -262,7 +263,7 @@ fn answer(request: &[u8], text: &Mutex<Arc<str>>) -> Option<Vec<u8>> {
     }
     Some(match http::parse(request) {
         Request::Metrics { has_body } => {
-            let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let text = text.lock().clone();
             http::response("200 OK", CONTENT_TYPE, &text, has_body)
         }
         Request::NotFound { has_body } => {

@@ -14,8 +14,10 @@
 //! communicator. So calls do not block, and whoever makes one looks for its end [without sleeping](Pauses) at first.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::library::{Comm, Config, Library, Status, Stream, UniqueId};
 use super::order::{Context, StreamHandle};
@@ -110,7 +112,7 @@ impl Communicator {
     /// # Errors
     /// What NCCL says; why the communicator was ended; `check_wait`'s own.
     pub(super) fn settle(&self, check_wait: impl Fn() -> Result<(), CollectiveError>) -> Result<(), Refusal> {
-        match &*self.lock() {
+        match &*self.state.lock() {
             State::Open(comm) => settle(self.library, *comm, || check_wait().map_err(Refusal::Waited)),
             State::Ended(why) => Err(why.clone().into()),
         }
@@ -125,7 +127,7 @@ impl Communicator {
         call: impl FnOnce(&Library, Comm, Stream) -> Status,
         check_wait: impl Fn() -> Result<(), CollectiveError>,
     ) -> Result<(), Refusal> {
-        let state = self.lock();
+        let state = self.state.lock();
         let comm = match &*state {
             State::Open(comm) => *comm,
             State::Ended(why) => return Err(why.clone().into()),
@@ -143,7 +145,7 @@ impl Communicator {
 
     /// Returns the error that NCCL has found since, if it has; nothing while another thread is in a call.
     pub(super) fn asynchronous_error(&self) -> Option<String> {
-        let Ok(state) = self.state.try_lock() else { return None };
+        let state = self.state.try_lock()?;
         let State::Open(comm) = &*state else { return None };
         progress(self.library, *comm).err()
     }
@@ -153,7 +155,7 @@ impl Communicator {
     pub(super) fn abort(&self, why: &str) {
         // The first stays.
         let _ = self.ending.set(why.to_owned());
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let State::Open(comm) = &*state {
             // SAFETY: the communicator is open, and is not used again.
             let status = self.context.within(|| unsafe { (self.library.comm_abort)(comm.0) });
@@ -164,7 +166,7 @@ impl Communicator {
 
     /// Ends the communicator when nothing is on its way, with the others within the time limit, or else alone.
     pub(super) fn close(&self, limit: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let State::Open(comm) = *state {
             let begun = Instant::now();
             let check_wait = || {
@@ -198,10 +200,6 @@ impl Communicator {
             let said = self.library.describe(status, std::ptr::null_mut());
             tracing::warn!("NCCL cannot {what} a communicator: {said}");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

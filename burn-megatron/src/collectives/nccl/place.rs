@@ -3,12 +3,13 @@
 
 use std::ffi::c_void;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use burn_cuda::CudaDevice;
 use cubecl::server::{Binding, Handle};
 use cubecl_kernels::cuda::{Server, address, server};
+use parking_lot::Mutex;
 
 use super::order::{Context, Event, StreamHandle, driver_message};
 use super::pauses::Pauses;
@@ -46,7 +47,7 @@ impl CallMemory {
 
     /// Returns the buffers, the first time.
     pub fn take(&self) -> Option<Buffers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

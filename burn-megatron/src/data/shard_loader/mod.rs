@@ -5,13 +5,14 @@ mod placing;
 mod source;
 mod workers;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::Dataset;
 use burn::data::dataset::transform::{SelectionDataset, shuffled_indices};
 use burn::tensor::backend::Backend;
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -236,7 +237,7 @@ where
     /// A generator of its own for a copy of this loader, as burn gives one to the copies of its loader.
     fn fork(&self) -> Option<Mutex<StdRng>> {
         let rng = self.rng.as_ref()?;
-        Some(Mutex::new(rng.lock().unwrap_or_else(PoisonError::into_inner).fork()))
+        Some(Mutex::new(rng.lock().fork()))
     }
 
     fn with_source(&self, source: Source<B, I, O>) -> Arc<dyn DataLoader<B, O>> {
@@ -257,7 +258,7 @@ where
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<O> + 'a> {
         let order = self.rng.as_ref().map(|rng| {
             // As in burn: the epoch's generator is one that has branched off.
-            let mut epoch = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
+            let mut epoch = rng.lock().fork();
             shuffled_indices(self.source.dataset.len(), &mut epoch).into()
         });
         let epoch = Epoch {

@@ -1,10 +1,11 @@
 //! The faults, and what each of them changes.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{Shape, Tensor, TensorMetadata, backend::Backend, ops::FloatTensor};
 use cubecl_kernels::tape::{float, primitive};
+use parking_lot::Mutex;
 
 use crate::autodiff::GradientSink;
 use crate::collectives::ReduceOp;
@@ -166,7 +167,7 @@ struct WithoutHead<B: Backend> {
 impl<B: Backend> GradientSink<B> for WithoutHead<B> {
     fn receive(&self, index: usize, gradient: FloatTensor<B>) {
         if self.is_tied[index] {
-            let mut of_head = self.of_head.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut of_head = self.of_head.lock();
             if of_head.insert(index) {
                 return;
             }

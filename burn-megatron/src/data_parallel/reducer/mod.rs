@@ -7,7 +7,7 @@
 mod state;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use burn::tensor::{DType, FloatDType, Int, Shape, Tensor, TensorMetadata, backend::Backend, ops::FloatTensor};
 use cubecl_kernels::accumulate::vectors::VectorSink;
@@ -15,6 +15,7 @@ use cubecl_kernels::accumulate::{GradientSums, VectorSums};
 use cubecl_kernels::embedding::TokenRange;
 use cubecl_kernels::linear::destination::WeightSink;
 use cubecl_kernels::tape::float;
+use parking_lot::Mutex;
 
 use super::bucket::BucketLayout;
 use super::flat::{FlatBuffer, NonFinite, main_type};
@@ -107,13 +108,13 @@ impl<B: CollectiveBackend> Reducer<B> {
 
     /// Whether the buckets are laid out like this.
     pub(super) fn is_for(&self, layout: &BucketLayout, dtype: DType, device: &B::Device) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         (&state.layout, state.dtype, &state.device) == (layout, dtype, device)
     }
 
     /// The slots and shards, and what the ranks share out.
     pub(super) fn layout(&self) -> (BucketLayout, ShardingStrategy) {
-        let state = self.lock();
+        let state = self.state.lock();
         (state.layout.clone(), state.reduction.sharding)
     }
 
@@ -124,7 +125,7 @@ impl<B: CollectiveBackend> Reducer<B> {
     /// # Errors
     /// When a reduction failed.
     pub(super) fn forget_step(&self) -> Result<(), CollectiveError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(presence) = state.presence.take() {
             presence.wait()?;
         }
@@ -149,7 +150,7 @@ impl<B: CollectiveBackend> Reducer<B> {
     /// Says whether the backward pass that comes is the step's last for the parameters that it reaches, so that full
     /// buckets may go.
     pub(super) fn expect_last_micro_batch(&self, is_last: bool) {
-        self.lock().is_last_micro_batch = is_last;
+        self.state.lock().is_last_micro_batch = is_last;
     }
 
     /// Ends a backward pass. Where each rank keeps its shards only, launches what has not been launched of it.
@@ -157,7 +158,7 @@ impl<B: CollectiveBackend> Reducer<B> {
     /// # Panics
     /// When a reduction failed, with that error.
     pub(super) fn end_pass(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.add_reused();
         if state.keeps_shards() {
             unwrap_or_unwind(state.reduce_pass());
@@ -166,7 +167,7 @@ impl<B: CollectiveBackend> Reducer<B> {
 
     /// Whether the step's buckets have been launched and not yet been given back.
     pub(super) fn is_launched(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.keeps_shards() {
             // Those of its passes have.
             state.presence.is_some()
@@ -178,7 +179,7 @@ impl<B: CollectiveBackend> Reducer<B> {
     /// Launches what has not been launched, zero-filling parameters without a gradient. `progress` is compared with
     /// that of the other ranks, in a call that is made anyway.
     pub(super) fn launch_rest(&self, progress: Progress) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.keeps_shards() {
             // Every rank has had the same passes.
             if state.shards.iter().any(Option::is_none) {
@@ -205,7 +206,7 @@ impl<B: CollectiveBackend> Reducer<B> {
     /// When a reduction failed.
     pub(super) fn finish(&self, progress: Progress) -> Result<Reduced<B>, CollectiveError> {
         self.launch_rest(progress);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let presence = state.presence.take();
         // Wait for every one before the first error is returned: none may be left running.
         let buckets = if state.keeps_shards() {
@@ -228,7 +229,7 @@ impl<B: CollectiveBackend> Reducer<B> {
     /// Takes the buckets back for the next step, except those that are [given back](Self::give_back) by others. Shards
     /// are freed: those of the next step come with its passes.
     pub(super) fn restart(&self, buckets: Vec<Option<FlatBuffer<B>>>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.keeps_shards() {
             state.begin_step();
             return;
@@ -243,18 +244,13 @@ impl<B: CollectiveBackend> Reducer<B> {
 
     /// Takes a bucket back for the next step, which may have begun, but not come to its gradients.
     pub(super) fn give_back(&self, number: usize, buffer: FlatBuffer<B>) {
-        self.lock().take_back(number, buffer);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
-        // A step that panicked is lost, and `restart` begins a whole new one.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().take_back(number, buffer);
     }
 }
 
 impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
     fn receive(&self, index: usize, gradient: FloatTensor<B>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let slot = state.layout.slots()[index];
         let length = gradient.shape().num_elements();
         if state.written[index] && length == 1 && slot.len > 1 {
@@ -284,19 +280,19 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
     }
 
     fn product_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn WeightSink<B>>> {
-        let is_taken = B::HAS_DEVICE_MEMORY && B::multiplies_in_library() && self.lock().takes_products(index);
+        let is_taken = B::HAS_DEVICE_MEMORY && B::multiplies_in_library() && self.state.lock().takes_products(index);
         is_taken.then(|| Arc::new(ProductSink { reducer: self, index }) as Arc<dyn WeightSink<B>>)
     }
 
     fn vector_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn VectorSink<B>>> {
-        let is_taken = B::HAS_DEVICE_MEMORY && self.lock().takes_products(index);
+        let is_taken = B::HAS_DEVICE_MEMORY && self.state.lock().takes_products(index);
         is_taken.then_some(self as Arc<dyn VectorSink<B>>)
     }
 }
 
 impl<B: CollectiveBackend> VectorSink<B> for Reducer<B> {
     fn lends(&self, parameters: &[usize]) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let bucket_of = |index: &usize| state.layout.slots()[*index].bucket;
         parameters
             .windows(2)
@@ -304,7 +300,7 @@ impl<B: CollectiveBackend> VectorSink<B> for Reducer<B> {
     }
 
     fn lend(&self, parameters: &[usize], add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>) {
-        self.lock().lend(parameters, add);
+        self.state.lock().lend(parameters, add);
     }
 }
 
@@ -317,10 +313,10 @@ struct ProductSink<B: Backend> {
 
 impl<B: CollectiveBackend> WeightSink<B> for ProductSink<B> {
     fn add_product(&self, a: Tensor<B, 2>, b: Tensor<B, 2>) {
-        self.reducer.lock().add_product(self.index, a, b);
+        self.reducer.state.lock().add_product(self.index, a, b);
     }
 
     fn add_rows(&self, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange) {
-        self.reducer.lock().add_rows(self.index, tokens, gradient, range);
+        self.reducer.state.lock().add_rows(self.index, tokens, gradient, range);
     }
 }

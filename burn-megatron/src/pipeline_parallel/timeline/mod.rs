@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::schedule::Direction;
@@ -141,24 +142,24 @@ impl Timeline {
     pub fn start(&self, world: &ProcessGroup) -> Result<(), CollectiveError> {
         world.barrier()?;
         world.barrier()?;
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.zero.get_or_insert_with(Instant::now);
         Ok(())
     }
 
     /// Stops to record; what there is stays.
     pub fn stop(&self) {
-        self.lock().zero = None;
+        self.inner.lock().zero = None;
     }
 
     /// Whether it records.
     pub fn is_on(&self) -> bool {
-        self.lock().zero.is_some()
+        self.inner.lock().zero.is_some()
     }
 
     /// Says that what follows belongs to a step, counted from 1.
     pub fn set_step(&self, step: u64) {
-        self.lock().step = step;
+        self.inner.lock().step = step;
     }
 
     /// Runs something and records how long it took.
@@ -177,7 +178,7 @@ impl Timeline {
         if let Some(observer) = &self.observer {
             observer.ends(activity, label, end.saturating_duration_since(start));
         }
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(zero) = inner.zero else {
             return;
         };
@@ -196,7 +197,7 @@ impl Timeline {
 
     /// Takes what was recorded, in order of its end.
     pub fn take(&self) -> Vec<TimelineEvent> {
-        std::mem::take(&mut self.lock().events)
+        std::mem::take(&mut self.inner.lock().events)
     }
 
     /// Takes what all ranks have recorded, a list per rank, on every rank. Here a receive begins when it has been asked
@@ -220,10 +221,6 @@ impl Timeline {
         let mut ranks: Vec<Vec<TimelineEvent>> = all.chunks_exact(longest).map(parse).collect();
         begin_receives_with_sends(&mut ranks);
         Ok(ranks)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -36,11 +36,11 @@ struct Kept(Mutex<Vec<(bool, Activity, Duration)>>);
 
 impl TimelineObserver for Kept {
     fn begins(&self, activity: Activity, _: TimelineLabel) {
-        self.0.lock().unwrap().push((true, activity, Duration::ZERO));
+        self.0.lock().push((true, activity, Duration::ZERO));
     }
 
     fn ends(&self, activity: Activity, _: TimelineLabel, time: Duration) {
-        self.0.lock().unwrap().push((false, activity, time));
+        self.0.lock().push((false, activity, time));
     }
 }
 
@@ -55,7 +55,7 @@ fn an_observer_is_shown_everything_while_nothing_is_recorded() {
         7
     });
     assert_eq!(result, 7);
-    let seen = kept.0.lock().unwrap();
+    let seen = kept.0.lock();
     let [begin, wait, end] = &seen[..] else {
         panic!("{seen:?}");
     };

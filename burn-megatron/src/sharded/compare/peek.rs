@@ -5,7 +5,7 @@ use burn::tensor::{TensorData, TensorMetadata};
 use super::super::ShardedTensor;
 use super::super::kind::Kind;
 use super::super::redistribute::{gather, replace_gathered};
-use super::super::tensor::{Local, lock};
+use super::super::tensor::Local;
 use super::super::traffic::{operation, set_operation};
 use crate::collectives::CollectiveBackend;
 
@@ -25,7 +25,7 @@ pub(super) fn peek<B: CollectiveBackend, K: Kind<B>>(tensor: &ShardedTensor<B, K
             let all: Vec<_> = (0..shape.num_dims()).map(|dimension| 0..shape[dimension]).collect();
             return K::read(deferred.make(&all));
         }
-        Local::Settling(shared) => lock(&shared).1.clone(),
+        Local::Settling(shared) => shared.lock().1.clone(),
         Local::Here(local) => local,
     };
     let Some(mesh) = mesh else {

@@ -1,11 +1,12 @@
 //! [`Binder`]: a model whose parameters are this rank's parts, and whose gradients go to the buckets.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::module::{ModuleMapper, Param};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
+use parking_lot::Mutex;
 
 use super::local_parameters::{Known, LocalParameter};
 use super::training_backend::PlacedTrainingBackend;
@@ -108,8 +109,7 @@ impl<B: CollectiveBackend> ToLocal<B> {
     /// Passes on the last gradient.
     #[track_caller]
     pub(super) fn finish(&self) {
-        // A panic while the lock is held leaves one that has been passed on, or none.
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let last = self.last.lock().take();
         if let Some((index, scattered)) = last {
             self.sink.receive(index, scattered.wait());
         }
@@ -128,7 +128,7 @@ impl<B: CollectiveBackend> GradientSink<Sharded<B>> for ToLocal<B> {
             }
             let started = InFlight::start(local_part(gradient), &self.mesh, &shape, &from, &target);
             self.finish();
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((index, started));
+            *self.last.lock() = Some((index, started));
         });
     }
 }

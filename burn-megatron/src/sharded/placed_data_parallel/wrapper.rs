@@ -1,13 +1,14 @@
 //! [`PlacedDataParallel`]: a placed model in [`DistributedDataParallel`], this rank's parts in its buckets.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use burn::module::AutodiffModule;
 use burn::optim::LearningRate;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, Tensor, TensorPrimitive};
+use parking_lot::Mutex;
 
 use super::binding::{Binder, Emptier, ToLocal};
 use super::buffers::{BufferTensors, BufferWriter};

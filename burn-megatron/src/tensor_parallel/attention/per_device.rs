@@ -1,9 +1,10 @@
 //! [`PerDevice`]: what a model's layers share on each device.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use parking_lot::Mutex;
 
 /// Values that clones share, such as those of a model's layers: one per backend (such as one with autodiff and one
 /// without), device and type.
@@ -31,7 +32,7 @@ impl PerDevice {
     ) -> R {
         let dtype = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         // A panic while the lock is held leaves whole entries.
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         let is_this = |entry: &Entry<B, T>| entry.device == *device && entry.dtype == dtype;
         let found = entries
             .iter()

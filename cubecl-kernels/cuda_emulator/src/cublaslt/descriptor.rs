@@ -1,7 +1,9 @@
 //! `Descriptors`: what callers describe a product with, of one kind each, and how the value of an attribute is read.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::error::{Error, Outcome};
 use crate::exported::Out;
@@ -28,13 +30,13 @@ impl<T: Copy> Descriptors<T> {
     /// What it says now.
     pub fn value(&self, handle: *mut c_void) -> Outcome<T> {
         let known = self.known.get(handle).ok_or_else(|| self.unknown())?;
-        let value = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = known.lock();
         Ok(*value)
     }
 
     pub fn change(&self, handle: *mut c_void, change: impl FnOnce(&mut T) -> Outcome) -> Outcome {
         let known = self.known.get(handle).ok_or_else(|| self.unknown())?;
-        let mut value = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut value = known.lock();
         change(&mut value)
     }
 

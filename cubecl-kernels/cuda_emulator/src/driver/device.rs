@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
 
 use super::attributes::attribute;
 use super::error::{Error, Outcome, tell};
@@ -104,16 +106,13 @@ impl Device {
     /// Ends the context: every later call returns the error, and work that waits in streams is dropped.
     pub fn fail(&self, error: Error, what: &str) {
         tell(&format!("device {}: {what}", self.ordinal));
-        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fault = self.fault.lock();
         fault.get_or_insert(error);
     }
 
     /// The error that ended the context, if one did.
     pub fn health(&self) -> Outcome {
-        self.fault
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .map_or(Ok(()), Err)
+        self.fault.lock().map_or(Ok(()), Err)
     }
 
     /// The stream whose handle is null.
@@ -122,14 +121,14 @@ impl Device {
     }
 
     pub fn add(&self, stream: &Arc<Stream>) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.streams.lock();
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(stream));
     }
 
     /// Its streams, the default one included if anything used it.
     pub fn streams(&self) -> Vec<Arc<Stream>> {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = self.streams.lock();
         streams.iter().filter_map(Weak::upgrade).collect()
     }
 

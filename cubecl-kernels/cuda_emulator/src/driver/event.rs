@@ -1,7 +1,9 @@
 //! Events: what was recorded last, as a mark in a stream.
 
 use std::ffi::{c_uint, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::device::{Device, current};
 use super::error::{Error, Outcome};
@@ -26,7 +28,7 @@ impl Event {
 
     /// What was recorded last; what is recorded later does not change what a wait is for.
     fn mark(&self) -> Option<Arc<Mark>> {
-        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.recorded.lock().clone()
     }
 }
 
@@ -37,7 +39,7 @@ fn record(event: *mut c_void, stream: *mut c_void) -> Outcome {
         return Err(Error::INVALID_HANDLE);
     }
     let mark = stream.mark();
-    *event.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(mark);
+    *event.recorded.lock() = Some(mark);
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 //! Launches: the arguments are copied when a launch is asked for, and the kernel runs when its stream comes to it.
 
 use std::ffi::{c_uint, c_void};
-use std::sync::{Mutex, PoisonError};
 
 use cuda_source::Host;
+use parking_lot::Mutex;
 
 use super::error::{Error, Outcome};
 use super::memory::check_guards;
@@ -48,7 +48,7 @@ fn run(function: &Function, shape: &Shape, arguments: &mut [Argument]) -> Result
         .collect();
     // Kernels of several streams may add to the same memory by atomic operations, which are none between threads here.
     static RUNNING: Mutex<()> = Mutex::new(());
-    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _running = RUNNING.lock();
     // SAFETY: the arguments have the types that the kernel declares, and the rest is the caller's care as on a GPU.
     unsafe { host.launch(kernel, &mut pointers, shape.grid, shape.block, shape.shared) }
         .map_err(|error| failed(error.to_string()))?;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::device::{Device, current};
 use super::error::{Error, Outcome, tell};
@@ -97,10 +98,6 @@ static MEMORY: Mutex<Memory> = Mutex::new(Memory {
     freed_bytes: 0,
 });
 
-fn memory() -> MutexGuard<'static, Memory> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Memory {
     /// Returns the allocation that contains an address or ends there.
     fn around(&self, address: usize) -> Option<&Allocation> {
@@ -127,7 +124,7 @@ fn allocate(device: &Device, place: Place, size: usize) -> Outcome<usize> {
     if size == 0 {
         return Err(Error::INVALID_VALUE);
     }
-    let mut memory = memory();
+    let mut memory = MEMORY.lock();
     if size > device.memory.saturating_sub(memory.used(place)) {
         return Err(Error::OUT_OF_MEMORY);
     }
@@ -165,7 +162,7 @@ fn access(place: Place) -> c_int {
 ///
 /// If the range is not inside one allocation, or the caller has freed it.
 pub fn check(address: usize, bytes: usize) -> Outcome<Place> {
-    let memory = memory();
+    let memory = MEMORY.lock();
     let allocation = memory.around(address).ok_or(Error::INVALID_VALUE)?;
     if allocation.life == Life::Used && allocation.holds(address, bytes) {
         Ok(allocation.place)
@@ -184,7 +181,7 @@ pub fn check_device(address: usize, bytes: usize) -> Outcome<usize> {
 
 /// Whether an address is that of pinned memory, of a device's, or nothing that is known.
 pub fn place_of(address: usize) -> Option<Place> {
-    let memory = memory();
+    let memory = MEMORY.lock();
     let allocation = memory.around(address)?;
     (allocation.life == Life::Used && allocation.holds(address, 1)).then_some(allocation.place)
 }
@@ -193,20 +190,20 @@ pub fn place_of(address: usize) -> Option<Place> {
 pub fn unused(device: &Device) -> usize {
     device
         .memory
-        .saturating_sub(memory().used(Place::Device(device.ordinal)))
+        .saturating_sub(MEMORY.lock().used(Place::Device(device.ordinal)))
 }
 
 /// Returns the base, the size in bytes and the place of the allocation that contains an address.
 pub fn range_of(address: usize) -> Outcome<(usize, usize, Place)> {
     check(address, 1)?;
-    let memory = memory();
+    let memory = MEMORY.lock();
     let allocation = memory.around(address).ok_or(Error::INVALID_VALUE)?;
     Ok((allocation.base, allocation.size, allocation.place))
 }
 
 /// Checks a range when the stream comes to what uses it.
 pub fn check_running(address: usize, bytes: usize) -> Result<(), Fault> {
-    let memory = memory();
+    let memory = MEMORY.lock();
     let is_there = |allocation: &&Allocation| allocation.life != Life::Freed && allocation.holds(address, bytes);
     match memory.around(address).filter(is_there) {
         Some(_) => Ok(()),
@@ -219,7 +216,7 @@ pub fn check_running(address: usize, bytes: usize) -> Result<(), Fault> {
 
 /// Checks that nothing was written past the end of the allocations that contain these addresses.
 pub fn check_guards(addresses: &[usize]) -> Result<(), Fault> {
-    let memory = memory();
+    let memory = MEMORY.lock();
     for &address in addresses {
         let allocation = memory
             .around(address)
@@ -234,7 +231,7 @@ pub fn check_guards(addresses: &[usize]) -> Result<(), Fault> {
 
 /// Marks an allocation as freed by the caller.
 fn begin_free(address: usize, may_be: impl Fn(Place) -> bool) -> Outcome<Place> {
-    let mut memory = memory();
+    let mut memory = MEMORY.lock();
     let allocation = memory.allocations.get_mut(&address).ok_or(Error::INVALID_VALUE)?;
     if allocation.life != Life::Used || !may_be(allocation.place) {
         return Err(Error::INVALID_VALUE);
@@ -250,7 +247,7 @@ fn quarantine() -> usize {
 
 /// Poisons an allocation, and gives old ones back.
 fn end_free(address: usize) -> Result<(), Fault> {
-    let mut memory = memory();
+    let mut memory = MEMORY.lock();
     let Some(allocation) = memory.allocations.get_mut(&address) else {
         return Ok(());
     };
@@ -302,7 +299,7 @@ fn allocate_in(stream: &Stream, bytes: usize) -> Outcome<usize> {
     };
     // Once more when the stream comes here: whoever wrote before did not wait for it.
     stream.submit(move || {
-        if let Some(allocation) = memory().allocations.get(&base) {
+        if let Some(allocation) = MEMORY.lock().allocations.get(&base) {
             allocation.poison();
         }
         Ok(())

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::device::{Device, current, number_in_environment};
 use super::error::{Error, Outcome};
@@ -71,20 +73,19 @@ pub struct Mark {
 
 impl Mark {
     pub fn time(&self) -> Option<Instant> {
-        *self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.reached.lock()
     }
 
     /// Waits for the place to be reached, or the device to fail.
     pub fn wait(&self, device: &Device) {
-        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reached = self.reached.lock();
         while reached.is_none() && device.health().is_ok() {
-            let waited = self.changed.wait_timeout(reached, HEALTH_SLICE);
-            reached = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut reached, HEALTH_SLICE);
         }
     }
 
     fn reach(&self) {
-        *self.reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.reached.lock() = Some(Instant::now());
         self.changed.notify_all();
     }
 }
@@ -113,12 +114,12 @@ impl Stream {
 
     fn work(&self, mut jitter: Jitter) {
         loop {
-            let mut queue = self.lock();
+            let mut queue = self.queue.lock();
             let operation = loop {
                 match queue.operations.pop_front() {
                     Some(operation) => break operation,
                     None if queue.is_destroyed => return,
-                    None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                    None => self.changed.wait(&mut queue),
                 }
             };
             drop(queue);
@@ -130,7 +131,7 @@ impl Stream {
                 Operation::Work(_) => (),
                 Operation::Always(work) => self.run(work),
             }
-            self.lock().completed += 1;
+            self.queue.lock().completed += 1;
             self.changed.notify_all();
         }
     }
@@ -147,7 +148,7 @@ impl Stream {
         if recording::is_on() {
             return self.pass(operation);
         }
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         queue.submitted += 1;
         queue.operations.push_back(operation);
         drop(queue);
@@ -208,25 +209,20 @@ impl Stream {
     }
 
     fn is_busy(&self) -> bool {
-        let queue = self.lock();
+        let queue = self.queue.lock();
         queue.completed < queue.submitted
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for what is in the queue now, until `end` or the failure of the device; returns whether that is done.
     fn wait_until(&self, end: Option<Instant>) -> bool {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let last = queue.submitted;
         while queue.completed < last {
             let left = end.map_or(HEALTH_SLICE, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() || self.device.health().is_err() {
                 return false;
             }
-            let waited = self.changed.wait_timeout(queue, left.min(HEALTH_SLICE));
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut queue, left.min(HEALTH_SLICE));
         }
         true
     }
@@ -277,7 +273,7 @@ pub fn settle(device: &Device, what: &str) -> Outcome {
     if late.is_empty() {
         return Ok(());
     }
-    let queues: Vec<String> = late.iter().map(|stream| format!("{:?}", stream.lock())).collect();
+    let queues: Vec<String> = late.iter().map(|stream| format!("{:?}", stream.queue.lock())).collect();
     let what = format!(
         "{what} has waited {} s for what runs on the device, and {} of {} streams are not done ({}): what runs there \
          waits for something that comes later, such as a message from a rank that waits for this one",
@@ -355,7 +351,7 @@ exported! {
     fn cuStreamDestroy_v2(stream: *mut c_void) {
         let stream = STREAMS.remove(stream).ok_or(Error::INVALID_HANDLE)?;
         // What it holds is done nevertheless.
-        stream.lock().is_destroyed = true;
+        stream.queue.lock().is_destroyed = true;
         stream.changed.notify_all();
         Ok(())
     }

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::error::{Error, IN_PROGRESS, INVALID_ARGUMENT, Outcome, REMOTE_ERROR, SYSTEM_ERROR};
 use super::rendezvous::{Member, connect};
@@ -127,7 +129,7 @@ impl Communicator {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Changes the state, and wakes who waits for that.
@@ -138,7 +140,7 @@ impl Communicator {
     }
 
     pub fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock()
     }
 
     /// Waits for the other ranks.
@@ -200,7 +202,7 @@ impl Communicator {
         if rank == self.member.rank {
             self.change(|state| state.put(rank, frame));
         } else if let Some(Some(peer)) = self.peers.get().map(|peers| &peers[rank]) {
-            let _writing = peer.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _writing = peer.writing.lock();
             let _ = frame.write(&peer.stream);
         }
     }
@@ -215,7 +217,7 @@ impl Communicator {
             if let Some(found) = look(&mut state) {
                 return Some(found);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
@@ -301,7 +303,7 @@ impl Communicator {
         self.close();
         let is_meeting = |state: &State| state.is_busy && self.peers.get().is_none() && state.error.is_none();
         let is_running = |state: &mut State| state.running > 0 || state.deferred > 0 || is_meeting(state);
-        drop(self.changed.wait_while(self.state(), is_running));
+        self.changed.wait_while(&mut self.state(), is_running);
     }
 
     /// Closes the connections.

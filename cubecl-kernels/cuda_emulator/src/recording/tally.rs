@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fmt::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::is_on;
 
@@ -25,10 +26,6 @@ struct Tally {
 
 static TALLY: Mutex<Option<Tally>> = Mutex::new(None);
 
-fn tally() -> MutexGuard<'static, Option<Tally>> {
-    TALLY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Counts a call of this thread, while recording: `kind` and `name` as of [`Row`](super::Row), and the bytes that it
 /// moves or allocates.
 pub fn count(kind: &'static str, name: &str, bytes: usize) {
@@ -36,7 +33,7 @@ pub fn count(kind: &'static str, name: &str, bytes: usize) {
         return;
     }
     let thread = thread_name();
-    let mut tally = tally();
+    let mut tally = TALLY.lock();
     let counters = &mut tally.get_or_insert_default().counters;
     let (calls, all_bytes) = counters.entry((kind, name.to_owned(), thread)).or_default();
     *calls += 1;
@@ -65,7 +62,7 @@ pub fn memory_changed(place: &'static str, used: usize) {
     if !is_on() {
         return;
     }
-    let mut tally = tally();
+    let mut tally = TALLY.lock();
     let level = tally.get_or_insert_default().memory.entry(place).or_default();
     level.used = used as u64;
     level.peak = level.peak.max(level.used);
@@ -76,7 +73,7 @@ pub fn memory_changed(place: &'static str, used: usize) {
 pub fn text() -> String {
     let plain = |text: &str| text.replace(['\t', '\n'], " ");
     let mut text = String::new();
-    let mut tally = tally();
+    let mut tally = TALLY.lock();
     let tally = tally.get_or_insert_default();
     for ((kind, name, thread), (calls, bytes)) in &tally.counters {
         let (name, thread) = (plain(name), plain(thread));

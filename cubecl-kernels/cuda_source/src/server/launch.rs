@@ -1,7 +1,7 @@
 //! Launches: kernels compiled for a GPU, or for the CPU and run there.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cubecl_common::backtrace::BackTrace;
 use cubecl_common::stream_id::StreamId;
@@ -9,6 +9,7 @@ use cubecl_core::server::{KernelArguments, LaunchError, ResourceLimitError, Serv
 use cubecl_core::{CompilationError, CubeCount, CubeDim, CubeTask, ExecutionMode};
 use cubecl_runtime::id::KernelId;
 use cubecl_runtime::validation::{validate_cube_dim, validate_units};
+use parking_lot::Mutex;
 
 use super::{CudaSourceServer, GUARD};
 use crate::canonical::Canonical;
@@ -134,7 +135,7 @@ impl CudaSourceServer {
             // CubeCL 0.10 numbers temporary variables in a static, from 0 for each kernel: of two that are written at
             // once, each may declare a variable twice.
             static WRITING: Mutex<()> = Mutex::new(());
-            let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+            let _writing = WRITING.lock();
             kernel.compile(&mut Default::default(), &options, mode, kernel.address_type())?
         };
         let shared_memory = compiled.repr.as_ref().map_or(0, |kernel| kernel.shared_memory_size());

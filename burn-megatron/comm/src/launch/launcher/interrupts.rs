@@ -1,14 +1,14 @@
 //! [`Interrupts`]: SIGINT and SIGTERM, for whichever start of the ranks is under way.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
+use parking_lot::Mutex;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use super::event::Event;
 use crate::launch::error::LaunchError;
-use crate::launch::lock;
 
 /// Turns SIGINT and SIGTERM into events, on a thread that ends when this is dropped. The signals stay caught.
 pub(super) struct Interrupts {
@@ -38,7 +38,7 @@ impl Interrupts {
         let heard = Arc::clone(&listener);
         let forward = move || {
             for signal in signals.forever() {
-                let mut listener = lock(&heard);
+                let mut listener = heard.lock();
                 listener.signal.get_or_insert(signal);
                 // The ranks that it was for may have ended; the next ones hear of it.
                 let _ = listener.events.send(Event::Interrupted(signal));
@@ -53,7 +53,7 @@ impl Interrupts {
 
     /// Tells `events` from now on, also of a signal that has come before.
     pub(super) fn tell(&self, events: mpsc::Sender<Event>) {
-        let mut listener = lock(&self.listener);
+        let mut listener = self.listener.lock();
         if let Some(signal) = listener.signal {
             let _ = events.send(Event::Interrupted(signal));
         }
@@ -62,7 +62,7 @@ impl Interrupts {
 
     /// Returns the first signal that has come.
     pub(super) fn signal(&self) -> Option<i32> {
-        lock(&self.listener).signal
+        self.listener.lock().signal
     }
 }
 

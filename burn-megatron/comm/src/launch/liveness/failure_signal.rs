@@ -3,13 +3,13 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::states::accuse;
-use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::Store;
 
@@ -73,7 +73,7 @@ impl FailureSignal {
 
     /// Returns the first failure known to this process.
     pub fn cause(&self) -> Option<PeerFailure> {
-        lock(&self.inner.state).cause.clone()
+        self.inner.state.lock().cause.clone()
     }
 
     /// Raises the signal, unless it is raised already: the first cause wins.
@@ -87,7 +87,7 @@ impl FailureSignal {
         }
         if let Some(announce) = announcer {
             announce(&cause);
-            lock(&self.inner.state).announcing = false;
+            self.inner.state.lock().announcing = false;
             self.inner.changed.notify_all();
         }
     }
@@ -102,7 +102,7 @@ impl FailureSignal {
     /// `wake` runs on the thread that raises: it should only wake sleepers.
     pub fn on_raise(&self, wake: Box<dyn Fn() + Send + Sync>) {
         {
-            let mut state = lock(&self.inner.state);
+            let mut state = self.inner.state.lock();
             if state.cause.is_none() {
                 state.callbacks.push(wake);
                 return;
@@ -139,7 +139,7 @@ impl FailureSignal {
     /// Sets the cause, wakes every sleeper, and returns true; or returns false if there is a cause already.
     fn raise_locally(&self, cause: &PeerFailure, announcing: bool) -> bool {
         let callbacks = {
-            let mut state = lock(&self.inner.state);
+            let mut state = self.inner.state.lock();
             if !accuse(&mut state.cause, cause) {
                 return false;
             }
@@ -156,12 +156,10 @@ impl FailureSignal {
     }
 
     fn wait_while(&self, limit: Duration, mut pending: impl FnMut(&State) -> bool) {
-        let state = lock(&self.inner.state);
-        // A poisoned lock ends the wait early, which is harmless: the caller is about to report a failure anyway.
-        let _ = self
-            .inner
+        let mut state = self.inner.state.lock();
+        self.inner
             .changed
-            .wait_timeout_while(state, limit, |state| pending(state));
+            .wait_while_for(&mut state, |state| pending(state), limit);
     }
 }
 
@@ -184,13 +182,13 @@ mod tests {
     fn first_cause_wins_and_is_announced_once() {
         let announced = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&announced);
-        let signal = FailureSignal::announced_by(move |cause| lock(&heard).push(cause.rank));
+        let signal = FailureSignal::announced_by(move |cause| heard.lock().push(cause.rank));
         assert!(!signal.is_raised());
         signal.raise(PeerFailure::example(2));
         signal.raise(PeerFailure::example(1));
         assert!(signal.is_raised());
         assert_eq!(signal.cause(), Some(PeerFailure::example(2)));
-        assert_eq!(*lock(&announced), [2]);
+        assert_eq!(*announced.lock(), [2]);
     }
 
     #[test]

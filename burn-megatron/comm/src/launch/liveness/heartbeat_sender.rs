@@ -1,16 +1,17 @@
 //! [`HeartbeatSender`]: the thread that tells the store, again and again, that this process is there, and notices when
 //! the store does not answer any more.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::failure_signal::FailureSignal;
 use super::heartbeat::Rhythm;
 use super::states::{StoreEvent, StoreState};
 use crate::launch::error::LaunchError;
-use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::{PeerId, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 
@@ -54,7 +55,7 @@ struct Line {
 impl Beats {
     /// Notes what has happened between this process and the store, and returns what the store is now.
     fn on(&self, event: StoreEvent) -> StoreState {
-        let mut store = lock(&self.store);
+        let mut store = self.store.lock();
         *store = store.on(event);
         *store
     }
@@ -66,7 +67,7 @@ impl Beats {
 
     /// Returns whether the store has left too many heartbeats unanswered.
     pub(in crate::launch) fn is_out_of_reach(&self) -> bool {
-        *lock(&self.store) == StoreState::OutOfReach
+        *self.store.lock() == StoreState::OutOfReach
     }
 
     /// Says goodbye, the last message of this connection.
@@ -75,7 +76,7 @@ impl Beats {
         connection: &StoreConnection,
         limit: Duration,
     ) -> Result<(), LaunchError> {
-        let mut line = lock(&self.line);
+        let mut line = self.line.lock();
         line.has_left = true;
         line.rest.extend(Request::Goodbye.to_frame());
         connection.send_from(&mut line.rest, limit, "goodbye")
@@ -108,7 +109,7 @@ impl HeartbeatSender {
                     if !beat(&connection, &beats, &failure, &options) {
                         return;
                     }
-                    let store = *lock(&beats.store);
+                    let store = *beats.store.lock();
                     if !store.is_late() {
                         second = None;
                     } else if second.is_some() || store.is_worth_connecting() {
@@ -133,7 +134,7 @@ fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, op
         return false;
     }
     let progress = progress();
-    let mut line = lock(&beats.line);
+    let mut line = beats.line.lock();
     if !line.has_left {
         // A connection that is closed is the monitor's to notice.
         send_heartbeat(connection, &mut line.rest, *rhythm, progress);
@@ -244,7 +245,7 @@ mod tests {
             peer: PeerId::Rank(0),
         };
         let (beats, failure) = (Beats::default(), FailureSignal::detached());
-        let is_cut = |beats: &Beats| !lock(&beats.line).rest.is_empty();
+        let is_cut = |beats: &Beats| !beats.line.lock().rest.is_empty();
         let begin = Instant::now();
         // Until one has gone only in part; some more follow it.
         while !is_cut(&beats) {

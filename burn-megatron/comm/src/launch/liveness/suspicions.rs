@@ -1,12 +1,13 @@
 //! [`Suspicions`]: whom this rank waits for, or holds responsible for an error, and where the other ranks read it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::first_cause::follow;
 use crate::launch::error::LaunchError;
-use crate::launch::lock;
 use crate::launch::peer_failure::{PeerFailure, Suspicion};
 use crate::launch::store::Store;
 
@@ -83,14 +84,14 @@ impl Suspicions {
     /// Raises nothing: a program may get over the error. One that does not ends with
     /// [`report_and_exit`](crate::launch::report_and_exit), which looks at it.
     pub(crate) fn accuse(&self, suspicion: Suspicion) {
-        lock(&self.inner.list).accused.get_or_insert(suspicion);
+        self.inner.list.lock().accused.get_or_insert(suspicion);
         self.publish();
     }
 
     /// Enters a wait that has gone on since `since`, for the ranks `missing`; returns its number.
     pub(crate) fn enter(&self, since: Instant, missing: Vec<Suspicion>) -> u64 {
         let number = {
-            let mut list = lock(&self.inner.list);
+            let mut list = self.inner.list.lock();
             let number = list.next_number;
             list.next_number += 1;
             let wait = LongWait {
@@ -117,7 +118,7 @@ impl Suspicions {
 
     /// Notes that a wait has failed: it stays in the list.
     pub(crate) fn keep(&self, number: u64) {
-        let mut list = lock(&self.inner.list);
+        let mut list = self.inner.list.lock();
         // A program that gets over one error after the other does not collect them.
         if list.waits.values().filter(|wait| wait.is_kept).count() == NAMED_RANKS {
             drop(list);
@@ -129,12 +130,12 @@ impl Suspicions {
 
     /// Removes a wait, which is over.
     pub(crate) fn withdraw(&self, number: u64) {
-        lock(&self.inner.list).waits.remove(&number);
+        self.inner.list.lock().waits.remove(&number);
         self.publish();
     }
 
     fn change(&self, number: u64, change: impl FnOnce(&mut LongWait)) {
-        if let Some(wait) = lock(&self.inner.list).waits.get_mut(&number) {
+        if let Some(wait) = self.inner.list.lock().waits.get_mut(&number) {
             change(wait);
         }
         self.publish();
@@ -143,7 +144,7 @@ impl Suspicions {
     /// Brings the note in the store up to date. Where a thread is at it already, that one does: no wait shall be held
     /// up by another's talk with the store.
     fn publish(&self) {
-        let mut list = lock(&self.inner.list);
+        let mut list = self.inner.list.lock();
         if list.is_publishing {
             return;
         }
@@ -156,7 +157,7 @@ impl Suspicions {
             list.published.clone_from(&note);
             drop(list);
             self.write(&note);
-            list = lock(&self.inner.list);
+            list = self.inner.list.lock();
         }
         list.is_publishing = false;
     }
@@ -182,7 +183,7 @@ impl Suspicions {
     pub(crate) fn first_cause(&self, limit: Duration) -> Result<Option<Suspicion>, PeerFailure> {
         let Inner { store, rank, list } = &*self.inner;
         let own = {
-            let list = lock(list);
+            let list = list.lock();
             match list.accused {
                 Some(_) => list.note(),
                 None => return Ok(None),
@@ -262,7 +263,7 @@ mod tests {
             let wait = suspicions.enter(Instant::now(), failures(&[7]));
             suspicions.keep(wait);
         }
-        assert_eq!(lock(&suspicions.inner.list).waits.len(), NAMED_RANKS);
+        assert_eq!(suspicions.inner.list.lock().waits.len(), NAMED_RANKS);
     }
 
     #[test]

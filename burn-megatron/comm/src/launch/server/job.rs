@@ -4,9 +4,10 @@
 //! Changed by `connection` (on behalf of ranks) and by the launcher (which sees processes end).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{oneshot, watch};
 
 use super::FailureCallback;
@@ -14,7 +15,6 @@ use super::gatherings::{Answer, Gatherings};
 use super::traffic::TrafficCounter;
 use crate::launch::identity::JobToken;
 use crate::launch::liveness::{Action, Event, Heartbeats, Members};
-use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::protocol::{PeerId, Reply, Saying};
 use crate::launch::store::table::{MAX_STORE_BYTES, Table, TableError};
@@ -73,7 +73,7 @@ impl Job {
 
     /// Sets a key and wakes those who wait for it.
     pub(super) fn set(&self, key: &str, value: Vec<u8>) -> Result<(), TableError> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.table.set(key, value.into())?;
         state.wake(key);
         Ok(())
@@ -81,7 +81,7 @@ impl Job {
 
     /// Adds to a counter, wakes those who wait for it, and returns its new value.
     pub(super) fn add(&self, key: &str, delta: i64) -> Result<i64, TableError> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let sum = state.table.add(key, delta)?;
         state.wake(key);
         Ok(sum)
@@ -89,17 +89,17 @@ impl Job {
 
     /// Returns whether a key is set.
     pub(super) fn has_key(&self, key: &str) -> bool {
-        lock(&self.state).table.value(key).is_some()
+        self.state.lock().table.value(key).is_some()
     }
 
     /// Removes a key.
     pub(super) fn delete(&self, key: &str) {
-        lock(&self.state).table.delete(key);
+        self.state.lock().table.delete(key);
     }
 
     /// Returns a key's value, or a receiver that gets it when it is set.
     pub(super) fn value_or_waiter(&self, key: &str) -> Result<Arc<[u8]>, oneshot::Receiver<Arc<[u8]>>> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(value) = state.table.value(key) {
             return Ok(value);
         }
@@ -110,7 +110,7 @@ impl Job {
 
     /// Forgets the waiters for `key` whose receivers are dropped.
     pub(super) fn forget_waiters(&self, key: &str) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(waiters) = state.waiting.get_mut(key) {
             waiters.retain(|waiter| !waiter.is_closed());
             if waiters.is_empty() {
@@ -125,18 +125,18 @@ impl Job {
             let world_size = self.world_size;
             return Err(format!("{key:?}: a group of {size} in a job of {world_size} ranks"));
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         sayings.iter().map(|saying| state.gatherings.say(saying)).collect()
     }
 
     /// Returns the first members of a group that have said nothing.
     pub(super) fn absent(&self, key: &str) -> Vec<usize> {
-        lock(&self.state).gatherings.absent(key)
+        self.state.lock().gatherings.absent(key)
     }
 
     /// Notes that a member of groups has the answers.
     pub(super) fn answered(&self, sayings: &[Saying]) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         for saying in sayings {
             state.gatherings.answered(&saying.key, saying.index);
         }
@@ -144,7 +144,7 @@ impl Job {
 
     /// Asks or changes the members; tells every rank, and the launcher, of the first failure if that brings it.
     pub(super) fn members<R>(&self, access: impl FnOnce(&mut Members) -> R) -> R {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let had_failed = state.members.first_failure().is_some();
         let result = access(&mut state.members);
         let first = state.members.first_failure().filter(|_| !had_failed).cloned();
@@ -202,20 +202,20 @@ impl Job {
 
     /// Returns the first failure.
     pub(in crate::launch) fn first_failure(&self) -> Option<PeerFailure> {
-        lock(&self.state).members.first_failure().cloned()
+        self.state.lock().members.first_failure().cloned()
     }
 
     /// Returns whether no rank and no launcher is present and no client waits for a key.
     #[cfg(feature = "fuzzing")]
     pub(in crate::launch) fn is_idle(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.waiting.is_empty() && state.members.is_empty()
     }
 
     /// Waits until no rank and no launcher is present, at most for `limit`.
     pub(super) fn wait_until_empty(&self, limit: Duration) {
         let is_present = |state: &mut State| !state.members.is_empty();
-        let _ = self.departure.wait_timeout_while(lock(&self.state), limit, is_present);
+        self.departure.wait_while_for(&mut self.state.lock(), is_present, limit);
     }
 }
 

@@ -1,11 +1,10 @@
 //! [`PendingHandshakes`]: connections of which it is not yet known whether they belong to the job.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-
-use crate::launch::lock;
 
 /// The connections whose handshake is not over, oldest first.
 #[derive(Clone, Default)]
@@ -15,7 +14,7 @@ pub(super) struct PendingHandshakes {
 
 impl PendingHandshakes {
     pub(super) fn add(&self, id: u64, handle: AbortHandle) {
-        lock(&self.handles).insert(id, handle);
+        self.handles.lock().insert(id, handle);
     }
 
     /// Returns what the connection holds until its handshake is over.
@@ -25,7 +24,7 @@ impl PendingHandshakes {
 
     /// Ends the oldest; returns false if there is none.
     pub(super) fn evict_oldest(&self) -> bool {
-        let oldest = lock(&self.handles).pop_first();
+        let oldest = self.handles.lock().pop_first();
         oldest.inspect(|(_, handle)| handle.abort()).is_some()
     }
 }
@@ -38,6 +37,6 @@ pub(super) struct PendingHandshake {
 
 impl Drop for PendingHandshake {
     fn drop(&mut self) {
-        lock(&self.all.handles).remove(&self.id);
+        self.all.handles.lock().remove(&self.id);
     }
 }

@@ -33,14 +33,14 @@ pub use table::MAX_STORE_BYTES;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use socket2::SockRef;
 
 use self::table::{Table, check_entry};
 use super::error::LaunchError;
-use super::lock;
 use super::peer_failure::PeerFailure;
 
 /// Longest time for a request that the store answers at once.
@@ -115,7 +115,7 @@ impl Store {
         } = &*self.backing
         {
             is_out_of_reach.store(true, Ordering::SeqCst);
-            for stream in lock(busy).iter().filter_map(Weak::upgrade) {
+            for stream in busy.lock().iter().filter_map(Weak::upgrade) {
                 // It may be closed already.
                 let _ = stream.shutdown(Shutdown::Both);
             }
@@ -153,7 +153,8 @@ impl Store {
         check_entry(key, value).map_err(|error| refused(operation(), error))?;
         match &*self.backing {
             Backing::InProcess { table, changed } => {
-                lock(table)
+                table
+                    .lock()
                     .set(key, value.into())
                     .map_err(|error| refused(operation(), error))?;
                 changed.notify_all();
@@ -195,8 +196,8 @@ impl Store {
         match &*self.backing {
             Backing::InProcess { table, changed } => {
                 let absent = |table: &mut Table| table.value(key).is_none();
-                let waited = changed.wait_timeout_while(lock(table), timeout, absent);
-                let (table, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+                let mut table = table.lock();
+                changed.wait_while_for(&mut table, absent, timeout);
                 table.value(key).map(|value| value.to_vec()).ok_or_else(timed_out)
             }
             Backing::Remote { .. } => {
@@ -286,7 +287,8 @@ impl Store {
         check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
         match &*self.backing {
             Backing::InProcess { table, changed } => {
-                let sum = lock(table)
+                let sum = table
+                    .lock()
                     .add(key, delta)
                     .map_err(|error| refused(operation(), error))?;
                 changed.notify_all();
@@ -315,7 +317,7 @@ impl Store {
         check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
         match &*self.backing {
             Backing::InProcess { table, .. } => {
-                lock(table).delete(key);
+                table.lock().delete(key);
                 Ok(())
             }
             Backing::Remote { .. } => self.call_for_done(Request::Delete { key: key.into() }, limit, operation()),
@@ -404,7 +406,7 @@ impl Store {
             }
         };
         given_up()?;
-        let kept = lock(idle).pop();
+        let kept = idle.lock().pop();
         let mut connection = match kept {
             Some(connection) => connection,
             None => StoreConnection::connect_again(address, timeout.min(CONNECT_LIMIT)).map_err(|error| {
@@ -424,17 +426,17 @@ impl Store {
             })?,
         };
         let stream = connection.stream();
-        lock(busy).push(Weak::clone(&stream));
+        busy.lock().push(Weak::clone(&stream));
         // Who gives up now finds the connection among the busy ones, and who did so before is seen here.
         let reply = given_up().and_then(|()| connection.call(&request, timeout, &operation));
-        lock(busy).retain(|other| !other.ptr_eq(&stream));
+        busy.lock().retain(|other| !other.ptr_eq(&stream));
         let reply = reply.or_else(|error| given_up().and(Err(error)))?;
         let result = match answer(reply) {
             Ok(result) => result,
             Err(Reply::Rejected(reason)) => return Err(LaunchError::StoreRefused { operation, reason }),
             Err(other) => return Err(connection.unexpected(&operation, &other)),
         };
-        let mut idle = lock(idle);
+        let mut idle = idle.lock();
         if idle.len() < IDLE_CONNECTIONS {
             idle.push(connection);
         }

@@ -1,12 +1,13 @@
 //! [`Membership`]: the connection that stands for a rank, or for a further node's launcher, until it leaves.
 
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::launch::error::LaunchError;
 use crate::launch::liveness::{Beats, FailureSignal, HeartbeatOptions, HeartbeatSender, start_monitor};
-use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::server::StoreServer;
 use crate::launch::store::StoreConnection;
@@ -67,7 +68,7 @@ impl Membership {
         failure: FailureSignal,
         options: HeartbeatOptions,
     ) -> Result<(), LaunchError> {
-        if let Some(present) = &mut *lock(&self.state) {
+        if let Some(present) = &mut *self.state.lock() {
             let connection = present.connection.try_clone()?;
             present.heartbeats = Some(HeartbeatSender::start(
                 connection,
@@ -81,7 +82,7 @@ impl Membership {
 
     /// Says goodbye, once; bounded.
     pub(in crate::launch) fn leave(&self, failure: &FailureSignal) {
-        let Some(present) = lock(&self.state).take() else {
+        let Some(present) = self.state.lock().take() else {
             return;
         };
         drop(present.heartbeats);
@@ -105,7 +106,7 @@ impl Membership {
 impl Drop for Membership {
     /// Ends the monitor thread even if this rank has not left: while unwinding.
     fn drop(&mut self) {
-        if let Some(present) = lock(&self.state).take() {
+        if let Some(present) = self.state.lock().take() {
             present.connection.shut_down();
         }
     }

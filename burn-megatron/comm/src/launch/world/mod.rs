@@ -14,8 +14,10 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 pub(super) use self::membership::Membership;
 use super::descriptors;
@@ -24,7 +26,6 @@ use super::error::LaunchError;
 use super::host::{host_identity, host_name};
 use super::identity::{JobToken, random_job_id};
 use super::liveness::{FailureSignal, HeartbeatOptions, Rhythm, Suspicions};
-use super::lock;
 use super::peer_failure::PeerFailure;
 use super::store::{NodeTable, PeerId, Store};
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
@@ -354,7 +355,7 @@ impl World {
     /// # Panics
     /// Something of another type is kept: there is one thing.
     pub(crate) fn attachment<T: Any + Send + Sync, E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
-        let mut attachment = lock(&self.inner.attachment);
+        let mut attachment = self.inner.attachment.lock();
         let kept = match &*attachment {
             Some(kept) => Arc::clone(kept),
             None => {
@@ -368,7 +369,7 @@ impl World {
 
     /// Counts the groups of a name: returns 1 for the first.
     pub(crate) fn count_group(&self, name: &str) -> u64 {
-        let mut groups = lock(&self.inner.groups);
+        let mut groups = self.inner.groups.lock();
         let count = groups.entry(name.to_owned()).or_default();
         *count += 1;
         *count

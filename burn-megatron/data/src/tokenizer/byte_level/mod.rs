@@ -12,9 +12,9 @@ mod split;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use self::cache::WordCache;
@@ -107,7 +107,7 @@ impl ByteLevelEncoder {
     /// Appends the tokens of a text.
     pub(super) fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
         // A panic cannot leave scratch memory half changed: it is taken out while it is used.
-        let taken = self.scratch.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let taken = self.scratch.lock().pop();
         let mut scratch = taken.unwrap_or_default();
         let mut start = 0;
         if let Some((finder, numbers)) = &self.added {
@@ -118,10 +118,7 @@ impl ByteLevelEncoder {
             }
         }
         self.encode_words(&text[start..], tokens, &mut scratch);
-        self.scratch
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(scratch);
+        self.scratch.lock().push(scratch);
     }
 
     fn encode_words(&self, mut text: &str, tokens: &mut Vec<Token>, scratch: &mut Scratch) {

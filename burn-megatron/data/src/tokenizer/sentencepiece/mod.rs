@@ -12,7 +12,8 @@ mod unigram;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use self::model::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec};
 use self::normalize::{Normalizer, Part};
@@ -151,10 +152,10 @@ impl SentencePieceTokenizer {
                     .chars()
                     .map(|character| characters.get(&character).copied().unwrap_or_else(|| none(character)))
                     .collect();
-                let taken = std::mem::take(&mut *links.lock().unwrap_or_else(PoisonError::into_inner));
+                let taken = std::mem::take(&mut *links.lock());
                 let mut own = taken;
                 merges.apply(&mut word, &mut own);
-                *links.lock().unwrap_or_else(PoisonError::into_inner) = own;
+                *links.lock() = own;
                 for token in word {
                     match token.checked_sub(self.surfaces.len() as u32).and_then(char::from_u32) {
                         Some(character) => {

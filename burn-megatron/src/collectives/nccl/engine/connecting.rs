@@ -33,7 +33,9 @@ const EXCHANGE: CallDescriptor = CallDescriptor {
 pub(crate) fn connect_all(groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
     let engines = groups.iter().filter_map(|group| Some((*group, of(group)?)));
     let mut exchanged = Vec::new();
-    for (group, nccl) in engines.filter(|(group, nccl)| group.size() > 1 && !nccl.lock().contains_key(&Ends::All)) {
+    for (group, nccl) in
+        engines.filter(|(group, nccl)| group.size() > 1 && !nccl.communicators.lock().contains_key(&Ends::All))
+    {
         let mut id = nccl.new_id(group.rank(), &EXCHANGE)?;
         group.broadcast(&mut id.0, 0)?;
         exchanged.push((nccl, id));
@@ -47,7 +49,7 @@ pub(crate) fn connect_all(groups: &[&ProcessGroup]) -> Result<(), CollectiveErro
     }
     for (nccl, communicator) in connecting {
         nccl.settle(&communicator, &EXCHANGE)?;
-        nccl.lock().insert(Ends::All, Arc::new(communicator));
+        nccl.communicators.lock().insert(Ends::All, Arc::new(communicator));
     }
     Ok(())
 }
@@ -67,12 +69,12 @@ impl Nccl {
             _ => Ends::All,
         };
         // Not locked while the ranks come together: another lane may be at the same.
-        let known = self.lock().get(&ends).cloned();
+        let known = self.communicators.lock().get(&ends).cloned();
         if let Some(communicator) = known {
             return Ok(communicator);
         }
         let communicator = Arc::new(self.connect(ends, call, host, context)?);
-        self.lock().insert(ends, communicator.clone());
+        self.communicators.lock().insert(ends, communicator.clone());
         Ok(communicator)
     }
 

@@ -12,12 +12,13 @@ pub(crate) use connecting::connect_all;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{self, AtomicBool};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use burn_cuda::CudaDevice;
 use burn_megatron_comm::collectives::device::{DeviceEngine, GroupCore, GroupHealth, Made, ahead_of_time};
 use cubecl_kernels::cuda::server;
+use parking_lot::Mutex;
 
 use super::communicator::{Communicator, Refusal};
 use super::library::{DataType, Library, Reduction, Status};
@@ -198,7 +199,7 @@ impl Nccl {
         let done = perform(&communicator, &call, &place, self.deadline(&call)).map_err(aborted)?;
         let done = Arc::new(done);
         let memory = Arc::new(CallMemory::new(prepared.buffers));
-        let watched = self.lock_watchdog().watch(Watched {
+        let watched = self.watchdog.lock().watch(Watched {
             call,
             made: made.clone(),
             communicator: communicator.clone(),
@@ -263,14 +264,6 @@ impl Nccl {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Ends, Arc<Communicator>>> {
-        self.communicators.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_watchdog(&self) -> MutexGuard<'_, Watchdog> {
-        self.watchdog.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl DeviceEngine for Nccl {
@@ -281,7 +274,7 @@ impl DeviceEngine for Nccl {
     /// Ends the watch: what is on its way may take until `deadline`, and is then ended.
     fn stop(&self, deadline: Instant) {
         // Not locked meanwhile: a lane may be about to hand over a call.
-        let ending = self.lock_watchdog().end(deadline);
+        let ending = self.watchdog.lock().end(deadline);
         if let Some(ending) = ending {
             ending.wait();
         }
@@ -291,7 +284,7 @@ impl DeviceEngine for Nccl {
     /// return.
     fn close(&self) {
         let (ends, all_ended) = mpsc::channel::<()>();
-        for (_, communicator) in self.lock().drain() {
+        for (_, communicator) in self.communicators.lock().drain() {
             let end = ends.clone();
             let close = move || {
                 communicator.close(CLOSE_LIMIT);

@@ -20,9 +20,10 @@ use crate::collectives::shared_memory::SharedMemory;
 use crate::launch::World;
 use flag::{Flag, Spinning};
 use layout::DISCONNECT_REASON_BYTES;
+use parking_lot::Mutex;
 use segment::{Backing, Segment};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strum::VariantArray;
 
@@ -202,7 +203,7 @@ impl SharedMemoryEngine {
         call: &CallDescriptor,
         operate: impl FnOnce(&mut collective::Round<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut step = self.step.lock();
         let mut round = collective::Round::new(self, call, *step);
         let result = operate(&mut round)?;
         *step = round.next_step();

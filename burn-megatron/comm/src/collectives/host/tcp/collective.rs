@@ -30,7 +30,6 @@ use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::reduce::reduce_in_place;
 use crate::collectives::rendezvous::DISCONNECT_REASON_WAIT;
 use std::ops::Range;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -243,7 +242,7 @@ impl TcpEngine {
     /// holds this rank's own contribution.
     fn reduce(&self, call: &CallDescriptor, own: &mut [u8], mut exchange: Exchange<'_>) -> Result<(), CollectiveError> {
         let (rank, size) = self.health.label.place();
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.scratch.lock();
         let place_bytes = own.len().min(PIECE_BYTES).next_multiple_of(AlignedBytes::ALIGNMENT);
         let scratch = scratch.of_length(size * place_bytes);
         for piece in own.chunks_mut(PIECE_BYTES) {

@@ -25,10 +25,11 @@ use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::rendezvous::{DISCONNECT_REASON_WAIT, Rendezvous};
 use crate::launch::World;
 use links::Links;
+use parking_lot::Mutex;
 use std::fmt::Display;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tree::{NodeMemory, Shape};
 

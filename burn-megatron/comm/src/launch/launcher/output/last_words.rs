@@ -1,9 +1,9 @@
 //! [`LastWords`]: the end of what each rank has written to stderr.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::launch::lock;
+use parking_lot::Mutex;
 
 /// Bytes of a rank's stderr that are remembered.
 const REMEMBERED_BYTES: usize = 64 << 10;
@@ -16,7 +16,7 @@ pub(in super::super) struct LastWords {
 
 impl LastWords {
     pub(super) fn append(&self, rank: usize, bytes: &[u8]) {
-        let mut by_rank = lock(&self.by_rank);
+        let mut by_rank = self.by_rank.lock();
         let words = by_rank.entry(rank).or_default();
         words.extend(bytes);
         // Cut rarely: what is cut off has to be moved over.
@@ -42,7 +42,7 @@ impl LastWords {
     }
 
     fn of(&self, rank: usize) -> String {
-        let by_rank = lock(&self.by_rank);
+        let by_rank = self.by_rank.lock();
         let words = by_rank.get(&rank).map_or(&[][..], Vec::as_slice);
         String::from_utf8_lossy(words).into_owned()
     }

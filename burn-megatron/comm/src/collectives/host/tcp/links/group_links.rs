@@ -2,9 +2,9 @@
 
 use super::claim::RankClaim;
 use super::slots::{Place, Slots};
-use crate::launch::lock;
+use parking_lot::{Condvar, Mutex};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Connections between two ranks: one for collectives, one for transfers.
@@ -62,24 +62,24 @@ impl GroupLinks {
 
     /// As [`Slots::initiate`].
     pub fn initiate(&self, place: Place) -> bool {
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         self.made(place).is_none() && slots.initiate(place)
     }
 
     /// As [`Slots::give_up`].
     pub fn give_up(&self, place: Place) {
-        lock(&self.slots).give_up(place);
+        self.slots.lock().give_up(place);
     }
 
     /// Returns whether a connection that the other rank makes has come, or is about to.
     pub fn is_coming(&self, place: Place) -> bool {
-        let slots = lock(&self.slots);
+        let slots = self.slots.lock();
         self.made(place).is_some() || slots.is_accepting(place)
     }
 
     /// Takes what this rank has made for the connection.
     pub fn keep(&self, place: Place, stream: TcpStream) {
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         slots.made(place);
         if slots.has_left() {
             // As all connections when this rank left: the other one is to see that.
@@ -92,7 +92,7 @@ impl GroupLinks {
 
     /// As [`Slots::welcome`].
     pub fn welcome(&self, claim: &RankClaim) -> Result<(), &'static str> {
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         if self.made(place(claim)).is_some() {
             return Err("this rank has the connection already");
         }
@@ -101,13 +101,13 @@ impl GroupLinks {
 
     /// As [`Slots::dismiss`].
     pub fn dismiss(&self, claim: &RankClaim) {
-        lock(&self.slots).dismiss(place(claim));
+        self.slots.lock().dismiss(place(claim));
         self.changed.notify_all();
     }
 
     /// Takes a candidate whose last word has come for the connection.
     pub fn accept(&self, claim: &RankClaim, stream: TcpStream) {
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         if slots.accept(place(claim)) {
             self.put(place(claim), stream);
         }
@@ -123,19 +123,15 @@ impl GroupLinks {
 
     /// Waits until a slot has changed, for `limit` at most.
     pub fn wait(&self, place: Place, limit: Duration) {
-        let slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         if self.made(place).is_none() {
-            drop(
-                self.changed
-                    .wait_timeout(slots, limit)
-                    .unwrap_or_else(PoisonError::into_inner),
-            );
+            self.changed.wait_for(&mut slots, limit);
         }
     }
 
     /// Refuses further connections.
     pub fn leave(&self) {
-        lock(&self.slots).leave();
+        self.slots.lock().leave();
     }
 }
 

@@ -7,12 +7,13 @@
 use super::super::readiness::{self, Poll, is_out_of_descriptors};
 use super::claim::RankClaim;
 use super::group_links::GroupLinks;
-use crate::launch::{self, Acceptance, LaunchError, Next, Store, World, lock};
+use crate::launch::{self, Acceptance, LaunchError, Next, Store, World};
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -92,17 +93,17 @@ impl Listener {
 
     /// Lets other ranks connect for a group.
     pub(super) fn admit(&self, group: &Arc<GroupLinks>) {
-        lock(&self.shared.groups).insert(group.digest, Arc::clone(group));
+        self.shared.groups.lock().insert(group.digest, Arc::clone(group));
     }
 
     /// Refuses further connections for a group.
     pub(super) fn dismiss(&self, digest: &[u8; 32]) {
-        lock(&self.shared.groups).remove(digest);
+        self.shared.groups.lock().remove(digest);
     }
 
     /// Returns where a rank listens; waits for the rank to say so for `limit` at most.
     pub(super) fn address_of(&self, rank: usize, limit: Duration) -> Result<SocketAddr, LaunchError> {
-        if let Some(&address) = lock(&self.addresses).get(&rank) {
+        if let Some(&address) = self.addresses.lock().get(&rank) {
             return Ok(address);
         }
         let key = address_key(rank);
@@ -112,7 +113,7 @@ impl Listener {
             operation: format!("wait {key:?}"),
             reason: "what it holds is no address".to_owned(),
         })?;
-        lock(&self.addresses).insert(rank, address);
+        self.addresses.lock().insert(rank, address);
         Ok(address)
     }
 }
@@ -274,7 +275,7 @@ impl Candidate {
                 Ok(bytes) => bytes,
                 Err(_) => return Heard::Refusal(CLOSED),
             };
-            let find = |claim: &RankClaim| lock(&shared.groups).get(&claim.group).cloned();
+            let find = |claim: &RankClaim| shared.groups.lock().get(&claim.group).cloned();
             let read = |claim: &_| {
                 let claim = RankClaim::from_bytes(claim).ok_or("it does not ask for a rank")?;
                 let group = find(&claim).ok_or("this rank has no such group, or no longer")?;
