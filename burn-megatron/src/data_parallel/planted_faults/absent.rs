@@ -6,8 +6,8 @@ use burn::tensor::{Tensor, backend::Backend};
 
 use crate::autodiff::GradientSink;
 use crate::context::ParallelContext;
-use crate::data_parallel::finalisation::Finalisation;
-use crate::data_parallel::gradient_entry::GradientEntry;
+use crate::data_parallel::buckets::gradient_entry::GradientEntry;
+use crate::data_parallel::gradients::finalisation::Finalisation;
 #[cfg(feature = "trainer")]
 use crate::random::StepCoordinates;
 

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::autodiff::GradientSink;
 use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
-use crate::data_parallel::finalisation::Finalisation;
-use crate::data_parallel::gradient_entry::GradientEntry;
+use crate::data_parallel::buckets::gradient_entry::GradientEntry;
+use crate::data_parallel::gradients::finalisation::Finalisation;
 use crate::random::{StepCoordinates, TokenMap};
 
 /// What names the fault, as `Debug` writes it.
