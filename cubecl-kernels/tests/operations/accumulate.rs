@@ -8,9 +8,9 @@ use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate, host};
 use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{expect_close, normal, over};
-use crate::layouts::{Layout, layouts, vector};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{expect_close, normal, over};
+use crate::support::layouts::{Layout, layouts, vector};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -8,9 +8,9 @@ use cubecl_kernels::adamw::{AdamWBuffers, AdamWRanges, AdamWStep, adamw, adamw_r
 use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{expect_equal, expect_rounded, normal, numbers, over};
-use crate::layouts::{Layout, vector};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{expect_equal, expect_rounded, normal, numbers, over};
+use crate::support::layouts::{Layout, vector};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

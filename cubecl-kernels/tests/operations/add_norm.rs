@@ -10,10 +10,10 @@ use cubecl_kernels::norm::{Addends, NormKind, add_norm, norm_of_stream};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
-use crate::dropout::dropout;
 use crate::norm::{drawn_norm, on_device, tolerance};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
+use crate::support::dropout::dropout;
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -7,10 +7,10 @@ use cubecl_kernels::bias_dropout_add::{bias_dropout_add, host};
 use cubecl_kernels::norm::Addends;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
-use crate::dropout::dropout;
-use crate::layouts::{Layout, layouts, matrix, vector};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
+use crate::support::dropout::dropout;
+use crate::support::layouts::{Layout, layouts, matrix, vector};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -6,9 +6,9 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_gelu::{bias_gelu, host};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, is_sure_of_not_numbers, largest, trials_of};
-use crate::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
-use crate::layouts::{Layout, layouts, matrix, vector};
+use crate::support::backends::{Claim, Setting, is_sure_of_not_numbers, largest, trials_of};
+use crate::support::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
+use crate::support::layouts::{Layout, layouts, matrix, vector};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -7,9 +7,9 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::cross_entropy::{Statistics, cross_entropy, host};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
-use crate::layouts::{Layout, layouts, matrix, vector};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
+use crate::support::layouts::{Layout, layouts, matrix, vector};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

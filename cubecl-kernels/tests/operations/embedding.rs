@@ -8,9 +8,9 @@ use cubecl_kernels::embedding::{TokenRange, add_rows, embedding, host};
 use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, expect_close, normal, over};
-use crate::layouts::{Layout, layouts, matrix};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, expect_close, normal, over};
+use crate::support::layouts::{Layout, layouts, matrix};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -7,9 +7,9 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::l2_norm::{SquaredPart, host, sum_of_squares, sums_of_squares};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{expect_rounded, normal, over};
-use crate::layouts::{Layout, layouts, vector};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{expect_rounded, normal, over};
+use crate::support::layouts::{Layout, layouts, vector};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -9,8 +9,8 @@ use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 
-use crate::backends::{Claim, Setting, multiplies_in_tf32, takes_few, trials_of, trials_of_nothing};
-use crate::compare::{backward, dot, expect_close, expect_slopes, normal, over};
+use crate::support::backends::{Claim, Setting, multiplies_in_tf32, takes_few, trials_of, trials_of_nothing};
+use crate::support::compare::{backward, dot, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

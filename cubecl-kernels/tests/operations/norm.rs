@@ -10,8 +10,8 @@ use cubecl_kernels::norm::{NormKind, NormParameters, layer_norm, rms_norm};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, dot, epsilon, expect_close, expect_slopes, normal, over};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, dot, epsilon, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -9,8 +9,8 @@ use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, PagedSizes, page
 use cubecl_kernels::precision::{compute_type, is_half};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, takes_few, trials_of, trials_of_nothing};
-use crate::compare::{expect_close, normal, over};
+use crate::support::backends::{Claim, Setting, takes_few, trials_of, trials_of_nothing};
+use crate::support::compare::{expect_close, normal, over};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -6,9 +6,9 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, host, scatter_ranges};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{expect_equal, normal, numbers};
-use crate::layouts::{Layout, vector};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{expect_equal, normal, numbers};
+use crate::support::layouts::{Layout, vector};
 
 pub fn trials() -> Vec<Trial> {
     trials_of(GatheredAndScattered)

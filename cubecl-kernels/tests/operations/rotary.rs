@@ -12,8 +12,8 @@ use cubecl_kernels::rotary::{RotaryAngles, RotaryHeads, RotaryLayout, rotary};
 use libtest_mimic::Trial;
 use proptest::sample::select;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -8,8 +8,8 @@ use cubecl_kernels::precision::is_half;
 use cubecl_kernels::softmax::{MAX_KEYS, SoftmaxMask, host, scaled_masked_softmax};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, dot, expect_close, expect_slopes, normal, over};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, dot, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -8,8 +8,8 @@ use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
 use super::case::{Form, small};
-use crate::backends::{Claim, Setting, takes_few, trials_of};
-use crate::compare::backward;
+use crate::support::backends::{Claim, Setting, takes_few, trials_of};
+use crate::support::compare::backward;
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(AddsARelativeBias);

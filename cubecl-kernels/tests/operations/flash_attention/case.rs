@@ -12,8 +12,8 @@ use cubecl_kernels::flash_attention::{
 use cubecl_kernels::precision::{compute_type, is_half};
 use cubecl_kernels::random::{RowDropout, RowPlace};
 
-use crate::backends::Setting;
-use crate::compare::{backward, epsilon, expect_close, expect_norm, expect_within, normal};
+use crate::support::backends::Setting;
+use crate::support::compare::{backward, epsilon, expect_close, expect_norm, expect_within, normal};
 
 /// How the inputs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

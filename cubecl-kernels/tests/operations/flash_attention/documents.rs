@@ -7,8 +7,8 @@ use cubecl_kernels::flash_attention::{AttentionMask, flash_attention};
 use libtest_mimic::Trial;
 
 use super::case::{Case, Form, Tolerance, largest, small};
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, expect_close, normal};
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, expect_close, normal};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(KeepsDocumentsApart);

@@ -9,8 +9,8 @@ use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
 use super::case::{Tolerance, largest, small};
-use crate::backends::{Claim, Setting, trials_of, trials_of_nothing};
-use crate::compare::{backward, expect_close};
+use crate::support::backends::{Claim, Setting, trials_of, trials_of_nothing};
+use crate::support::compare::{backward, expect_close};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(ShowsWhatIsNotFinite);

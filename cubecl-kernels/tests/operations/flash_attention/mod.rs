@@ -15,8 +15,8 @@ use libtest_mimic::Trial;
 use proptest::prelude::*;
 
 use self::case::{Case, Form, largest, small};
-use crate::backends::{Claim, Setting, takes_few, trials_of};
-use crate::compare::{dot, expect_close, expect_slopes, normal, over};
+use crate::support::backends::{Claim, Setting, takes_few, trials_of};
+use crate::support::compare::{dot, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);

@@ -15,8 +15,8 @@ use cubecl_kernels::random::philox::philox4x32_10;
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use libtest_mimic::Trial;
 
-use crate::backends::has_vulkan;
-use crate::compare::normal;
+use crate::support::backends::has_vulkan;
+use crate::support::compare::normal;
 
 pub fn trials() -> Vec<Trial> {
     let trials = [

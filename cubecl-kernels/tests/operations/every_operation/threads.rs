@@ -22,9 +22,9 @@ use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 use cubecl_kernels::swiglu::swiglu;
 use libtest_mimic::Trial;
 
-use crate::backends::Setting;
-use crate::compare::{backward, normal};
-use crate::dropout::dropout;
+use crate::support::backends::Setting;
+use crate::support::compare::{backward, normal};
+use crate::support::dropout::dropout;
 
 type B = Autodiff<Flex>;
 

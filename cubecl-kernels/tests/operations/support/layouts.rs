@@ -3,7 +3,7 @@
 use burn::tensor::{Tensor, backend::Backend};
 use proptest::strategy::Strategy;
 
-use crate::backends::Setting;
+use crate::support::backends::Setting;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {

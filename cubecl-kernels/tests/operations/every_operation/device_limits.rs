@@ -11,7 +11,7 @@ use cubecl_kernels::{KernelBackend, KernelError};
 use cuda_source::CudaSourceDevice;
 use libtest_mimic::{Failed, Trial};
 
-use crate::backends::{SourceOfCuda, Vulkan, has_vulkan};
+use crate::support::backends::{SourceOfCuda, Vulkan, has_vulkan};
 
 pub fn trials() -> Vec<Trial> {
     let vulkan = |name: &str, run: fn() -> anyhow::Result<()>| {

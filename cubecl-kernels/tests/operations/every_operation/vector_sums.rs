@@ -17,9 +17,9 @@ use cubecl_kernels::precision::{compute_type, is_half};
 use cubecl_kernels::tape::primitive;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, epsilon, expect_close, expect_within, normal};
-use crate::dropout::dropout;
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::{backward, epsilon, expect_close, expect_within, normal};
+use crate::support::dropout::dropout;
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(AreThoseOfTheGraph);

@@ -7,8 +7,8 @@ use cubecl::prelude::*;
 use cubecl_kernels::cube::reduce::{RowLayout, row_max, row_sum, row_sums};
 use libtest_mimic::Trial;
 
-use crate::backends::has_vulkan;
-use crate::compare::normal;
+use crate::support::backends::has_vulkan;
+use crate::support::compare::normal;
 
 pub fn trials() -> Vec<Trial> {
     let trial = Trial::test("vulkan::reductions_are_those_of_the_host", || {

@@ -14,8 +14,8 @@ use cubecl_kernels::flash_attention::{AttentionBackward, AttentionMask, Attentio
 use cuda_source::{Architecture, CudaSource, CudaSourceDevice, Toolkit};
 use libtest_mimic::Trial;
 
-use crate::allocation::{most_bytes, restart};
-use crate::backends::{SourceOfCuda, Vulkan, has_vulkan};
+use crate::support::allocation::{most_bytes, restart};
+use crate::support::backends::{SourceOfCuda, Vulkan, has_vulkan};
 
 const HEADS: PackedHeads = PackedHeads { queries: 1, keys: 1 };
 

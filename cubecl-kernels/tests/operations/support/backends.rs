@@ -129,7 +129,7 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         trials.push(Trial::test(name, trial).with_ignored_flag(!has_host_compiler()));
     }
     #[cfg(feature = "cuda")]
-    trials.extend(crate::cuda::trials_of(claim));
+    trials.extend(crate::support::cuda::trials_of(claim));
     trials
 }
 

@@ -16,10 +16,10 @@ use cubecl_kernels::precision::compute_type;
 use cubecl_kernels::swiglu::swiglu;
 use libtest_mimic::Trial;
 
-use crate::alone::alone;
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::backward;
-use crate::dropout::dropout;
+use crate::support::alone::alone;
+use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::compare::backward;
+use crate::support::dropout::dropout;
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = alone(trials_of(ElementOperationsTakeNothing));

@@ -15,9 +15,9 @@ use cubecl_kernels::softmax::{self, SoftmaxMask};
 use cubecl_kernels::{bias_dropout_add, bias_gelu, cross_entropy, l2_norm, swiglu};
 use libtest_mimic::Trial;
 
-use crate::backends::Setting;
-use crate::compare::{expect_close, normal};
-use crate::dropout::dropout;
+use crate::support::backends::Setting;
+use crate::support::compare::{expect_close, normal};
+use crate::support::dropout::dropout;
 
 type B = Flex;
 

@@ -22,7 +22,7 @@ use cubecl_kernels::softmax::{MAX_KEYS, SoftmaxMask, scaled_masked_softmax};
 use cubecl_kernels::swiglu::swiglu;
 use libtest_mimic::Trial;
 
-use crate::dropout::dropout;
+use crate::support::dropout::dropout;
 
 type B = Flex;
 /// A name of what is refused, and how it is tried.

@@ -12,7 +12,7 @@ use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::cublaslt;
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, type_name, uses_cublaslt};
+use crate::support::backends::{Claim, Setting, type_name, uses_cublaslt};
 
 /// CubeCL's kernels as they are.
 pub type Cuda = CubeBackend<CudaRuntime, f32, i32, u8>;
