@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use super::engine::Engine;
 use super::engine_choice::{ENGINE_VARIABLE, EngineChoice, choose, is_auto};
+use super::engines::engine::Engine;
 use super::error::CollectiveError;
 use super::health::GroupHealth;
 use super::host::hierarchical::HierarchicalEngine;

@@ -9,5 +9,5 @@ pub use super::call::GroupLabel;
 pub use super::device_engine::DeviceEngine;
 pub use super::group_core::{GroupCore, Made};
 pub use super::health::{GroupHealth, NotedWait, WaitDeadline, ahead_of_time};
-pub use super::pending::Awaited;
+pub use super::lanes::pending::Awaited;
 pub use super::process_group::describe;

@@ -3,15 +3,15 @@
 //! `process_group` checks and types the calls; here they get their place in a [`Lane`], run, and
 //! poison the group when they fail.
 
-use super::blocked_time::BlockedTime;
 use super::call::{CallDescriptor, Operation};
 use super::device_engine::DeviceEngine;
-use super::engine::Engine;
+use super::engines::engine::Engine;
 use super::error::CollectiveError;
 use super::health::{GroupHealth, while_ahead_of_time};
-use super::lane::Lane;
-use super::owner::{Intrusion, LaneOwner};
-use super::pending::Pending;
+use super::lanes::blocked_time::BlockedTime;
+use super::lanes::lane::Lane;
+use super::lanes::owner::{Intrusion, LaneOwner};
+use super::lanes::pending::Pending;
 use crate::flight_recorder::{CallNote, GroupRecorder};
 use std::ops::Deref;
 use std::panic::Location;

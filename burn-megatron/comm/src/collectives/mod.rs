@@ -11,10 +11,8 @@
 //! | `process_group` | how a group is made, the typed calls, argument checks |
 //! | `shared_buffer` | buffers that ranks of one node reduce without a copy, and the calls on them |
 //! | `group_core` | order of calls, first failure, asynchronous calls |
-//! | `lane` | first in, first out, and the thread that runs asynchronous calls |
-//! | `owner` | which thread makes the calls of a lane |
-//! | `engine` | the trait that moves the bytes: three operations, and the others made of these |
-//! | `fake` | the engine of a world whose other ranks do not exist |
+//! | `lanes` | first in, first out; the thread that runs asynchronous calls, which thread makes a lane's, what waits |
+//! | `engines` | the trait that moves the bytes: three operations, and the others made of these; engines that run alone |
 //! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
 //! | `device` | what an engine for the memory of a device, in addition to that of the host, needs of a group |
 //!
@@ -30,42 +28,35 @@
 //! - After the first error a group refuses every further call and repeats the first cause
 //!   ([`CollectiveError::Poisoned`]).
 
-mod aligned;
-mod blocked_time;
 mod call;
 mod connecting;
 #[doc(hidden)]
 pub mod device;
 mod device_engine;
 mod element;
-mod engine;
 mod engine_choice;
+mod engines;
 mod error;
-mod fake;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod group_core;
 mod health;
 mod host;
-mod lane;
-mod owner;
-mod pending;
+mod lanes;
 mod process_group;
-mod reduce;
 mod rendezvous;
 mod shared_buffer;
 mod shared_memory;
-mod single;
 #[cfg(test)]
 mod tests;
 
 pub use crate::ranks::listed_ranks;
 pub use call::{CallDescriptor, Operation, ReduceOp};
 pub use element::{CollectiveElement, ElementType};
-pub use engine::Engine;
 pub use engine_choice::EngineChoice;
+pub use engines::engine::Engine;
 pub use error::CollectiveError;
-pub use pending::Pending;
+pub use lanes::pending::Pending;
 pub use process_group::{GroupOptions, ProcessGroup};
 pub use shared_buffer::SharedBuffer;
 pub use shared_memory::{SharedMemory, shared_memory_bytes};

@@ -5,10 +5,10 @@
 
 use super::call::{CallDescriptor, Operation, ReduceOp};
 use super::element::CollectiveElement;
-use super::engine::Engine;
+use super::engines::engine::Engine;
 use super::error::CollectiveError;
 use super::group_core::GroupCore;
-use super::pending::Pending;
+use super::lanes::pending::Pending;
 use super::process_group::{Checked, Operate, ProcessGroup, checked, describe};
 use super::shared_memory::SharedMemory;
 use bytemuck::{cast_slice, cast_slice_mut};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{AHEAD_OF_TIME, GroupHealth, NotedWait, WaitDeadline};
 use crate::collectives::call::{CallDescriptor, Operation};
 use crate::collectives::error::CollectiveError;
-use crate::collectives::pending::Awaited;
+use crate::collectives::lanes::pending::Awaited;
 use crate::launch::blame;
 
 /// The longest that a call on the device lasts before it is noted. Its note names all ranks that it may wait for,

@@ -10,7 +10,7 @@ mod progress;
 
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
-use super::pending::Awaited;
+use super::lanes::pending::Awaited;
 use crate::flight_recorder::{FlightRecorder, GroupRecorder};
 use crate::launch::{FailureSignal, World};
 use std::cell::{Cell, RefCell};

@@ -7,9 +7,9 @@ use super::ProcessGroup;
 use super::checks::{Buffer, Checked, Operate, checked, describe};
 use crate::collectives::call::{Operation, ReduceOp};
 use crate::collectives::element::CollectiveElement;
-use crate::collectives::engine::Engine;
+use crate::collectives::engines::engine::Engine;
 use crate::collectives::error::CollectiveError;
-use crate::collectives::pending::Pending;
+use crate::collectives::lanes::pending::Pending;
 use bytemuck::{cast_slice, cast_slice_mut};
 use std::ops::DerefMut;
 

@@ -3,7 +3,7 @@
 use super::ProcessGroup;
 use crate::collectives::call::{CallDescriptor, Operation, ReduceOp};
 use crate::collectives::element::CollectiveElement;
-use crate::collectives::engine::Engine;
+use crate::collectives::engines::engine::Engine;
 use crate::collectives::error::CollectiveError;
 use std::ops::Deref;
 

@@ -3,13 +3,13 @@
 use super::ProcessGroup;
 use crate::collectives::call::GroupLabel;
 use crate::collectives::connecting;
-use crate::collectives::engine::Engine;
 use crate::collectives::engine_choice::EngineChoice;
+use crate::collectives::engines::engine::Engine;
+use crate::collectives::engines::fake::FakeEngine;
+use crate::collectives::engines::single::SingleEngine;
 use crate::collectives::error::CollectiveError;
-use crate::collectives::fake::FakeEngine;
 use crate::collectives::health::GroupHealth;
 use crate::collectives::rendezvous::OfGroup;
-use crate::collectives::single::SingleEngine;
 use crate::launch::World;
 use crate::ranks::listed_ranks;
 use std::panic::Location;

@@ -8,12 +8,12 @@ mod checks;
 mod connect;
 
 use super::call::GroupLabel;
-use super::engine::Engine;
+use super::engines::engine::Engine;
+use super::engines::single::SingleEngine;
 use super::error::CollectiveError;
 use super::group_core::GroupCore;
 use super::health::GroupHealth;
-use super::pending::Pending;
-use super::single::SingleEngine;
+use super::lanes::pending::Pending;
 pub use checks::describe;
 pub(super) use checks::{Checked, Operate, checked};
 pub use connect::GroupOptions;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::collectives::call::CallDescriptor;
-use crate::collectives::engine::Engine;
+use crate::collectives::engines::engine::Engine;
 use crate::collectives::error::CollectiveError;
 use crate::collectives::host::tcp::{self, TcpEngine};
 use half::bf16;

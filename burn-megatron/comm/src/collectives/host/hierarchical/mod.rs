@@ -26,11 +26,11 @@ mod tests;
 mod topology;
 
 use super::super::call::CallDescriptor;
-use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
 use super::shared_memory::SharedMemoryEngine;
 use super::tcp::TcpEngine;
+use crate::collectives::engines::engine::Engine;
 use in_flight::CollectiveInFlight;
 use reduction::Operands;
 use spreading::MAX_GATHERED_RANKS;

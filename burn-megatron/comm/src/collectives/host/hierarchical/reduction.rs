@@ -32,8 +32,8 @@ use super::super::parts::Chunks;
 use super::super::shared_memory::layout::CHUNK_BYTES;
 use super::in_flight::{CollectiveInFlight, common};
 use super::topology::Topology;
-use crate::collectives::aligned::AlignedBytes;
-use crate::collectives::reduce::{accumulate, accumulator_bytes, complete};
+use crate::collectives::engines::aligned::AlignedBytes;
+use crate::collectives::engines::reduce::{accumulate, accumulator_bytes, complete};
 use std::ops::Range;
 
 /// Chunks on their way for each node ahead: enough to fill the network while a node adds.

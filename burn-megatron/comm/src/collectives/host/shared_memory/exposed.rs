@@ -97,7 +97,7 @@ mod tests {
     use super::super::super::super::tests::{TIMEOUT, group_parts, run_ranks};
     use super::*;
     use crate::collectives::call::CallDescriptor;
-    use crate::collectives::engine::Engine;
+    use crate::collectives::engines::engine::Engine;
     use crate::collectives::process_group::describe;
     use crate::collectives::{Operation, ReduceOp};
     use crate::launch::PeerFailure;

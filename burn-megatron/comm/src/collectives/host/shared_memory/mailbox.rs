@@ -10,11 +10,11 @@
 //! bytes over. Each counter has one writer, so there is nothing to lock.
 
 use super::super::super::call::CallDescriptor;
-use super::super::super::engine::Engine;
 use super::super::super::error::CollectiveError;
 use super::SharedMemoryEngine;
 use super::layout::{MailboxControl, RING_BYTES};
 use super::segment::Area;
+use crate::collectives::engines::engine::Engine;
 
 /// The most that is handed over at a time: the receiver copies a piece out while the sender copies
 /// the next one in.

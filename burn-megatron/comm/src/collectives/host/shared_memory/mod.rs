@@ -12,9 +12,9 @@ pub(super) mod ring;
 mod segment;
 
 use super::super::call::CallDescriptor;
-use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
+use crate::collectives::engines::engine::Engine;
 use crate::collectives::rendezvous::{OfGroup, Rendezvous};
 use crate::collectives::shared_memory::SharedMemory;
 use crate::launch::World;

@@ -19,15 +19,15 @@
 //! other reads it. Between hosts it is one chunk, because the network would wait between chunks.
 
 use super::super::super::call::CallDescriptor;
-use super::super::super::engine::Engine;
 use super::super::super::error::CollectiveError;
 use super::super::parts::{Chunks, slice};
 use super::TcpEngine;
 use super::exchange::Exchange;
 use super::links::Presence;
 use super::tree::{self, Payload, Shape};
-use crate::collectives::aligned::AlignedBytes;
-use crate::collectives::reduce::reduce_in_place;
+use crate::collectives::engines::aligned::AlignedBytes;
+use crate::collectives::engines::engine::Engine;
+use crate::collectives::engines::reduce::reduce_in_place;
 use crate::collectives::rendezvous::DISCONNECT_REASON_WAIT;
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -21,7 +21,7 @@ use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
 use super::nodes::Placement;
 use super::shared_memory::SharedMemoryEngine;
-use crate::collectives::aligned::AlignedBytes;
+use crate::collectives::engines::aligned::AlignedBytes;
 use crate::collectives::rendezvous::{DISCONNECT_REASON_WAIT, Rendezvous};
 use crate::launch::World;
 use links::Links;

@@ -4,7 +4,7 @@ use super::super::super::tests::{TIMEOUT, group_parts, join_worlds, run_ranks};
 use super::links::{RankClaim, address_key};
 use super::*;
 use crate::collectives::Operation;
-use crate::collectives::engine::Engine;
+use crate::collectives::engines::engine::Engine;
 use crate::collectives::process_group::describe;
 use crate::launch;
 use std::io::{Read, Write};

@@ -1,6 +1,6 @@
 //! [`Near`]: a neighbour in the tree that shares memory with this rank. Frames go through the node's rings.
 
-use crate::collectives::engine::Engine;
+use crate::collectives::engines::engine::Engine;
 use crate::collectives::health::GroupHealth;
 use crate::collectives::host::shared_memory::SharedMemoryEngine;
 use crate::collectives::host::shared_memory::ring::Ring;

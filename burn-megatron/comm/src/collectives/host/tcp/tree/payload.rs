@@ -1,8 +1,8 @@
 //! [`Payload`]: what goes up the tree and down again with a call.
 
-use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::call::CallDescriptor;
-use crate::collectives::reduce::reduce_in_place;
+use crate::collectives::engines::aligned::AlignedBytes;
+use crate::collectives::engines::reduce::reduce_in_place;
 use std::ops::Range;
 
 /// What each rank contributes, and what becomes of it. Equal calls have equal payloads; sizes are in bytes.

@@ -2,7 +2,7 @@
 
 use super::super::connect_with;
 use super::super::tests::barrier;
-use crate::collectives::engine::Engine;
+use crate::collectives::engines::engine::Engine;
 use crate::collectives::error::CollectiveError;
 use crate::collectives::tests::{Suite, TIMEOUT, group_parts, join_worlds_on, run_ranks, run_worlds};
 use crate::collectives::{EngineChoice, ProcessGroup, ReduceOp};

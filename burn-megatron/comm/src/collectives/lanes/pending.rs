@@ -2,7 +2,7 @@
 //! runs the call.
 
 use super::blocked_time::BlockedTime;
-use super::error::CollectiveError;
+use crate::collectives::error::CollectiveError;
 use parking_lot::{Condvar, Mutex};
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Awaited {
 }
 
 impl Awaited {
-    pub(super) fn new(up_to: Arc<AtomicU64>, ticket: u64) -> Self {
+    pub(in crate::collectives) fn new(up_to: Arc<AtomicU64>, ticket: u64) -> Self {
         Self { up_to, ticket }
     }
 
@@ -39,7 +39,7 @@ impl Awaited {
         self.up_to.load(Ordering::Acquire) > self.ticket
     }
 
-    pub(super) fn set(&self) {
+    pub(in crate::collectives) fn set(&self) {
         self.up_to.fetch_max(self.ticket + 1, Ordering::AcqRel);
     }
 }

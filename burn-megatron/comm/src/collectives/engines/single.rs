@@ -1,8 +1,8 @@
 //! The engine of a group of one: every operation is the identity.
 
-use super::call::CallDescriptor;
 use super::engine::Engine;
-use super::error::CollectiveError;
+use crate::collectives::call::CallDescriptor;
+use crate::collectives::error::CollectiveError;
 
 /// The engine of a group of one rank, which moves nothing.
 #[derive(Debug)]

@@ -6,8 +6,8 @@
 //! of an element depends on the contributions to that element only. f16 and bf16 are added in f32 and rounded once at
 //! the end.
 
-use super::call::ReduceOp;
-use super::element::ElementType;
+use crate::collectives::call::ReduceOp;
+use crate::collectives::element::ElementType;
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -58,7 +58,7 @@ fn reduce_elements<T: Reducible>(op: ReduceOp, own: &mut [u8], rank: usize, cont
 }
 
 /// Returns the bytes of the accumulators for `bytes` bytes of elements.
-pub(super) fn accumulator_bytes(element_type: ElementType, bytes: usize) -> usize {
+pub(in crate::collectives) fn accumulator_bytes(element_type: ElementType, bytes: usize) -> usize {
     match element_type {
         ElementType::F16 | ElementType::BF16 => 2 * bytes,
         _ => bytes,
@@ -67,7 +67,7 @@ pub(super) fn accumulator_bytes(element_type: ElementType, bytes: usize) -> usiz
 
 /// Adds `contributions`, those of the next ranks in rank order, to `accumulators`, which hold the reduction of the
 /// first `before` ranks; what they hold is not read when that is none.
-pub(super) fn accumulate(
+pub(in crate::collectives) fn accumulate(
     element_type: ElementType,
     op: ReduceOp,
     accumulators: &mut [u8],
@@ -93,7 +93,7 @@ fn accumulate_elements<T: Reducible>(op: ReduceOp, accumulators: &mut [u8], befo
 }
 
 /// Fills `result` with the reduction of all `ranks` ranks, which `accumulators` hold before the last division.
-pub(super) fn complete(
+pub(in crate::collectives) fn complete(
     element_type: ElementType,
     op: ReduceOp,
     accumulators: &mut [u8],

@@ -9,7 +9,7 @@
 //! spawns a thread, and joins it, continues. It returns them to no other thread: two threads that make one call each
 //! and end may still come in any order.
 
-use super::call::CallDescriptor;
+use crate::collectives::call::CallDescriptor;
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::panic::Location;

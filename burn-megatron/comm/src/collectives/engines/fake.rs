@@ -1,8 +1,8 @@
 //! The engine of a fake world: this rank answers for its peers.
 
-use super::call::CallDescriptor;
 use super::engine::Engine;
-use super::error::CollectiveError;
+use crate::collectives::call::CallDescriptor;
+use crate::collectives::error::CollectiveError;
 
 /// The engine of a group whose other ranks do not exist ([`World::fake`](crate::launch::World::fake)): every one of
 /// them contributes what this rank does, and sends zeros.

@@ -4,10 +4,10 @@
 //! engines. Data on a GPU does not pass through it: burn-megatron's `nccl` moves that.
 
 use super::aligned::AlignedBytes;
-use super::call::CallDescriptor;
-use super::error::CollectiveError;
 use super::reduce::reduce_in_place;
-use super::shared_memory::SharedMemory;
+use crate::collectives::call::CallDescriptor;
+use crate::collectives::error::CollectiveError;
+use crate::collectives::shared_memory::SharedMemory;
 use std::fmt::Debug;
 use std::ops::Range;
 
