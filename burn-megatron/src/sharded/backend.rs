@@ -8,8 +8,8 @@ use burn::tensor::ops::{FloatTensor, TransactionOps};
 
 use super::ShardedTensor;
 use super::kind::{Bool, Float, Int};
+use super::movement::redistribute::gather;
 use super::random;
-use super::redistribute::gather;
 use crate::collectives::{CallMode, CollectiveBackend, PendingTensor, ProcessGroup, TensorCall};
 
 /// A backend whose tensors are placed on a [`Mesh`](super::Mesh) of ranks.

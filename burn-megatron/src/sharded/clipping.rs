@@ -7,9 +7,9 @@ use burn::tensor::backend::AutodiffBackend;
 
 use super::kind::{Float, Kind};
 use super::mesh::Mesh;
+use super::movement::redistribute::local_part;
 use super::parallelize::ShardedBackend;
 use super::placement::AxisPlacement;
-use super::redistribute::local_part;
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::data_parallel::clip_coefficient;
 

@@ -10,9 +10,8 @@
 //! |---|---|
 //! | `placement`, `rules` | integers: placements, ranges, and the rule of each kind of operation |
 //! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
-//! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
-//! | `stacking`, `all_to_all`, `in_flight` | ranks' parts one after the other; a cut that moves to another dimension; a move that is started |
-//! | `gather_ahead` | the next fully sharded parameter, gathered while the one before is used |
+//! | `tensor`, `kind` | tensors |
+//! | `movement` | how they get from one placement to another, at once or while something else is computed |
 //! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations`, `kernels` | an operation by its rule; tables of burn's operations; fused ones |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
@@ -24,20 +23,18 @@
 //! | `compare` | a program in a layout against the program on one rank; the first tensor that differs |
 //! | `record`, `replicas` | an optimizer's record that every rank can save; whether replicas are the same |
 
-mod all_to_all;
 mod apply;
 mod backend;
 mod clipping;
 mod compare;
 mod early_scatter;
 mod explain;
-mod gather_ahead;
 mod gradients;
-mod in_flight;
 mod kernels;
 mod kind;
 mod mesh;
 mod mixed_precision;
+mod movement;
 mod operations;
 mod parallelize;
 mod placed_data_parallel;
@@ -45,10 +42,8 @@ mod placement;
 mod plan;
 mod random;
 mod record;
-mod redistribute;
 mod replicas;
 mod rules;
-mod stacking;
 mod suggest;
 mod tensor;
 mod traffic;

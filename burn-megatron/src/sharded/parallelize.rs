@@ -9,9 +9,9 @@ use burn::tensor::{Int as IntTensorKind, Tensor, TensorMetadata, TensorPrimitive
 
 use super::kind::{Float, Int, Kind};
 use super::mesh::Mesh;
+use super::movement::redistribute::{gather, local_of_whole, redistribute};
 use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED};
 use super::plan::{Plan, PlanError, PlannedParameter};
-use super::redistribute::{gather, local_of_whole, redistribute};
 use super::{Sharded, ShardedTensor, traffic};
 use crate::collectives::CollectiveBackend;
 use crate::parameters::list_parameters;

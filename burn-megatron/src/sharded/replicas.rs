@@ -8,9 +8,9 @@ use burn::tensor::Tensor;
 
 use super::kind::{Float, Kind};
 use super::mesh::Mesh;
+use super::movement::redistribute::local_part;
 use super::parallelize::ShardedBackend;
 use super::placement::{AxisPlacement, Placements};
-use super::redistribute::local_part;
 use crate::collectives::{CollectiveError, ReduceOp};
 
 /// Replicas that are not the same.

@@ -68,7 +68,7 @@ pub use run::Run;
 pub use training::training;
 
 use super::Sharded;
-use super::redistribute::forget_gathered;
+use super::movement::redistribute::forget_gathered;
 use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::parity::Tolerance;
 use give_up::{message_of, or_give_up};

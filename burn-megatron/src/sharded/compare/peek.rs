@@ -4,10 +4,10 @@ use burn::tensor::{TensorData, TensorMetadata};
 
 use super::super::ShardedTensor;
 use super::super::kind::Kind;
-use super::super::redistribute::{gather, replace_gathered};
 use super::super::tensor::Local;
 use super::super::traffic::{operation, set_operation};
 use crate::collectives::CollectiveBackend;
+use crate::sharded::movement::redistribute::{gather, replace_gathered};
 
 /// Returns the elements of the whole tensor.
 ///

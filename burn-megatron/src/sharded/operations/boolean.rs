@@ -11,7 +11,6 @@ use burn::tensor::{
 use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};
 use super::super::placement::Reduction::{Max, Min};
-use super::super::redistribute::gather;
 use super::super::rules::index::{ScatterAdd, SelectAdd};
 use super::super::rules::movement::Permute;
 use super::super::rules::pointwise::{Binary, Elementwise, NON_LINEAR};
@@ -19,6 +18,7 @@ use super::super::rules::reduce::Reduce;
 use super::super::{ShardedTensor, traffic};
 use super::{creation, indexing, movement, operations};
 use crate::collectives::CollectiveBackend;
+use crate::sharded::movement::redistribute::gather;
 
 type IntSharded<B> = ShardedTensor<B, Int>;
 type BoolSharded<B> = ShardedTensor<B, Bool>;

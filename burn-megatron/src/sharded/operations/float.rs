@@ -12,7 +12,6 @@ use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};
 use super::super::placement::Reduction::{Max, Min, Sum};
 use super::super::record::is_gathering;
-use super::super::redistribute::gather;
 use super::super::rules::index::{GatherNd, ScatterAdd, ScatterNd, SelectAdd};
 use super::super::rules::matmul::Matmul;
 use super::super::rules::module::Named;
@@ -23,6 +22,7 @@ use super::super::traffic::set_operation;
 use super::super::{ShardedTensor, random};
 use super::{creation, indexing, movement, operations};
 use crate::collectives::CollectiveBackend;
+use crate::sharded::movement::redistribute::gather;
 
 type FloatSharded<B> = ShardedTensor<B, Float>;
 type IntSharded<B> = ShardedTensor<B, Int>;

@@ -12,7 +12,6 @@ use burn::tensor::{
 use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};
 use super::super::placement::Reduction::{Max, Min, Sum};
-use super::super::redistribute::gather;
 use super::super::rules::index::{GatherNd, ScatterAdd, ScatterNd, SelectAdd};
 use super::super::rules::matmul::Matmul;
 use super::super::rules::movement::Permute;
@@ -21,6 +20,7 @@ use super::super::rules::reduce::{Along, Reduce};
 use super::super::{ShardedTensor, random, traffic};
 use super::{creation, indexing, movement, operations};
 use crate::collectives::CollectiveBackend;
+use crate::sharded::movement::redistribute::gather;
 
 type IntSharded<B> = ShardedTensor<B, Int>;
 

@@ -13,13 +13,13 @@ use super::training_backend::PlacedTrainingBackend;
 use crate::autodiff::GradientSink;
 use crate::collectives::CollectiveBackend;
 use crate::data_parallel::map_once;
-use crate::sharded::gather_ahead::{self, Pass};
-use crate::sharded::in_flight::{InFlight, is_one_collective};
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
+use crate::sharded::movement::gather_ahead::{self, Pass};
+use crate::sharded::movement::in_flight::{InFlight, is_one_collective};
+use crate::sharded::movement::redistribute::{local_part, redistribute};
 use crate::sharded::parallelize::placed as place;
 use crate::sharded::placement::Placements;
-use crate::sharded::redistribute::{local_part, redistribute};
 use crate::sharded::traffic::{Phase, in_phase, set_operation};
 use crate::sharded::{Sharded, ShardedTensor};
 

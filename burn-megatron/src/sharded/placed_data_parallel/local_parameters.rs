@@ -13,9 +13,9 @@ use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
 use crate::parameters::{Declaration, Placement};
 use crate::sharded::mesh::Mesh;
+use crate::sharded::movement::redistribute::redistribute;
 use crate::sharded::parallelize::ShardedBackend;
 use crate::sharded::placement::{Placements, without_sums};
-use crate::sharded::redistribute::redistribute;
 
 /// Defines a parameter of any number of dimensions that is listed.
 macro_rules! of_dimensions {

@@ -22,10 +22,10 @@ use crate::data_parallel::{
     DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleOptimizer, ReducedGradients, StepPart,
 };
 use crate::parameters::settle_running_states;
-use crate::sharded::gather_ahead::{GatherOrder, Parameter, Pass, gathering_ahead};
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
-use crate::sharded::redistribute::{forget_gathered, gather, redistribute};
+use crate::sharded::movement::gather_ahead::{GatherOrder, Parameter, Pass, gathering_ahead};
+use crate::sharded::movement::redistribute::{forget_gathered, gather, redistribute};
 use crate::sharded::traffic::{Phase, in_phase, set_operation};
 use crate::sharded::{Sharded, ShardedTensor};
 

@@ -4,14 +4,14 @@ use burn::tensor::ops::{FloatTensor, FloatTensorOps};
 use burn::tensor::{Shape, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice};
 
-use super::super::gather_ahead::{GatherOrder, Parameter, Pass, gathering_ahead, name};
-use super::super::in_flight::{InFlight, is_one_collective};
 use super::super::kind::{Float, Kind};
 use super::super::placement::AxisPlacement::{self, Replicated, Shard};
 use super::super::placement::{PARTIAL_SUM, Placements, REPLICATED};
-use super::super::redistribute::redistribute;
 use super::super::{Mesh, ShardedTensor, TrafficRecord};
 use super::ranks::{DATA_2, DATA_2_TENSOR_2, on_mesh};
+use crate::sharded::movement::gather_ahead::{GatherOrder, Parameter, Pass, gathering_ahead, name};
+use crate::sharded::movement::in_flight::{InFlight, is_one_collective};
+use crate::sharded::movement::redistribute::redistribute;
 
 type Placed = ShardedTensor<Flex, Float>;
 

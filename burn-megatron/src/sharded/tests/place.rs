@@ -5,11 +5,11 @@ use burn_flex::{Flex, FlexDevice};
 
 use super::super::kind::{Bool, Float, Int, Kind};
 use super::super::placement::{AxisPlacement, Placements, REPLICATED, Reduction};
-use super::super::redistribute::{gather, redistribute};
 use super::super::tensor::Deferred;
 use super::super::{Mesh, MeshShape, Sharded, ShardedTensor};
 use super::case::Value;
 use super::draw::{Draw, Input};
+use crate::sharded::movement::redistribute::{gather, redistribute};
 
 /// The tensor of some elements, of the inner backend.
 pub fn plain(data: &TensorData) -> Value<Flex> {

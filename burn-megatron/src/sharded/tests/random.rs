@@ -9,13 +9,13 @@ use super::super::kind::{Float, Int, Kind};
 use super::super::placement::AxisPlacement::{Replicated, Shard};
 use super::super::placement::{REPLICATED, Reduction};
 use super::super::random::{floats, ints};
-use super::super::redistribute::{gather, redistribute};
 use super::super::tensor::Local;
 use super::super::{Mesh, Sharded, ShardedTensor};
 use super::draw::Draw;
 use super::place::placements;
 use super::ranks::{self, Layout, on_mesh};
 use crate::random::RandomStream;
+use crate::sharded::movement::redistribute::{gather, redistribute};
 
 type S = Sharded<Flex>;
 

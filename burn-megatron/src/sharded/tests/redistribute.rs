@@ -9,12 +9,12 @@ use burn_flex::Flex;
 use super::super::kind::{Bool, Float, Int, Kind};
 use super::super::placement::AxisPlacement::{self, Partial, Replicated, Shard};
 use super::super::placement::{MeshShape, Placements, REPLICATED, Reduction};
-use super::super::redistribute::{forget_gathered, gather, redistribute};
 use super::super::{Mesh, Sharded, ShardedTensor, TrafficKind};
 use super::case::Value;
 use super::draw::{Draw, Input, float, int, truth};
 use super::place::placed;
 use super::ranks::{self, Layout, on_mesh};
+use crate::sharded::movement::redistribute::{forget_gathered, gather, redistribute};
 
 type S = Sharded<Flex>;
 

@@ -16,12 +16,12 @@ use burn_flex::{Flex, FlexDevice};
 
 use super::super::kind::Float;
 use super::super::placement::{AxisPlacement, PARTIAL_SUM, REPLICATED};
-use super::super::redistribute::redistribute;
 use super::super::tests::ranks::{DATA_2, DATA_2_TENSOR_2, TENSOR_2, on_mesh};
 use super::super::traffic::Phase;
 use super::super::{AxisRole, Mesh, Plan, Sharded, ShardedTensor, backward};
 use super::faults::{Fault, plant};
 use super::*;
+use crate::sharded::movement::redistribute::redistribute;
 
 type B = Autodiff<Sharded<Flex>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -3,15 +3,15 @@
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, TensorMetadata};
 
-use super::kind::{Float, along};
-use super::mesh::Mesh;
-use super::placement::{AxisPlacement, PARTIAL_SUM, Placements, longest_part, part};
 use super::stacking::{padded, stacked_parts, unstacked};
-use super::traffic::{TrafficKind, operation};
 use crate::collectives::{CollectiveBackend, PendingTensor, ReduceOp, TensorCall, unwrap_or_unwind};
+use crate::sharded::kind::{Float, along};
+use crate::sharded::mesh::Mesh;
+use crate::sharded::placement::{AxisPlacement, PARTIAL_SUM, Placements, longest_part, part};
+use crate::sharded::traffic::{TrafficKind, operation};
 
 /// A part of a float tensor that one collective is making.
-pub(super) struct InFlight<B: CollectiveBackend> {
+pub(in crate::sharded) struct InFlight<B: CollectiveBackend> {
     pending: PendingTensor<B>,
     last: Last,
 }
@@ -35,7 +35,7 @@ enum Move {
 }
 
 /// Whether a change is one that [`InFlight::start`] can start: one axis is gathered, or its terms are scattered.
-pub(super) fn is_one_collective(mesh: &Mesh, from: &Placements, to: &Placements) -> bool {
+pub(in crate::sharded) fn is_one_collective(mesh: &Mesh, from: &Placements, to: &Placements) -> bool {
     one_move(mesh, from, to).is_some()
 }
 
@@ -64,7 +64,13 @@ impl<B: CollectiveBackend> InFlight<B> {
     /// # Panics
     /// When the change is not [one collective](is_one_collective).
     #[track_caller]
-    pub(super) fn start(local: FloatTensor<B>, mesh: &Mesh, shape: &Shape, from: &Placements, to: &Placements) -> Self {
+    pub(in crate::sharded) fn start(
+        local: FloatTensor<B>,
+        mesh: &Mesh,
+        shape: &Shape,
+        from: &Placements,
+        to: &Placements,
+    ) -> Self {
         let change = one_move(mesh, from, to).expect("a change of one collective");
         let (Move::Gather { axis, dimension } | Move::Scatter { axis, dimension }) = change;
         let group = mesh.group(axis);
@@ -111,7 +117,7 @@ impl<B: CollectiveBackend> InFlight<B> {
     /// # Panics
     /// When it fails, with its [`CollectiveError`](crate::collectives::CollectiveError) as payload.
     #[track_caller]
-    pub(super) fn wait(self) -> FloatTensor<B> {
+    pub(in crate::sharded) fn wait(self) -> FloatTensor<B> {
         let result = unwrap_or_unwind(self.pending.wait());
         match self.last {
             Last::Unstack {

@@ -2,12 +2,12 @@
 
 use burn::tensor::{Shape, TensorMetadata};
 
-use super::kind::{Kind, along};
-use super::placement::{longest_part, part};
 use crate::collectives::CollectiveBackend;
+use crate::sharded::kind::{Kind, along};
+use crate::sharded::placement::{longest_part, part};
 
 /// The ranks' parts of a dimension one after the other along the first, each as long as the longest.
-pub(super) fn stacked_parts<B: CollectiveBackend, K: Kind<B>>(
+pub(in crate::sharded) fn stacked_parts<B: CollectiveBackend, K: Kind<B>>(
     whole: K::Tensor,
     dimension: usize,
     length: usize,
@@ -24,7 +24,7 @@ pub(super) fn stacked_parts<B: CollectiveBackend, K: Kind<B>>(
 }
 
 /// What [`stacked_parts`] was made of.
-pub(super) fn unstacked<B: CollectiveBackend, K: Kind<B>>(
+pub(in crate::sharded) fn unstacked<B: CollectiveBackend, K: Kind<B>>(
     stacked: K::Tensor,
     dimension: usize,
     length: usize,
@@ -42,7 +42,7 @@ pub(super) fn unstacked<B: CollectiveBackend, K: Kind<B>>(
 }
 
 /// The tensor with zeros after it, so that a dimension has this length.
-pub(super) fn padded<B: CollectiveBackend, K: Kind<B>>(
+pub(in crate::sharded) fn padded<B: CollectiveBackend, K: Kind<B>>(
     tensor: K::Tensor,
     dimension: usize,
     length: usize,
@@ -57,7 +57,7 @@ pub(super) fn padded<B: CollectiveBackend, K: Kind<B>>(
 }
 
 /// Zeros of the tensor's type, on its device.
-pub(super) fn zeros_like<B: CollectiveBackend, K: Kind<B>>(tensor: &K::Tensor, shape: Shape) -> K::Tensor {
+pub(in crate::sharded) fn zeros_like<B: CollectiveBackend, K: Kind<B>>(tensor: &K::Tensor, shape: Shape) -> K::Tensor {
     let zero = if tensor.dtype().is_float() {
         0.0f64.into()
     } else {

@@ -9,16 +9,16 @@ use burn::tensor::{Shape, TensorMetadata};
 
 use super::all_to_all::{CutChange, all_to_all};
 use super::gather_ahead;
-pub(super) use super::kind::along;
-use super::kind::{Kind, KindCall};
-use super::mesh::Mesh;
-use super::placement::{
+use super::stacking::{padded, stacked_parts, unstacked, zeros_like};
+use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
+pub(in crate::sharded) use crate::sharded::kind::along;
+use crate::sharded::kind::{Kind, KindCall};
+use crate::sharded::mesh::Mesh;
+use crate::sharded::placement::{
     AxisPlacement, AxisRole, PARTIAL_SUM, Placements, REPLICATED, Reduction, longest_part, part, without_sums,
 };
-use super::stacking::{padded, stacked_parts, unstacked, zeros_like};
-use super::tensor::{Local, ShardedTensor};
-use super::traffic::{TrafficKind, operation};
-use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
+use crate::sharded::tensor::{Local, ShardedTensor};
+use crate::sharded::traffic::{TrafficKind, operation};
 
 /// Returns this rank's part of a tensor under another placement on a mesh.
 ///
@@ -31,7 +31,7 @@ use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
 /// When a collective fails, with its [`CollectiveError`](crate::collectives::CollectiveError) as payload; when the
 /// tensor is placed on another mesh.
 #[track_caller]
-pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
+pub(in crate::sharded) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
     tensor: ShardedTensor<B, K>,
     mesh: &Mesh,
     target: &Placements,
@@ -89,7 +89,7 @@ pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
 /// # Panics
 /// As [`redistribute`].
 #[track_caller]
-pub(super) fn gather<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
+pub(in crate::sharded) fn gather<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
     match (tensor.mesh().cloned(), tensor) {
         (Some(mesh), tensor) => redistribute(tensor, &mesh, &REPLICATED),
         (None, tensor) => local_of_whole(tensor),
@@ -97,7 +97,7 @@ pub(super) fn gather<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, 
 }
 
 /// This rank's part of a tensor as it is placed.
-pub(super) fn local_part<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
+pub(in crate::sharded) fn local_part<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
     match tensor.mesh().cloned() {
         Some(mesh) => {
             let places = tensor.places();
@@ -108,7 +108,7 @@ pub(super) fn local_part<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor
 }
 
 /// This rank's elements of a tensor that every rank has.
-pub(super) fn local_of_whole<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
+pub(in crate::sharded) fn local_of_whole<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
     let shape = tensor.logical_shape().clone();
     match tensor.into_local() {
         Local::Here(local) => local,
@@ -320,7 +320,7 @@ fn shares_gather(mesh: &Mesh, places: &Placements, target: &Placements) -> bool 
 }
 
 /// A gathered activation, by the number of what was gathered and its placement.
-pub(super) type Gathered = (u64, Placements, Box<dyn Any>);
+pub(in crate::sharded) type Gathered = (u64, Placements, Box<dyn Any>);
 
 thread_local! {
     /// The last one alone: it is as large as all that sequence parallelism saves.
@@ -341,11 +341,11 @@ fn remember_gathered<T: Clone + 'static>(id: u64, target: &Placements, gathered:
 }
 
 /// Returns the last gathered activation, and remembers another one in its place.
-pub(super) fn replace_gathered(gathered: Option<Gathered>) -> Option<Gathered> {
+pub(in crate::sharded) fn replace_gathered(gathered: Option<Gathered>) -> Option<Gathered> {
     LAST_GATHERED.replace(gathered)
 }
 
 /// Lets go of the last gathered activation.
-pub(super) fn forget_gathered() {
+pub(in crate::sharded) fn forget_gathered() {
     LAST_GATHERED.set(None);
 }

@@ -14,14 +14,14 @@ use burn::tensor::Shape;
 use burn::tensor::ops::FloatTensor;
 
 use super::in_flight::{InFlight, is_one_collective};
-use super::kind::Kind;
-use super::mesh::Mesh;
-use super::placement::Placements;
-use super::traffic::in_operation;
 use crate::collectives::CollectiveBackend;
+use crate::sharded::kind::Kind;
+use crate::sharded::mesh::Mesh;
+use crate::sharded::placement::Placements;
+use crate::sharded::traffic::in_operation;
 
 /// This rank's part of each parameter, by number, and what of a pass has been gathered.
-pub(super) struct GatherAhead<B: CollectiveBackend> {
+pub(in crate::sharded) struct GatherAhead<B: CollectiveBackend> {
     pass: Pass,
     mesh: Mesh,
     parameters: Vec<Parameter<B>>,
@@ -37,11 +37,11 @@ pub(super) struct GatherAhead<B: CollectiveBackend> {
 }
 
 /// This rank's part of a parameter.
-pub(super) struct Parameter<B: CollectiveBackend> {
-    pub(super) shape: Shape,
-    pub(super) places: Placements,
+pub(in crate::sharded) struct Parameter<B: CollectiveBackend> {
+    pub(in crate::sharded) shape: Shape,
+    pub(in crate::sharded) places: Placements,
     /// Returns the part.
-    pub(super) part: Box<dyn Fn() -> FloatTensor<B>>,
+    pub(in crate::sharded) part: Box<dyn Fn() -> FloatTensor<B>>,
 }
 
 /// A parameter that was gathered, and where it then is.
@@ -53,11 +53,11 @@ struct Gathered {
 
 /// A pass of a model. Another model, which is used inside this one's pass, has parameters of the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pass(u64);
+pub(in crate::sharded) struct Pass(u64);
 
 impl Pass {
     /// Returns a pass that is no other one.
-    pub(super) fn new() -> Self {
+    pub(in crate::sharded) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
@@ -65,7 +65,7 @@ impl Pass {
 
 /// The order in which a pass gathered parameters, for the next one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GatherOrder(Vec<Gathered>);
+pub(in crate::sharded) struct GatherOrder(Vec<Gathered>);
 
 thread_local! {
     /// That of the pass that runs on this thread.
@@ -73,7 +73,7 @@ thread_local! {
 }
 
 /// Runs a pass whose parameters are gathered ahead in this order, and sets it to that of the pass.
-pub(super) fn gathering_ahead<B: CollectiveBackend, T>(
+pub(in crate::sharded) fn gathering_ahead<B: CollectiveBackend, T>(
     pass: Pass,
     mesh: &Mesh,
     parameters: Vec<Parameter<B>>,
@@ -115,7 +115,7 @@ fn with_current<B: CollectiveBackend, T>(run: impl FnOnce(&mut GatherAhead<B>) -
 }
 
 /// Says that a tensor is a parameter of the model whose pass this is.
-pub(super) fn name<B: CollectiveBackend>(pass: Pass, id: u64, number: usize) {
+pub(in crate::sharded) fn name<B: CollectiveBackend>(pass: Pass, id: u64, number: usize) {
     with_current::<B, _>(|ahead| {
         if ahead.pass == pass {
             ahead.numbers.insert(id, number);
@@ -128,7 +128,11 @@ pub(super) fn name<B: CollectiveBackend>(pass: Pass, id: u64, number: usize) {
 /// # Communication
 /// The start of one all-gather, or of two where the order is another than that of the pass before.
 #[track_caller]
-pub(super) fn take<B: CollectiveBackend, K: Kind<B>>(id: u64, from: &Placements, to: &Placements) -> Option<K::Tensor> {
+pub(in crate::sharded) fn take<B: CollectiveBackend, K: Kind<B>>(
+    id: u64,
+    from: &Placements,
+    to: &Placements,
+) -> Option<K::Tensor> {
     let gathered = with_current::<B, _>(|ahead| ahead.take(id, from, to)).flatten()?;
     let gathered: Box<dyn Any> = Box::new(gathered);
     Some(*gathered.downcast().expect("a parameter is a float tensor"))

@@ -2,13 +2,13 @@
 
 use burn::tensor::TensorMetadata;
 
-use super::kind::{Kind, along};
-use super::placement::part;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup};
+use crate::sharded::kind::{Kind, along};
+use crate::sharded::placement::part;
 
 /// A change of the dimension along which a group's ranks cut a tensor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CutChange {
+pub(in crate::sharded) struct CutChange {
     /// The dimension that is cut.
     pub from: usize,
     /// Its length over the ranks of the group.
@@ -26,7 +26,7 @@ pub(super) struct CutChange {
 /// # Errors
 /// As [`ProcessGroup::send`] and [`ProcessGroup::recv`].
 #[track_caller]
-pub(super) fn all_to_all<B: CollectiveBackend, K: Kind<B>>(
+pub(in crate::sharded) fn all_to_all<B: CollectiveBackend, K: Kind<B>>(
     local: K::Tensor,
     change: CutChange,
     group: &ProcessGroup,

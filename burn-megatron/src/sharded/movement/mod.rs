@@ -1,0 +1,7 @@
+//! Tensors on their way from one placement to another.
+
+pub(super) mod all_to_all;
+pub(super) mod gather_ahead;
+pub(super) mod in_flight;
+pub(super) mod redistribute;
+pub(super) mod stacking;
