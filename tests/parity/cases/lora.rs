@@ -30,7 +30,7 @@ use models::llama::LlamaConfig;
 use serde_json::json;
 
 use super::comparison::{DP2, Layout, ONE, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype};
-use super::fixtures::array;
+use super::from_pytorch::fixtures::array;
 use super::in_process::{Trained, compare_training, pass_on, same_bits_in_every_layout};
 use super::layouts::{PARITY_BROKEN, parameters};
 use super::{B, problem};

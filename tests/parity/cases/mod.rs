@@ -6,7 +6,7 @@ mod comparison;
 mod converted;
 mod drawing;
 mod faults;
-mod fixtures;
+mod from_pytorch;
 mod generation;
 mod half;
 mod huggingface;
@@ -17,14 +17,12 @@ mod lora;
 mod memory;
 mod offload;
 mod one_rank;
-mod optimizers;
 mod pipeline;
 mod plain_burn;
 mod planted;
 mod ramp_up;
 mod sharded;
 mod shared_heads;
-mod transformers;
 mod wrapper;
 
 use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
@@ -46,14 +44,14 @@ pub fn trials() -> Vec<Trial> {
         half::trials(),
         huggingface::trials(),
         lora::trials(),
-        transformers::trials(),
+        from_pytorch::transformers::trials(),
         generation::trials(),
         memory::trials(),
         offload::trials(),
         ramp_up::trials(),
         layers::trials(),
-        fixtures::trials(),
-        optimizers::trials(),
+        from_pytorch::fixtures::trials(),
+        from_pytorch::optimizers::trials(),
         plain_burn::trials(),
         converted::trials(),
         drawing::trials(),
@@ -92,7 +90,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "half" => half::run(case, world),
         "huggingface" => huggingface::run(case, world),
         "lora" => lora::run(case, world),
-        "transformers" => transformers::run(case, world),
+        "transformers" => from_pytorch::transformers::run(case, world),
         "generation" => generation::run(case, world),
         "memory" => memory::run(case, world),
         "traffic" => memory::run_traffic(case, world),
@@ -104,9 +102,9 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "shared_heads" => shared_heads::run(case, world),
         "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),
-        "fixture" => fixtures::run(case, world),
-        "optimizer" => optimizers::run(case, world),
-        "unmatched_group" => optimizers::unmatched_group(case, world),
+        "fixture" => from_pytorch::fixtures::run(case, world),
+        "optimizer" => from_pytorch::optimizers::run(case, world),
+        "unmatched_group" => from_pytorch::optimizers::unmatched_group(case, world),
         "plain_burn" => plain_burn::run(case, world),
         "converted" => converted::run(case, world),
         "drawing" => drawing::run(case, world),

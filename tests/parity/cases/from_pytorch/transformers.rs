@@ -33,9 +33,9 @@ use models::t5::{T5, T5Config};
 use safetensors::tensor::SafeTensors;
 use serde_json::json;
 
-use super::B;
-use super::comparison::{ONE, TP2, TP2SP, TP4, TP4SP, connect, dtype};
 use super::fixtures::array;
+use crate::cases::B;
+use crate::cases::comparison::{ONE, TP2, TP2SP, TP4, TP4SP, connect, dtype};
 use crate::harness::{Case, Job};
 
 /// Rows of the embedding, which two ranks divide; the files have 61.

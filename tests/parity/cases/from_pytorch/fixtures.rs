@@ -25,8 +25,8 @@ use models::ModelConfig;
 use models::gpt::{Gpt, GptConfig};
 use safetensors::tensor::{Dtype, SafeTensors};
 
-use super::B;
-use super::comparison::{DP2, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, cut};
+use crate::cases::B;
+use crate::cases::comparison::{DP2, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, cut};
 use crate::harness::{Case, Job};
 
 pub fn trials() -> Vec<Trial> {
@@ -138,12 +138,12 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 /// Whether a gradient is nothing but rounding, PyTorch's and ours: that of the bias of the keys, which softmax ignores.
 ///
 /// In f32 it is as large as what the judge allows of so few elements, three of them over four ranks.
-pub(super) fn is_noise(part: &PartDifference, dtype: DType) -> bool {
+pub(in crate::cases) fn is_noise(part: &PartDifference, dtype: DType) -> bool {
     dtype == DType::F32 && part.name.ends_with("attn.c_attn.bias[1]")
 }
 
 /// Every parameter's local values, and where they belong.
-pub(super) type LocalTensors = HashMap<String, (Placement, Vec<f64>)>;
+pub(in crate::cases) type LocalTensors = HashMap<String, (Placement, Vec<f64>)>;
 
 /// The elements of a tensor of a file, row-major, and its shape; every type of the fixtures is exact in f64.
 pub fn array(file: &[u8], name: &str) -> anyhow::Result<(Vec<f64>, Vec<usize>)> {
@@ -165,13 +165,13 @@ pub fn array(file: &[u8], name: &str) -> anyhow::Result<(Vec<f64>, Vec<usize>)> 
     Ok((elements, tensor.shape().to_vec()))
 }
 
-pub(super) struct Fixture {
+pub(in crate::cases) struct Fixture {
     bytes: Vec<u8>,
-    pub(super) meta: serde_json::Value,
+    pub(in crate::cases) meta: serde_json::Value,
 }
 
 impl Fixture {
-    pub(super) fn read(name: &str) -> anyhow::Result<Self> {
+    pub(in crate::cases) fn read(name: &str) -> anyhow::Result<Self> {
         let folder = tests::folder().join("parity/fixtures");
         let bytes = std::fs::read(folder.join(format!("{name}.safetensors")))?;
         let (_, header) = SafeTensors::read_metadata(&bytes)?;
@@ -183,13 +183,13 @@ impl Fixture {
     }
 
     /// A tensor's elements, row-major.
-    pub(super) fn values(&self, name: &str) -> anyhow::Result<Vec<f64>> {
+    pub(in crate::cases) fn values(&self, name: &str) -> anyhow::Result<Vec<f64>> {
         Ok(array(&self.bytes, name)?.0)
     }
 
     /// Compares local tensors with those of the file whose names start with `prefix`, all of them: those of all stages
     /// together, of which a tied embedding is on two.
-    pub(super) fn compare(
+    pub(in crate::cases) fn compare(
         &self,
         prefix: &str,
         local: &LocalTensors,
@@ -228,7 +228,7 @@ fn size(meta: &serde_json::Value, key: &str) -> usize {
     number(meta, key) as usize
 }
 
-pub(super) fn model_config(meta: &serde_json::Value) -> GptConfig {
+pub(in crate::cases) fn model_config(meta: &serde_json::Value) -> GptConfig {
     GptConfig::new(
         size(meta, "n_layers"),
         size(meta, "d_model"),
@@ -242,7 +242,7 @@ pub(super) fn model_config(meta: &serde_json::Value) -> GptConfig {
     .with_tied_embeddings(meta["tied"].as_bool().expect("run files say so"))
 }
 
-pub(super) fn training_config(meta: &serde_json::Value, clipping: &str) -> TrainingConfig {
+pub(in crate::cases) fn training_config(meta: &serde_json::Value, clipping: &str) -> TrainingConfig {
     TrainingConfig {
         seq_length: size(meta, "seq_length"),
         micro_batch_size: size(meta, "micro_batch_size"),
@@ -267,7 +267,7 @@ pub(super) fn training_config(meta: &serde_json::Value, clipping: &str) -> Train
 }
 
 /// The micro-batches of a step that this rank takes: all of them in turn, over the data-parallel ranks.
-pub(super) fn micro_batches(
+pub(in crate::cases) fn micro_batches(
     batches: &Fixture,
     step: usize,
     context: &ParallelContext,
@@ -299,7 +299,7 @@ pub(super) fn micro_batches(
 
 /// Takes a step for each loss and norm that is expected, and judges them; `of_first` judges the gradients of the first,
 /// before they are clipped.
-pub(super) fn judged_steps(
+pub(in crate::cases) fn judged_steps(
     trainer: &mut Trainer<B, Gpt<B>>,
     batches: &Fixture,
     scene: &Scene,
@@ -347,7 +347,7 @@ fn compare_logits(model: &Gpt<B>, batches: &Fixture, truth: &Fixture, scene: &Sc
 }
 
 /// Returns the model with this rank's part of the fixture's weights.
-pub(super) fn load(model: Vec<Gpt<B>>, weights: &Fixture, scene: &Scene) -> anyhow::Result<Vec<Gpt<B>>> {
+pub(in crate::cases) fn load(model: Vec<Gpt<B>>, weights: &Fixture, scene: &Scene) -> anyhow::Result<Vec<Gpt<B>>> {
     struct Loader<'a> {
         weights: &'a Fixture,
         scene: &'a Scene,
@@ -391,7 +391,7 @@ pub(super) fn load(model: Vec<Gpt<B>>, weights: &Fixture, scene: &Scene) -> anyh
     }
 }
 
-pub(super) fn parameters(model: &Vec<Gpt<B>>, context: &ParallelContext) -> anyhow::Result<LocalTensors> {
+pub(in crate::cases) fn parameters(model: &Vec<Gpt<B>>, context: &ParallelContext) -> anyhow::Result<LocalTensors> {
     struct Reader<'a>(&'a ParallelContext, anyhow::Result<LocalTensors>);
     impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<T, D>>) {

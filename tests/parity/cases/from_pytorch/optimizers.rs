@@ -14,9 +14,9 @@ use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, Traini
 use libtest_mimic::Trial;
 use models::ModelConfig;
 
-use super::comparison::{DP2, Layout, ONE, PP2, Scene, TP2, TP2SP, connect};
 use super::fixtures::{Fixture, is_noise, judged_steps, load, model_config, parameters, training_config};
-use super::{B, problem};
+use crate::cases::comparison::{DP2, Layout, ONE, PP2, Scene, TP2, TP2SP, connect};
+use crate::cases::{B, problem};
 use crate::harness::{Case, Job};
 
 /// Lion takes signs, which rounding in f32 flips.

@@ -1,0 +1,5 @@
+//! Figures of PyTorch and of transformers' models, which one rank and every layout reproduce.
+
+pub(super) mod fixtures;
+pub(super) mod optimizers;
+pub(super) mod transformers;
