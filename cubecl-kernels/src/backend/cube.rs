@@ -17,8 +17,9 @@ use crate::cube::launch;
 use crate::cublaslt;
 use crate::embedding::{self, TokenRange};
 use crate::error::{Check, KernelError};
-use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::{self, AttentionBackward, AttentionForward, AttentionOptions, PackedHeads};
+use crate::flash_attention::{
+    self, AttentionBackward, AttentionForward, AttentionOptions, AttentionSizes, PackedHeads,
+};
 use crate::l2_norm::{self, SquaredPart};
 #[cfg(feature = "cublaslt")]
 use crate::linear::blocks::BlockProduct;

@@ -26,8 +26,9 @@ use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
 use crate::embedding::{self, TokenRange};
 use crate::error::KernelError;
-use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::{self, AttentionBackward, AttentionForward, AttentionOptions, PackedHeads, unpack};
+use crate::flash_attention::{
+    self, AttentionBackward, AttentionForward, AttentionOptions, AttentionSizes, PackedHeads, unpack,
+};
 use crate::l2_norm::{self, SquaredPart};
 use crate::linear::blocks::{self, BlockProduct};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};

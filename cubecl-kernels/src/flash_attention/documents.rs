@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::host::AttentionSizes;
+use super::sizes::AttentionSizes;
 use crate::error::{Check, KernelError};
 
 /// The documents that each sample of a batch consists of, one after the other. A query sees keys of its own document

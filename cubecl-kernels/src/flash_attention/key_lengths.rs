@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::host::AttentionSizes;
+use super::sizes::AttentionSizes;
 use crate::error::{Check, KernelError};
 
 /// How many keys each sample of a batch has. No query sees those after them: the padding of shorter samples.

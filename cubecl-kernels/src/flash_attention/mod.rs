@@ -18,13 +18,14 @@ mod options;
 #[cfg(feature = "cubecl")]
 mod portable;
 pub mod reference;
+mod sizes;
 
 use burn::tensor::{Tensor, backend::Backend};
 
 pub use self::documents::Documents;
-use self::host::AttentionSizes;
 pub use self::key_lengths::KeyLengths;
 pub use self::options::{AttentionMask, AttentionOptions};
+pub use self::sizes::AttentionSizes;
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
 use crate::precision::compute_type;

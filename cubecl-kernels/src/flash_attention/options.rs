@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::host::AttentionSizes;
+use super::sizes::AttentionSizes;
 use super::{Documents, KeyLengths, MAX_HEAD};
 use crate::error::{Check, KernelError};
 use crate::random::RowDropout;

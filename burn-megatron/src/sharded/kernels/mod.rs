@@ -15,8 +15,9 @@ use burn::tensor::{Bool as BoolKind, DType, Int as IntKind, Tensor, TensorPrimit
 use cubecl_kernels::adamw::AdamWStep;
 use cubecl_kernels::bias_gelu::BiasGeluGradients;
 use cubecl_kernels::cross_entropy::Statistics;
-use cubecl_kernels::flash_attention::host::AttentionSizes;
-use cubecl_kernels::flash_attention::{AttentionBackward, AttentionForward, AttentionOptions, PackedHeads};
+use cubecl_kernels::flash_attention::{
+    AttentionBackward, AttentionForward, AttentionOptions, AttentionSizes, PackedHeads,
+};
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use cubecl_kernels::random::RowDropout;

@@ -13,7 +13,7 @@ use cubecl::prelude::*;
 use super::heads::array;
 use super::problem::{Backward, Launch};
 use crate::cube::launch::empty_beside;
-use crate::flash_attention::host::AttentionSizes;
+use crate::flash_attention::AttentionSizes;
 use crate::flash_attention::matrix::backward::split::{Extras, KeysTile};
 use crate::flash_attention::matrix::backward::{keys, queries, store};
 use crate::flash_attention::matrix::tile::{LOAD, Tile};

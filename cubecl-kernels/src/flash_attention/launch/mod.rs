@@ -12,11 +12,11 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::prelude::AddressType;
 
-use super::host::AttentionSizes;
 use super::matrix::{self, tile::LOAD};
 use super::reference::is_nothing;
 use super::{AttentionBackward, AttentionForward, AttentionOptions, PackedHeads, reference, unpack};
 use crate::cube::launch::{empty_beside, into_contiguous};
+use crate::flash_attention::AttentionSizes;
 use crate::precision::zeros_like;
 use crate::tape::{float, primitive};
 use heads::{Heads, parts};

@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 
 use super::heads::{Heads, array};
 use super::problem::Launch;
-use crate::flash_attention::host::AttentionSizes;
+use crate::flash_attention::AttentionSizes;
 use crate::flash_attention::matrix::{self, tile::LOAD};
 use crate::precision::is_half;
 

@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 use super::heads::{Heads, array};
 use super::problem::{Backward, Launch};
 use crate::cube::launch::empty_beside;
-use crate::flash_attention::host::AttentionSizes;
+use crate::flash_attention::AttentionSizes;
 use crate::flash_attention::portable::tile::{Pass, Tile};
 use crate::flash_attention::portable::{SIDE, UNITS, backward, bias, forward};
 

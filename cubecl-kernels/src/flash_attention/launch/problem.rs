@@ -11,13 +11,12 @@ use super::ranges::ranges_argument;
 use crate::cube::dropout::{DroppedRows, dropped_rows_argument};
 use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported};
 use crate::error::{Check, KernelError};
-use crate::flash_attention::AttentionOptions;
 use crate::flash_attention::device::{
     BackwardPlacesLaunch, ForwardPlacesLaunch, KeyRanges, ProblemLaunch, RelativeBias, RelativeBiasLaunch,
 };
-use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::portable::UNITS;
 use crate::flash_attention::portable::tile::{Pass, Tile};
+use crate::flash_attention::{AttentionOptions, AttentionSizes};
 
 /// The shared memory that the portable kernels use at most, in bytes.
 const SHARED_MEMORY: usize = 32 * 1024;

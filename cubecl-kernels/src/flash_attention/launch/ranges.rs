@@ -6,8 +6,7 @@ use cubecl::prelude::*;
 
 use crate::cube::tables::{Owner, Table};
 use crate::flash_attention::device::KeyRangesLaunch;
-use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::{AttentionMask, AttentionOptions};
+use crate::flash_attention::{AttentionMask, AttentionOptions, AttentionSizes};
 
 /// The table as an argument of a kernel; it is brought to the device if it is not there.
 pub(super) fn ranges_argument<R: CubeRuntime>(

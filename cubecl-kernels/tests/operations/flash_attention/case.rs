@@ -4,10 +4,10 @@ use burn::backend::Autodiff;
 use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor};
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::host::{self, AttentionSizes, HostInputs};
+use cubecl_kernels::flash_attention::host::{self, HostInputs};
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, Documents, KeyLengths, PackedHeads, flash_attention_packed_with_bias,
-    flash_attention_with_bias, unpack,
+    AttentionMask, AttentionOptions, AttentionSizes, Documents, KeyLengths, PackedHeads,
+    flash_attention_packed_with_bias, flash_attention_with_bias, unpack,
 };
 use cubecl_kernels::precision::{compute_type, is_half};
 use cubecl_kernels::random::{RowDropout, RowPlace};

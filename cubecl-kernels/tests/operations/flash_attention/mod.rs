@@ -9,8 +9,8 @@ mod key_ranges;
 use burn::backend::Autodiff;
 use burn::tensor::{DType, backend::Backend};
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::AttentionMask;
-use cubecl_kernels::flash_attention::host::{self, AttentionSizes, HostInputs};
+use cubecl_kernels::flash_attention::host::{self, HostInputs};
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionSizes};
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 
