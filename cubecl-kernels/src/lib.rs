@@ -35,9 +35,10 @@ pub mod random;
 pub mod ranges;
 pub mod rotary;
 pub mod softmax;
+mod sums;
 pub mod swiglu;
 pub mod tape;
-pub mod zero;
+mod token_range;
 
 pub use backend::KernelBackend;
 pub use error::KernelError;

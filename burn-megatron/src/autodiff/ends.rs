@@ -10,8 +10,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::TensorMetadata;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
-use cubecl_kernels::tape::primitive;
-use cubecl_kernels::zero::zero;
+use cubecl_kernels::tape::{primitive, zero};
 use parking_lot::Mutex;
 
 /// Where a gradient waits on its way into a graph or out of it.

@@ -14,9 +14,7 @@ use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
 
 use super::{GradientPlace, GradientSums};
 use crate::KernelBackend;
-use crate::linear::destination::{GradientRedirect, lead, led};
-use crate::tape::primitive;
-use crate::zero::zero;
+use crate::tape::{GradientRedirect, lead, led, primitive, zero};
 
 /// Sums that the gradients of an operation's vectors, its biases and a norm's weight, are added to.
 #[derive(Clone, Debug)]

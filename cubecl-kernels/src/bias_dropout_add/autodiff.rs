@@ -4,11 +4,10 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 
+use super::Addends;
 use crate::KernelBackend;
 use crate::accumulate::vectors::VectorDestination;
-use crate::norm::Addends;
-use crate::norm::autodiff::inner_addends;
-use crate::tape::{primitive, record};
+use crate::tape::{inner, primitive, record};
 
 pub(crate) fn bias_dropout_add<B: KernelBackend, C: CheckpointStrategy>(
     addends: Addends<Autodiff<B, C>>,
@@ -42,5 +41,15 @@ pub(crate) fn bias_dropout_add<B: KernelBackend, C: CheckpointStrategy>(
                 [wanted[0].then(|| primitive(input)), residual, Some(nothing)]
             })
         }
+    }
+}
+
+/// The addends on the inner backend.
+pub(crate) fn inner_addends<B: KernelBackend, C: CheckpointStrategy>(addends: &Addends<Autodiff<B, C>>) -> Addends<B> {
+    Addends {
+        input: inner(&addends.input),
+        bias: addends.bias.as_ref().map(inner),
+        residual: inner(&addends.residual),
+        dropout: addends.dropout.clone(),
     }
 }

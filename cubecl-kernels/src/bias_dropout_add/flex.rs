@@ -3,13 +3,13 @@
 use burn::tensor::Tensor;
 use burn_flex::{Flex, FlexTensor};
 
+use super::{AddRule, AddendGradients, Addends};
 use crate::flex::blocks::{Rows, add_up, each_row, in_blocks, uninit};
 use crate::flex::dropout::factors;
 use crate::flex::lanes::{Destination, accumulate, map};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
 use crate::flex::tensor::{Place, flat, rounded, tensor};
-use crate::norm::{AddRule, AddendGradients, Addends};
 use crate::random::RowDropout;
 
 /// Returns the sum.

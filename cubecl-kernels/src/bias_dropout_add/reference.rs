@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, TensorData, backend::Backend};
 
-use crate::norm::{AddRule, AddendGradients, Addends};
+use super::{AddRule, AddendGradients, Addends};
 use crate::precision::{narrow, widen, zeros};
 use crate::random::RowDropout;
 

@@ -8,8 +8,7 @@ use super::TokenRange;
 use crate::KernelBackend;
 use crate::linear::destination::sink_of;
 use crate::precision::zeros;
-use crate::tape::{inner, primitive, record};
-use crate::zero::zero;
+use crate::tape::{inner, primitive, record, zero};
 
 pub(crate) fn embedding<B: KernelBackend, C: CheckpointStrategy>(
     table: Tensor<Autodiff<B, C>, 2>,

@@ -16,23 +16,7 @@ use burn::tensor::{DType, Int, Tensor};
 
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
-
-/// The tokens whose rows a table begins with, one row for each. The rows of other tokens are in other tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenRange {
-    /// The first token.
-    pub first: usize,
-    /// The number of tokens.
-    pub count: usize,
-}
-
-impl TokenRange {
-    /// Returns the row of a token, if the table has it.
-    pub fn row(&self, token: i64) -> Option<usize> {
-        let row = usize::try_from(token).ok()?.checked_sub(self.first)?;
-        (row < self.count).then_some(row)
-    }
-}
+pub use crate::token_range::TokenRange;
 
 /// Looks tokens up: the output's row is the table's for a token of the range, and zeros for any other.
 ///

@@ -5,13 +5,10 @@
 //! sink; a product with this weight finds the sink there, gives it the factors of the gradient in the backward pass,
 //! and gives the graph a zero in the gradient's place.
 
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use burn::backend::Autodiff;
-use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Int, Tensor, backend::Backend, ops::FloatTensor};
 use parking_lot::Mutex;
@@ -19,10 +16,10 @@ use parking_lot::Mutex;
 use super::{LinearGradients, LinearWanted, WeightOrder};
 use crate::KernelBackend;
 use crate::accumulate::vectors::VectorDestination;
-use crate::embedding::TokenRange;
-use crate::norm::AddRule;
-use crate::tape::float;
-use crate::zero::zero;
+use crate::bias_dropout_add::AddRule;
+pub use crate::tape::GradientRedirect;
+use crate::tape::{float, lead, led, zero};
+use crate::token_range::TokenRange;
 
 /// Where the gradient of one weight is added up.
 pub trait WeightSink<B: Backend>: Debug + Send + Sync {
@@ -34,21 +31,6 @@ pub trait WeightSink<B: Backend>: Debug + Send + Sync {
     fn add_rows(&self, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange);
 }
 
-/// A weight that is led to a sink or to a source, for as long as this is kept.
-#[derive(Debug)]
-pub struct GradientRedirect(Key);
-
-/// A node, and the type of what it is led to.
-type Key = (NodeId, TypeId);
-type Sinks = HashMap<Key, Box<dyn Any + Send>>;
-
-/// By the node of a weight, an `Arc<dyn WeightSink<B>>`, and an `Arc<dyn WeightSource<B>>` of [`retained`]; by that of
-/// a vector, what [`vectors`] leads it to.
-///
-/// [`retained`]: super::retained
-/// [`vectors`]: crate::accumulate::vectors
-static SINKS: LazyLock<Mutex<Sinks>> = LazyLock::new(Mutex::default);
-
 /// Leads products' gradients of this weight to a sink. Its node then receives zeros that have one element, and the sums
 /// of these with the gradients of what else the weight is used for.
 pub fn redirect<B: Backend, C: CheckpointStrategy>(
@@ -56,27 +38,6 @@ pub fn redirect<B: Backend, C: CheckpointStrategy>(
     sink: Arc<dyn WeightSink<B>>,
 ) -> GradientRedirect {
     lead(weight.node.id, sink)
-}
-
-/// Leads a node to something, for as long as what is returned is kept.
-pub(crate) fn lead<T: Any + Send>(node: NodeId, to: T) -> GradientRedirect {
-    let key = (node, TypeId::of::<T>());
-    SINKS.lock().insert(key, Box::new(to));
-    GradientRedirect(key)
-}
-
-/// What of this type a node is led to.
-pub(crate) fn led<T: Clone + 'static>(node: NodeId) -> Option<T> {
-    let sinks = SINKS.lock();
-    sinks.get(&(node, TypeId::of::<T>()))?.downcast_ref::<T>().cloned()
-}
-
-impl Drop for GradientRedirect {
-    fn drop(&mut self) {
-        let sink = SINKS.lock().remove(&self.0);
-        // Dropped after the lock is released.
-        drop(sink);
-    }
 }
 
 /// The sink that a weight is led to.
@@ -153,6 +114,8 @@ pub fn gradients<B: KernelBackend>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
     use burn::tensor::Distribution;
     use burn_flex::Flex;

@@ -14,7 +14,7 @@ use super::{LinearInputs, LinearWanted, WeightOrder};
 use crate::KernelBackend;
 use crate::accumulate::{GradientPlace, GradientSums};
 #[cfg(feature = "cubecl")]
-use crate::norm::AddRule;
+use crate::bias_dropout_add::AddRule;
 use crate::precision::zeros;
 
 /// How a backend multiplies two matrices, and adds a bias to the product's rows.

@@ -10,8 +10,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
 
-use super::destination::{GradientRedirect, lead, led};
-use crate::tape::{inner, primitive};
+use crate::tape::{GradientRedirect, inner, lead, led, primitive};
 
 /// Where a graph gets a weight for its backward pass, in place of keeping it.
 pub trait WeightSource<B: Backend>: Debug + Send + Sync {

@@ -7,6 +7,7 @@ use burn::tensor::{Tensor, ops::FloatTensor};
 use super::{AddRule, Addends, NormGradients, NormParameters};
 use crate::KernelBackend;
 use crate::accumulate::vectors::VectorDestination;
+use crate::bias_dropout_add::autodiff::inner_addends;
 use crate::tape::{inner, keep, primitive, record, record_two};
 
 pub(crate) fn norm<B: KernelBackend, C: CheckpointStrategy>(
@@ -146,16 +147,6 @@ fn destination_of<B: KernelBackend, C: CheckpointStrategy, const N: usize>(
         .filter_map(|(vector, is_there)| is_there.then_some(vector))
         .collect();
     VectorDestination::of::<C>(&there)
-}
-
-/// The addends on the inner backend.
-pub(crate) fn inner_addends<B: KernelBackend, C: CheckpointStrategy>(addends: &Addends<Autodiff<B, C>>) -> Addends<B> {
-    Addends {
-        input: inner(&addends.input),
-        bias: addends.bias.as_ref().map(inner),
-        residual: inner(&addends.residual),
-        dropout: addends.dropout.clone(),
-    }
 }
 
 fn inner_parameters<B: KernelBackend, C: CheckpointStrategy>(

@@ -17,8 +17,8 @@ use burn::tensor::{DType, Tensor, backend::Backend};
 
 use crate::KernelBackend;
 use crate::accumulate::{GradientSums, VectorSums};
+pub use crate::bias_dropout_add::{AddRule, AddendGradients, Addends};
 use crate::error::{Check, KernelError};
-use crate::random::RowDropout;
 
 /// Which norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,39 +60,6 @@ pub struct NormGradients<B: Backend> {
     pub weight: Tensor<B, 1>,
     /// `[d_model]`, where there is a bias.
     pub bias: Option<Tensor<B, 1>>,
-}
-
-/// What [`add_norm`] adds up: `residual + dropout(input + bias)`.
-#[derive(Clone, Debug)]
-pub struct Addends<B: Backend> {
-    /// `[rows, d_model]`
-    pub input: Tensor<B, 2>,
-    /// `[d_model]`
-    pub bias: Option<Tensor<B, 1>>,
-    /// `[rows, d_model]`
-    pub residual: Tensor<B, 2>,
-    /// None outside training.
-    pub dropout: Option<RowDropout>,
-}
-
-/// What the backward pass of [`Addends`] needs to know of them.
-#[derive(Clone, Debug)]
-pub struct AddRule {
-    /// Whether there is a bias.
-    pub has_bias: bool,
-    /// As in the forward pass.
-    pub dropout: Option<RowDropout>,
-}
-
-/// Gradients of [`Addends`].
-#[derive(Clone, Debug)]
-pub struct AddendGradients<B: Backend> {
-    /// `[rows, d_model]`
-    pub input: Tensor<B, 2>,
-    /// `[d_model]`, where there is a bias.
-    pub bias: Option<Tensor<B, 1>>,
-    /// `[rows, d_model]`
-    pub residual: Tensor<B, 2>,
 }
 
 /// Gradients of a norm, alone or with the sum before it, of which those of vectors were added to sums.
@@ -235,37 +202,6 @@ pub fn add_norm<B: KernelBackend>(
     check("add_norm", &parameters, columns, dtype)?;
     addends.check("add_norm", [rows, columns], dtype)?;
     Ok(B::add_norm(addends, parameters))
-}
-
-impl<B: Backend> Addends<B> {
-    /// What the backward pass needs to know.
-    pub fn rule(&self) -> AddRule {
-        AddRule {
-            has_bias: self.bias.is_some(),
-            dropout: self.dropout.clone(),
-        }
-    }
-
-    /// Checks the addends against the input's shape and type.
-    pub(crate) fn check(
-        &self,
-        operation: &'static str,
-        [rows, columns]: [usize; 2],
-        dtype: DType,
-    ) -> Result<(), KernelError> {
-        let check = Check(operation);
-        check.float::<B>("the input", dtype, &self.input.device())?;
-        check.shape("the residual", &self.residual.dims(), &[rows, columns])?;
-        check.same_type("the residual", self.residual.dtype(), dtype)?;
-        if let Some(bias) = &self.bias {
-            check.shape("the bias", &bias.dims(), &[columns])?;
-            check.same_type("the bias", bias.dtype(), dtype)?;
-        }
-        match &self.dropout {
-            Some(dropout) => dropout.check(operation, rows, 1, columns),
-            None => Ok(()),
-        }
-    }
 }
 
 fn check<B: Backend>(

@@ -4,6 +4,8 @@
 //! what [`keep`] makes of them, which may be elsewhere until the rule runs.
 
 mod kept;
+mod redirect;
+mod zero;
 
 use std::sync::Arc;
 
@@ -16,8 +18,9 @@ use burn::tensor::{Tensor, TensorPrimitive, backend::Backend, ops::FloatTensor};
 use parking_lot::Mutex;
 
 pub use kept::{Keeper, Kept, Return, keep, keeping};
-
-use crate::zero::zero;
+pub use redirect::GradientRedirect;
+pub(crate) use redirect::{lead, led};
+pub use zero::zero;
 
 /// From the output's gradient and which parents want one, the parents' gradients.
 type Rule<B, const N: usize> = Box<dyn FnOnce(FloatTensor<B>, [bool; N]) -> [Option<FloatTensor<B>>; N] + Send>;

@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock, Weak};
 use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
 use parking_lot::Mutex;
 
+use super::{float, primitive};
 use crate::precision::zeros;
-use crate::tape::{float, primitive};
 
 /// A zero, and what it is for.
 struct Held<B: Backend> {
