@@ -1,4 +1,4 @@
-//! [`pretrain`]: the whole run of a program that trains a model, as `pretrain_gpt` does.
+//! [`pretrain_family`]: the whole program that trains a model, as `pretrain_gpt` does.
 //!
 //! It is compiled for every device, which takes a minute; in the library, all programs share what comes of it.
 
@@ -7,19 +7,57 @@ use std::time::Instant;
 
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Environment, Role, StopFlag, World, report_and_exit};
+use burn_megatron::training::memory::keep_freed_memory;
 use burn_megatron::training::preflight;
+use clap::{CommandFactory as _, Parser};
 use models::ModelFamily;
 
-use crate::arguments::{ModeArguments, TrainingArguments};
+use crate::arguments::{ModeArguments, THOUSANDS_OF_RANKS, TrainingArguments};
 use crate::checkpointing::{Checkpointing, Saving};
+use crate::deepspeed::parse_shown;
 use crate::device::TrainingBackend;
 use crate::json_lines::JsonLines;
-use crate::launching::{self, enter};
+use crate::launching::{self, enter, exit_code};
 use crate::monitoring::Monitoring;
 use crate::progress::Progress;
 use crate::session::{Session, StopReason};
 use crate::timeline::Recorder;
 use crate::training_program::TrainingProgram;
+
+/// What the long help of a training program says after its first line.
+const HELP: &str = "\
+With no flags: a small one on one rank, on the Rust sources that cargo downloaded to build this program. With more \
+than one rank, this program starts itself once per rank, or joins the ranks that torchrun, Slurm or Open MPI started. \
+Flags may be written with underscores, and of a repeated flag the last one counts.";
+
+#[derive(Parser)]
+#[command(after_long_help = THOUSANDS_OF_RANKS)]
+struct Arguments {
+    #[command(flatten)]
+    training: TrainingArguments,
+    #[command(flatten)]
+    mode: ModeArguments,
+}
+
+/// Runs the program that trains a `family` of models, with the flags of this process; the program of `gpt` also trains
+/// the families that its flags name. Returns its exit code.
+pub fn pretrain_family(family: &str) -> ExitCode {
+    let started = Instant::now();
+    keep_freed_memory();
+    let about = match family {
+        "gpt" => "Train the bundled GPT".to_owned(),
+        _ => format!("Train a {}", family.to_uppercase()),
+    };
+    let long_about = format!("{about}.\n\n{HELP}");
+    let command = Arguments::command().about(about).long_about(long_about);
+    let (Arguments { mut training, mode }, given) = parse_shown(command);
+    let of_family = match family {
+        "gpt" => Ok(()),
+        _ => training.model.set_family(family),
+    };
+    let done = of_family.and_then(|()| pretrain(&training, &given, mode, started));
+    exit_code(done, 2)
+}
 
 /// Trains the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
 /// launcher has.
@@ -30,7 +68,7 @@ use crate::training_program::TrainingProgram;
 /// # Errors
 /// When the flags do not fit each other, or the ranks cannot be started. What goes wrong in a rank is reported to the
 /// job, and ends the process.
-pub fn pretrain(
+fn pretrain(
     arguments: &TrainingArguments,
     given: &str,
     mode: ModeArguments,

@@ -24,7 +24,7 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use burn_megatron::launch::Environment;
 use burn_megatron_data::programs;
-use clap::{CommandFactory, FromArgMatches};
+use clap::{Command, FromArgMatches};
 
 use self::command_line::CommandLine;
 use self::document::Document;
@@ -34,11 +34,11 @@ pub use self::report::{Emitted, Report};
 /// The largest file that is read.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Parses the arguments of this program with the flags of DeepSpeed's configuration, if it names one, and returns them
-/// with the flags that count, for people. Ends the program with what is wrong.
+/// Parses the arguments of this program by its command, with the flags of DeepSpeed's configuration, if it names one,
+/// and returns them with the flags that count, for people. Ends the program with what is wrong.
 ///
 /// The process that a person has started prints what became of each key, or else rank 0.
-pub fn parse_shown<A: CommandFactory + FromArgMatches>() -> (A, String) {
+pub fn parse_shown<A: FromArgMatches>(command: Command) -> (A, String) {
     // What is wrong with the job's variables is said when the program joins it.
     let environment = Environment::detect().ok().flatten();
     let started = environment.as_ref().map(|environment| environment.world_size);
@@ -56,7 +56,7 @@ pub fn parse_shown<A: CommandFactory + FromArgMatches>() -> (A, String) {
         // A closed output stops no training.
         let _ = write!(std::io::stdout(), "{report}");
     }
-    programs::parse_shown_from(arguments)
+    programs::parse_shown_from(command, arguments)
 }
 
 /// Adds the flags of the configuration that a command line names, and returns what became of it; `started` is the

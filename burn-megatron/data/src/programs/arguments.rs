@@ -14,20 +14,23 @@ pub fn parse<A: CommandFactory + FromArgMatches>() -> A {
 
 /// As [`parse`], and returns the flags that were given, each once and with the value that counts, for people.
 pub fn parse_shown<A: CommandFactory + FromArgMatches>() -> (A, String) {
-    parse_shown_from(std::env::args_os())
+    parse_shown_from(A::command(), std::env::args_os())
 }
 
-/// As [`parse_shown`], with these arguments in place of the process's own; the first is the program's name.
-pub fn parse_shown_from<A: CommandFactory + FromArgMatches>(
+/// As [`parse_shown`], by a command that takes the same flags, and with these arguments in place of the process's own;
+/// the first is the program's name.
+pub fn parse_shown_from<A: FromArgMatches>(
+    command: Command,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> (A, String) {
-    parse_from(arguments).unwrap_or_else(|error| error.exit())
+    parse_from(command, arguments).unwrap_or_else(|error| error.exit())
 }
 
-fn parse_from<A: CommandFactory + FromArgMatches>(
+fn parse_from<A: FromArgMatches>(
+    command: Command,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(A, String), clap::Error> {
-    let mut command = A::command().args_override_self(true);
+    let mut command = command.args_override_self(true);
     let matches = command.try_get_matches_from_mut(hyphenated(arguments))?;
     let given = given_flags(&command, &matches);
     let parsed = A::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
@@ -87,7 +90,7 @@ mod tests {
     }
 
     fn flags_and_text(line: &str) -> Result<(Flags, String), clap::Error> {
-        parse_from(line.split(' ').map(OsString::from))
+        parse_from(Flags::command(), line.split(' ').map(OsString::from))
     }
 
     #[test]
