@@ -4,6 +4,7 @@ mod adapting;
 pub mod arguments;
 pub mod carried_tokenizer;
 pub mod checkpointing;
+pub mod comparing;
 pub mod deepspeed;
 pub mod device;
 pub mod evaluating;

@@ -40,6 +40,9 @@ pub use stop::StopReason;
 /// What looks at a step's gradients.
 type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
 
+/// What changes chunks before they are trained; a `dyn`, so that a session is compiled once for it.
+type Prepare<'a, M> = dyn FnMut(Vec<M>) -> Vec<M> + 'a;
+
 /// One rank of a run.
 pub struct Session<B: TrainingBackend, C: ModelFamily> {
     trainer: Trainer<B, C::Stage<B>>,
@@ -100,7 +103,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// # Errors
     /// When the flags do not fit each other or the layout, the text cannot be read or is not the same on every rank.
     pub fn new(arguments: &TrainingArguments, context: &ParallelContext, device: &B::Device) -> anyhow::Result<Self> {
-        Self::with_prepared_model(arguments, context, device, |chunks| chunks)
+        Self::with_prepared_model(arguments, context, device, &mut |chunks| chunks)
     }
 
     /// Makes this rank's chunks of the model, changed by `prepare` before training, its data and trainer.
@@ -111,7 +114,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         arguments: &TrainingArguments,
         context: &ParallelContext,
         device: &B::Device,
-        prepare: impl FnOnce(Vec<C::Stage<B>>) -> Vec<C::Stage<B>>,
+        prepare: &mut Prepare<'_, C::Stage<B>>,
     ) -> anyhow::Result<Self> {
         arguments.model.validate()?;
         let sharding = arguments.parallel.communication.sharding()?;

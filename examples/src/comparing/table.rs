@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use examples::svg::{TextStyle, drawing, picture, write};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+
+use crate::svg::{TextStyle, drawing, picture, write};
 
 /// A table. The first column is aligned to the left, the others to the right.
 pub struct Table {
@@ -193,7 +194,7 @@ fn wrap(text: &str, limit: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::tests::report;
+    use super::super::report::tests::report;
 
     #[test]
     fn lines_are_aligned() {

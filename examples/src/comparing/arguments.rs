@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
-use examples::arguments::{
+
+use crate::arguments::{
     AdapterArguments, CheckpointArguments, CommunicationArguments, DataArguments, DeepSpeedArguments, DeviceArguments,
     Dtype, LoggingArguments, ModelArguments, MonitoringArguments, OffloadArguments, OptimizationArguments,
     ParallelArguments, PrecisionArguments, RecomputeArguments, StageArguments, TrainingArguments,
 };
-
-use examples::layout::Layout;
+use crate::layout::Layout;
 
 /// Defaults that differ from those of `pretrain_gpt`: settings that hide nothing (constant learning rate, dropout), and
 /// a model of odd sizes, small enough for seconds per layout. 4 ranks divide the heads, the tokens of a micro-batch and

@@ -9,12 +9,12 @@ use anyhow::{Context as _, anyhow, ensure};
 use burn_megatron::launch::{Launcher, Prefix};
 use burn_megatron::training::StepMetrics;
 
-use crate::arguments::Arguments;
-use crate::interrupt::Interrupt;
-use crate::report::say;
-use crate::worker;
-use examples::json_lines::JsonLines;
-use examples::layout::Layout;
+use super::arguments::Arguments;
+use super::interrupt::Interrupt;
+use super::report::say;
+use super::worker;
+use crate::json_lines::JsonLines;
+use crate::layout::Layout;
 
 /// A finished run: metrics in memory, recordings in files.
 pub struct Run {

@@ -3,11 +3,11 @@
 //! Drawn for `report`.
 
 use anyhow::Context as _;
-use examples::svg::{Area, drawing, picture};
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
-use crate::report::{Comparison, Report};
+use super::report::{Comparison, Report};
+use crate::svg::{Area, drawing, picture};
 
 const SIZE: (u32, u32) = (900, 760);
 /// Of the upper panel.
@@ -253,8 +253,8 @@ fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::tests::report;
     use super::*;
-    use crate::report::tests::report;
 
     #[test]
     fn the_picture_names_every_curve_and_the_tolerance() {

@@ -11,8 +11,8 @@ use burn_megatron::parity::{
     Judge, PartDifference, RecordedTensor, TensorKind, Tolerance, compare_shard, read_step, remove_step,
 };
 
-use crate::interrupt::Interrupt;
-use crate::jobs::Run;
+use super::interrupt::Interrupt;
+use super::jobs::Run;
 
 pub struct Rules {
     /// The largest differences that rounding explains.

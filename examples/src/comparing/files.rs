@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::jobs::RunSummary;
-use crate::judge::Verdict;
-use crate::plot;
-use crate::report::{Comparison, Report};
+use super::jobs::RunSummary;
+use super::judge::Verdict;
+use super::plot;
+use super::report::{Comparison, Report};
 
 /// The folder that files go to.
 pub struct OutputFolder {
@@ -127,7 +127,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::tests::report;
+    use super::super::report::tests::report;
 
     #[test]
     fn csv_fields_hold_what_they_hold() {

@@ -8,16 +8,16 @@ use anyhow::Context as _;
 use burn_megatron::launch::{StopFlag, World};
 use burn_megatron::parity::{Recorder, perturb_constants};
 use burn_megatron::training::StepMetrics;
-use examples::arguments::TrainingArguments;
-use examples::device::TrainingBackend;
-use examples::json_lines::JsonLines;
-use examples::launching::{connect, run_own_rank};
-use examples::session::{Session, StopReason};
-use examples::training_program::TrainingProgram;
 use models::ModelFamily;
 
-use crate::arguments::Arguments;
-use examples::layout::Layout;
+use super::arguments::Arguments;
+use crate::arguments::TrainingArguments;
+use crate::device::TrainingBackend;
+use crate::json_lines::JsonLines;
+use crate::launching::{connect, run_own_rank};
+use crate::layout::Layout;
+use crate::session::{Session, StopReason};
+use crate::training_program::TrainingProgram;
 
 /// Spread of what is added to biases and norms before training: far from zero, far from the end of GELU's bend.
 const PERTURBATION: f64 = 0.2;
@@ -81,7 +81,7 @@ impl TrainingProgram for Training<'_> {
         } = self;
         let seed = u64::from(arguments.optimization.seed);
         let context = connect(arguments, world)?;
-        let mut session = Session::<B, C>::with_prepared_model(arguments, &context, &device, |chunks| {
+        let mut session = Session::<B, C>::with_prepared_model(arguments, &context, &device, &mut |chunks| {
             perturb_constants::<B, _>(chunks, PERTURBATION, seed, &context)
         })?;
         let recorder = Recorder::new(folder, world.rank());

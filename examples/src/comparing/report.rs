@@ -7,13 +7,13 @@ use std::io::Write as _;
 use burn_megatron::parity::Tolerance;
 use burn_megatron::training::StepMetrics;
 use clap::ValueEnum;
-use examples::arguments::TrainingArguments;
-use examples::figures::{bytes, median};
 use models::ModelConfig;
 
-use crate::jobs::RunSummary;
-use crate::judge::Verdict;
-use crate::table::{Cell, Table, Tone};
+use super::jobs::RunSummary;
+use super::judge::Verdict;
+use super::table::{Cell, Table, Tone};
+use crate::arguments::TrainingArguments;
+use crate::figures::{bytes, median};
 
 /// Everything that is reported of a comparison.
 pub struct Report {
