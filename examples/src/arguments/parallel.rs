@@ -106,16 +106,17 @@ pub struct CommunicationArguments {
     /// Elements per gradient bucket [default: the larger of 40000000 and 1000000 per data-parallel rank]
     #[arg(long, value_name = "N")]
     pub ddp_bucket_size: Option<usize>,
-    /// Share the optimizer's state out over the data-parallel ranks, each of which updates its shard of the parameters:
-    /// as --zero-stage 1
-    #[arg(long)]
+    /// As --zero-stage 1, by Megatron-LM's name
+    #[arg(long, hide = true)]
     pub use_distributed_optimizer: bool,
-    /// What the data-parallel ranks share out: 1 the optimizer's state, 2 the gradients too, 3 the parameters too
-    /// [default: 0]
+    /// What the data-parallel ranks share out: 1 the optimizer's state, each updating its shard of the parameters, 2
+    /// the gradients too, 3 the parameters too [default: 0]
     #[arg(long, value_name = "0..3", value_parser = clap::value_parser!(u8).range(0..=3))]
     pub zero_stage: Option<u8>,
     /// As --zero-stage, by Megatron-FSDP's names: no_shard, optim, optim_grads, optim_grads_params
-    #[arg(long, value_name = "STRATEGY", value_parser = sharding_strategy, conflicts_with = "zero_stage")]
+    #[arg(
+        long, hide = true, value_name = "STRATEGY", value_parser = sharding_strategy, conflicts_with = "zero_stage"
+    )]
     pub data_parallel_sharding_strategy: Option<ShardingStrategy>,
     /// Divide the data-parallel ranks into this many groups of neighbours, such as those of a node: each shares out
     /// what
@@ -142,7 +143,7 @@ pub struct CommunicationArguments {
     /// Chunks of --tp-comm-overlap, in every layer and on any device [default: the number that pays]
     #[arg(long, value_name = "N", requires = "tp_comm_overlap")]
     pub tp_comm_overlap_chunks: Option<NonZeroUsize>,
-    /// With --use-distributed-optimizer, gather updated parameters while the next buckets are updated and the next
+    /// From --zero-stage 1 on, gather updated parameters while the next buckets are updated and the next
     /// forward pass runs
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true",

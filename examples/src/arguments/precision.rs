@@ -9,33 +9,33 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Precision")]
 pub struct PrecisionArguments {
-    /// Element type of parameters and arithmetic
+    /// Element type of parameters and arithmetic; with one of 16 bits, gradients, main parameters and the optimizer's
+    /// state are in f32
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::F32)]
     dtype: Dtype,
-    /// Parameters and arithmetic in bf16; gradients, main parameters and the optimizer's state in f32
-    #[arg(long, conflicts_with_all = ["dtype", "fp16"])]
+    /// As --dtype bf16, by Megatron-LM's name
+    #[arg(long, hide = true, conflicts_with_all = ["dtype", "fp16"])]
     bf16: bool,
-    /// Parameters and arithmetic in f16, with a scaled loss; gradients, main parameters and the optimizer's state in
-    /// f32
-    #[arg(long, conflicts_with = "dtype")]
+    /// As --dtype f16, by Megatron-LM's name
+    #[arg(long, hide = true, conflicts_with = "dtype")]
     fp16: bool,
     /// In f16, multiply the loss by this number, always [default: as large a number as the gradients allow]
     #[arg(
-        long, value_name = "X", requires = "fp16",
+        long, value_name = "X",
         conflicts_with_all = ["initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteresis"]
     )]
     loss_scale: Option<f64>,
     /// The loss scale to begin with [default: 4294967296]
-    #[arg(long, value_name = "X", requires = "fp16")]
+    #[arg(long, value_name = "X")]
     initial_loss_scale: Option<f64>,
     /// The loss scale never falls below this [default: 1]
-    #[arg(long, value_name = "X", requires = "fp16")]
+    #[arg(long, value_name = "X")]
     min_loss_scale: Option<f64>,
     /// The loss scale doubles after N steps with finite gradients [default: 1000]
-    #[arg(long, value_name = "N", requires = "fp16")]
+    #[arg(long, value_name = "N")]
     loss_scale_window: Option<u32>,
     /// The loss scale halves at the N-th step with a gradient that is not finite, and at each one after it [default: 2]
-    #[arg(long, value_name = "N", requires = "fp16")]
+    #[arg(long, value_name = "N")]
     hysteresis: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ pub enum Dtype {
     F64,
     /// 16-bit floats with the range of 32-bit ones.
     Bf16,
-    /// 16-bit floats of IEEE 754.
+    /// 16-bit floats of IEEE 754, with a scaled loss in training.
     F16,
 }
 
@@ -97,14 +97,20 @@ impl PrecisionArguments {
     /// Checks the loss scale.
     ///
     /// # Errors
-    /// When it cannot be, or f16 was asked for as a type alone.
+    /// When it cannot be, or the type has none.
     pub fn validate(&self) -> anyhow::Result<()> {
-        ensure!(
-            self.fp16 || self.dtype != Dtype::F16,
-            "--dtype f16 needs a scaled loss: give --fp16 in its place"
-        );
         if let Some(config) = self.loss_scale() {
             config.init()?;
+            return Ok(());
+        }
+        for (flag, is_given) in [
+            ("--loss-scale", self.loss_scale.is_some()),
+            ("--initial-loss-scale", self.initial_loss_scale.is_some()),
+            ("--min-loss-scale", self.min_loss_scale.is_some()),
+            ("--loss-scale-window", self.loss_scale_window.is_some()),
+            ("--hysteresis", self.hysteresis.is_some()),
+        ] {
+            ensure!(!is_given, "{flag} needs --dtype f16: no other type has a scaled loss");
         }
         Ok(())
     }

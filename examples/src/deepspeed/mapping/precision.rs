@@ -10,8 +10,8 @@ pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     let document = mapping.document;
     let section = if document.has("bf16") { "bf16" } else { "bfloat16" };
     let brain = format!("{section}.enabled");
-    let uses_brain = enable(mapping, &brain, "--bf16")?;
-    let uses_half = enable(mapping, HALF, "--fp16")?;
+    let uses_brain = enable(mapping, &brain, "--bf16", "bf16")?;
+    let uses_half = enable(mapping, HALF, "--fp16", "f16")?;
     if uses_brain && uses_half {
         let why = format!("{brain} is true as well; enable one of them");
         return Err(mapping.unsupported(HALF, why));
@@ -28,14 +28,14 @@ pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Returns whether a section is enabled, by its key or by the flag.
-fn enable(mapping: &mut Mapping<'_>, key: &str, flag: &'static str) -> Result<bool, ConfigError> {
+/// Returns whether a section is enabled, by its key, by the flag, or by the name of its type.
+fn enable(mapping: &mut Mapping<'_>, key: &str, flag: &'static str, dtype: &str) -> Result<bool, ConfigError> {
     match mapping.document.bool(key) {
         Setting::Is(is_on) => {
             mapping.switch(flag, is_on, key)?;
             Ok(is_on)
         }
-        Setting::Auto => Ok(mapping.line.value(flag).is_some()),
+        Setting::Auto => Ok(mapping.line.value(flag).is_some() || mapping.line.value("--dtype") == Some(dtype)),
         Setting::Absent => Ok(false),
     }
 }
