@@ -170,7 +170,7 @@ impl Player<'_> {
             .with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)))
             .init(self.world)?;
         let context = context.with_kernels(arguments.model.kernels());
-        Ok(arguments.parallel.communication.overlapping(context))
+        arguments.parallel.communication.overlapping(context)
     }
 }
 

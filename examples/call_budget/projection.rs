@@ -8,6 +8,7 @@
 //! A pipeline's step takes as long as its slowest stage: play the last rank, which has the head.
 
 use anyhow::{Context as _, bail};
+use burn_megatron::context::TensorOverlap;
 use burn_megatron::topology::RankGrid;
 use burn_megatron::training::flops::GptSize;
 use examples::arguments::TrainingArguments;
@@ -102,15 +103,15 @@ struct Step<'a> {
 /// # Errors
 /// The flag that asks for what no term has.
 pub fn check(arguments: &TrainingArguments, grid: &RankGrid) -> anyhow::Result<()> {
-    let communication = &arguments.parallel.communication;
+    let overlap = arguments.parallel.communication.layer_overlap()?;
     let unknown = [
         ("data parallelism", grid.data_parallel_size() > 1),
         (
             "--recompute-granularity",
             arguments.model.recompute.recompute_granularity.is_some(),
         ),
-        ("--overlap-tensor-reduce false", !communication.overlap_tensor_reduce),
-        ("--tp-comm-overlap", communication.tp_comm_overlap),
+        ("--overlap-tensor-reduce false", !overlap.overlaps_reduce),
+        ("--tp-comm-overlap", overlap.chunks != TensorOverlap::Off),
     ];
     match unknown.into_iter().find(|(_, is_asked)| *is_asked) {
         Some((what, _)) => bail!("--projection has no terms for {what}"),

@@ -97,7 +97,7 @@ pub fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<P
     let context = context
         .with_kernels(arguments.model.kernels())
         .with_deterministic(arguments.model.deterministic_mode);
-    Ok(arguments.parallel.communication.overlapping(context))
+    arguments.parallel.communication.overlapping(context)
 }
 
 /// Runs one of the ranks that a program starts of itself with a hidden `flag`. What goes wrong in it is reported to the

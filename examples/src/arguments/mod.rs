@@ -45,7 +45,7 @@ pub use model::ModelArguments;
 pub use monitoring::{MonitoringArguments, TimingLogOption};
 pub use offload::{OffloadArguments, OffloadPlace};
 pub use optimization::{MuonScaleMode, OptimizationArguments, OptimizerKind, WeightDecayStyle};
-pub use parallel::{CommunicationArguments, LauncherArguments, ParallelArguments, THOUSANDS_OF_RANKS};
+pub use parallel::{CommunicationArguments, LauncherArguments, LayerOverlap, ParallelArguments, THOUSANDS_OF_RANKS};
 pub use precision::{Dtype, PrecisionArguments};
 pub use serving::{ApiKey, LimitArguments, ListeningArguments, ServerArguments};
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};

@@ -129,20 +129,20 @@ pub struct CommunicationArguments {
         action = clap::ArgAction::Set
     )]
     pub overlap_grad_reduce: bool,
-    /// Compute the gradient of a column-parallel layer's weight while that of its input is added up over the
-    /// tensor-parallel ranks; gather a sequence-parallel input once more then instead of keeping it
+    /// What of tensor-parallel linear layers overlaps with matmuls: off, nothing; reduce, the sum over the ranks of the
+    /// gradient of a column-parallel layer's input, and a sequence-parallel input is gathered once more then instead of
+    /// kept; chunks, also activations with --sequence-parallel, in chunks, where that pays on GPUs with NVLink; or the
+    /// number of chunks, in every layer and on any device [default: reduce, and chunks without a value]
     #[arg(
-        long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true",
-        action = clap::ArgAction::Set
+        long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "chunks", value_parser = layer_overlap
     )]
-    pub overlap_tensor_reduce: bool,
-    /// With --sequence-parallel, gather and reduce-scatter the activations of tensor-parallel linear layers in chunks,
-    /// which overlap with the matmuls, where that pays on GPUs with NVLink; implies --overlap-tensor-reduce
-    #[arg(long)]
-    pub tp_comm_overlap: bool,
-    /// Chunks of --tp-comm-overlap, in every layer and on any device [default: the number that pays]
-    #[arg(long, value_name = "N", requires = "tp_comm_overlap")]
-    pub tp_comm_overlap_chunks: Option<NonZeroUsize>,
+    tp_comm_overlap: Option<LayerOverlap>,
+    /// As --tp-comm-overlap reduce, or off with false
+    #[arg(long, hide = true, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    overlap_tensor_reduce: Option<bool>,
+    /// The number of chunks of --tp-comm-overlap
+    #[arg(long, hide = true, value_name = "N", requires = "tp_comm_overlap")]
+    tp_comm_overlap_chunks: Option<NonZeroUsize>,
     /// From --zero-stage 1 on, gather updated parameters while the next buckets are updated and the next
     /// forward pass runs
     #[arg(
@@ -153,6 +153,15 @@ pub struct CommunicationArguments {
     /// Write each rank's last collectives to this folder on failure and on SIGUSR1, for the example flight_recorder
     #[arg(long, value_name = "DIR")]
     pub flight_recorder: Option<PathBuf>,
+}
+
+/// What of tensor-parallel linear layers overlaps with matmuls.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerOverlap {
+    /// Whether the sum of a column-parallel layer's gradient over the ranks does.
+    pub overlaps_reduce: bool,
+    /// In which chunks activations do.
+    pub chunks: TensorOverlap,
 }
 
 impl ParallelArguments {
@@ -351,6 +360,23 @@ fn sharding_strategy(name: &str) -> Result<ShardingStrategy, String> {
     })
 }
 
+/// The overlap of a name, or of a number of chunks.
+fn layer_overlap(name: &str) -> Result<LayerOverlap, String> {
+    let (overlaps_reduce, chunks) = match name {
+        "off" => (false, TensorOverlap::Off),
+        "reduce" => (true, TensorOverlap::Off),
+        "chunks" => (true, TensorOverlap::WhereItPays),
+        number => match number.parse() {
+            Ok(number) => (true, TensorOverlap::Chunks(number)),
+            Err(_) => return Err("valid values are off, reduce, chunks and numbers of chunks".to_owned()),
+        },
+    };
+    Ok(LayerOverlap {
+        overlaps_reduce,
+        chunks,
+    })
+}
+
 impl CommunicationArguments {
     /// What the data-parallel ranks share out.
     ///
@@ -368,15 +394,39 @@ impl CommunicationArguments {
         }
     }
 
+    /// What of tensor-parallel linear layers overlaps with matmuls.
+    ///
+    /// # Errors
+    /// When flags contradict each other.
+    pub fn layer_overlap(&self) -> anyhow::Result<LayerOverlap> {
+        let mut overlap = self.tp_comm_overlap.unwrap_or(LayerOverlap {
+            overlaps_reduce: self.overlap_tensor_reduce.unwrap_or(true),
+            chunks: TensorOverlap::Off,
+        });
+        if let (TensorOverlap::Off, Some(given)) = (overlap.chunks, self.overlap_tensor_reduce) {
+            anyhow::ensure!(
+                given == overlap.overlaps_reduce,
+                "--overlap-tensor-reduce {given} contradicts --tp-comm-overlap: leave one of them out"
+            );
+        }
+        if let Some(number) = self.tp_comm_overlap_chunks {
+            anyhow::ensure!(
+                overlap.chunks == TensorOverlap::WhereItPays,
+                "--tp-comm-overlap-chunks {number} contradicts --tp-comm-overlap: leave one of them out"
+            );
+            overlap.chunks = TensorOverlap::Chunks(number);
+        }
+        Ok(overlap)
+    }
+
     /// The context whose tensor-parallel layers communicate as the flags ask for.
-    pub fn overlapping(&self, context: ParallelContext) -> ParallelContext {
-        let chunks = match (self.tp_comm_overlap, self.tp_comm_overlap_chunks) {
-            (false, _) => TensorOverlap::Off,
-            (true, None) => TensorOverlap::WhereItPays,
-            (true, Some(chunks)) => TensorOverlap::Chunks(chunks),
-        };
-        let context = context.with_overlap_tensor_reduce(self.overlap_tensor_reduce);
-        context.with_tensor_overlap(chunks)
+    ///
+    /// # Errors
+    /// As [`layer_overlap`](Self::layer_overlap).
+    pub fn overlapping(&self, context: ParallelContext) -> anyhow::Result<ParallelContext> {
+        let overlap = self.layer_overlap()?;
+        let context = context.with_overlap_tensor_reduce(overlap.overlaps_reduce);
+        Ok(context.with_tensor_overlap(overlap.chunks))
     }
 
     /// How this process joins its job.
@@ -425,6 +475,57 @@ mod tests {
 
     fn parallel(flags: &str) -> ParallelArguments {
         Program::parse_from(["program"].into_iter().chain(flags.split_whitespace())).parallel
+    }
+
+    #[test]
+    fn overlaps_have_several_spellings() {
+        let overlap = |flags: &str| {
+            let overlap = parallel(flags).communication.layer_overlap();
+            let overlap = overlap.map_err(|error| error.to_string())?;
+            Ok::<_, String>((overlap.overlaps_reduce, overlap.chunks))
+        };
+        let chunks = TensorOverlap::Chunks(NonZeroUsize::MIN);
+        for (same, expected) in [
+            (
+                ["", "--overlap-tensor-reduce", "--tp-comm-overlap reduce"],
+                (true, TensorOverlap::Off),
+            ),
+            (
+                [
+                    "--overlap-tensor-reduce false",
+                    "--tp-comm-overlap off",
+                    "--tp-comm-overlap=off",
+                ],
+                (false, TensorOverlap::Off),
+            ),
+            (
+                [
+                    "--tp-comm-overlap",
+                    "--tp-comm-overlap chunks",
+                    "--tp-comm-overlap --overlap-tensor-reduce false",
+                ],
+                (true, TensorOverlap::WhereItPays),
+            ),
+            (
+                [
+                    "--tp-comm-overlap 1",
+                    "--tp-comm-overlap --tp-comm-overlap-chunks 1",
+                    "--tp-comm-overlap=1",
+                ],
+                (true, chunks),
+            ),
+        ] {
+            for flags in same {
+                assert_eq!(overlap(flags), Ok(expected), "{flags}");
+            }
+        }
+        for flag in ["--overlap-tensor-reduce true", "--tp-comm-overlap-chunks 2"] {
+            let error = overlap(&format!("--tp-comm-overlap off {flag}")).expect_err("contradicts");
+            assert_eq!(
+                error,
+                format!("{flag} contradicts --tp-comm-overlap: leave one of them out")
+            );
+        }
     }
 
     #[test]

@@ -52,6 +52,7 @@ impl TrainingArguments {
             "--max-restarts {restarts} needs --save and --save-interval: a restarted run continues from the last \
              checkpoint"
         );
+        self.parallel.communication.layer_overlap()?;
         let sharding = self.parallel.communication.sharding()?;
         sharding.check_stages(parallel.pipeline_parallel_size)?;
         let instances = self.parallel.communication.num_distributed_optimizer_instances;
