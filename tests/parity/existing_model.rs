@@ -1,5 +1,5 @@
-//! A crate outside the workspace: a burn program and the same on several ranks, built as a user builds it. How many
-//! lines each changes, and that all train to the same losses.
+//! A burn program and the same on several ranks: how many lines each changes, and that all train to the same losses. With
+//! `BURN_MEGATRON_ALL_TESTS=1` they are built as a user builds them, as a crate outside the workspace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +13,7 @@ use similar::{ChangeTag, TextDiff};
 use tests::job::lines_of_rank_zero;
 use tests::program;
 use tests::references::References;
+use tests::takes_all;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(3000);
 const RUN_LIMIT: Duration = Duration::from_secs(120);
@@ -24,6 +25,14 @@ const VARIANTS: [(&str, &str, usize); 3] = [
     ("data_parallel", "serial", 12),
     ("sharded", "data_parallel", 2),
     ("tensor_parallel", "serial", 15),
+];
+
+/// The programs as examples of the workspace, which are built with its tests.
+const VARIANTS_IN_THE_WORKSPACE: [&str; 4] = [
+    "existing_serial",
+    "existing_data_parallel",
+    "existing_sharded",
+    "existing_tensor_parallel",
 ];
 
 fn main() {
@@ -84,9 +93,8 @@ fn changed_lines(before: &str, after: &str) -> usize {
 
 fn trains_to_the_losses_of_serial(name: &str) -> Result<(), Failed> {
     static SERIAL: References<(), Vec<f64>> = References::new();
-    let folder = built()?;
-    let expected = SERIAL.of((), || losses_of(&folder.join("serial")))?;
-    let losses = losses_of(&folder.join(name))?;
+    let expected = SERIAL.of((), || losses_of(&program("serial")?))?;
+    let losses = losses_of(&program(name)?)?;
     let (Some(first), Some(last)) = (expected.first(), expected.last()) else {
         return Err("serial prints no loss".into());
     };
@@ -110,6 +118,15 @@ fn losses_of(program: &Path) -> anyhow::Result<Vec<f64>> {
         step.starts_with("step ").then(|| Ok(loss.trim().parse()?))
     };
     lines_of_rank_zero(&ended.stdout).filter_map(of_line).collect()
+}
+
+/// Returns the path of one of the programs.
+fn program(name: &str) -> anyhow::Result<PathBuf> {
+    if takes_all() {
+        return Ok(built()?.join(name));
+    }
+    let example = VARIANTS_IN_THE_WORKSPACE.iter().find(|example| example.ends_with(name));
+    tests::program::build(example.with_context(|| format!("no example is {name}"))?)
 }
 
 /// Builds the crate once, as a crate of its own, and returns the folder of its programs.
