@@ -1,5 +1,5 @@
-//! A burn program and the same on several ranks: how many lines each changes, and that all train to the same losses. With
-//! `BURN_MEGATRON_ALL_TESTS=1` they are built as a user builds them, as a crate outside the workspace.
+//! A burn program and the same on several ranks: how many lines each changes, and that all train to the same losses.
+//! With `BURN_MEGATRON_ALL_TESTS=1` they are built as a user builds them, as a crate outside the workspace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

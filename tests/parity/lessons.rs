@@ -35,7 +35,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Each takes all cores.
     arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, tests).exit();
+    libtest_mimic::run(&arguments, tests::sharpest(tests)).exit();
 }
 
 /// Runs a lesson and returns what its first rank printed.

@@ -16,10 +16,12 @@ pub mod sockets;
 pub mod storm;
 pub mod training;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use burn::backend::Autodiff;
 use burn_flex::Flex;
+use libtest_mimic::Trial;
 
 /// The backend of most cases.
 pub type B = Autodiff<Flex>;
@@ -29,4 +31,21 @@ pub type B = Autodiff<Flex>;
 /// Not the one that they were built in: checkouts may share a target folder, and cargo does not build again for that.
 pub fn folder() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
+/// Returns whether all trials are to run, as for a release: `BURN_MEGATRON_ALL_TESTS=1`. By default each claim is tried
+/// by its sharpest trials.
+pub fn takes_all() -> bool {
+    std::env::var_os("BURN_MEGATRON_ALL_TESTS").is_some()
+}
+
+/// Leaves out trials in f32 whose claim is tried in f64 too, where differences beyond rounding are sharper, unless all
+/// are to run.
+pub fn sharpest(mut trials: Vec<Trial>) -> Vec<Trial> {
+    if !takes_all() {
+        let names: BTreeSet<String> = trials.iter().map(|trial| trial.name().to_owned()).collect();
+        let has_twin = |name: &str| name.contains("f32") && names.contains(&name.replace("f32", "f64"));
+        trials.retain(|trial| !has_twin(trial.name()));
+    }
+    trials
 }

@@ -63,6 +63,7 @@ pub fn list(list: &mut List) {
                 is_deterministic,
                 ..Form::default()
             };
+            list.is_for_a_release = is_deterministic || ![64, 128].contains(&d_head);
             // With dropout there are other tiles from each of these on.
             let dropouts: &[bool] = if [64, 96, 128, 256].contains(&d_head) {
                 &[false, true]
@@ -90,6 +91,7 @@ pub fn list(list: &mut List) {
             }
         }
     }
+    list.is_for_a_release = false;
     for (heads, d_head) in [(12, 64), (16, 128)] {
         for (mask, has_dropout, name) in [
             (AttentionMask::Causal, false, "flash_attention, causal"),

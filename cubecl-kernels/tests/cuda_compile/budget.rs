@@ -5,6 +5,7 @@ use cuda_source::Architecture;
 use kernel_cost::attention::Comparison;
 use kernel_cost::budget::{Budget, Figure, of_comparison};
 use kernel_cost::gpu::Gpu;
+use kernel_tests::takes_all;
 use libtest_mimic::Trial;
 
 use crate::cost::budget::{figures, has_budget};
@@ -21,7 +22,7 @@ const STALE: f64 = 0.02;
 pub fn trials(operations: &[Operation]) -> Vec<Trial> {
     let of_operations = operations
         .iter()
-        .filter(|operation| has_budget(operation))
+        .filter(|operation| has_budget(operation) && (takes_all() || !operation.is_for_a_release))
         .cloned()
         .map(of_operation);
     of_operations.chain(HEADS.map(of_passes)).collect()

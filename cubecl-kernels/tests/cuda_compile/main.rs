@@ -14,8 +14,8 @@
 //! Trials named `budget` judge what the kernels cost, by the model of [`kernel_cost`]: the limits are in
 //! `kernel_cost/data/budget.json`.
 //!
-//! With `KERNEL_TESTS_ALL=1` all is compiled. Without, deterministic attention is for A100 and heads of 64 and 128
-//! elements, and for H100 only what is in bf16.
+//! With `BURN_MEGATRON_ALL_TESTS=1` all is compiled. Without, what is in bf16 for A100: attention for heads of 64 and
+//! 128 elements, without the deterministic one, and rows of two widths; its costs have the budgets of those.
 //!
 //! What was compiled is printed as a table. Without NVRTC the trials count as ignored; `.ci/cuda_compiler` installs it.
 
@@ -30,7 +30,6 @@ mod others;
 mod rows;
 mod table;
 
-use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use cuda_source::{Architecture, CudaSource, Toolkit};
 use libtest_mimic::{Arguments, Trial};
@@ -62,14 +61,8 @@ fn main() {
 
 /// Whether this run compiles an operation for an architecture: the compilers have minutes to do for what is left out.
 fn is_taken(operation: &Operation, architecture: Architecture) -> bool {
-    if kernel_tests::takes_all() {
-        return true;
-    }
-    let is_deterministic = operation.name.contains("deterministic");
-    match architecture {
-        Architecture::Sm80 => !is_deterministic || [" x 64", " x 128"].iter().any(|d| operation.shape.ends_with(d)),
-        Architecture::Sm90 => !is_deterministic && operation.dtype == DType::BF16,
-    }
+    let is_sharpest = architecture == Architecture::Sm80 && !operation.is_for_a_release;
+    is_sharpest || kernel_tests::takes_all()
 }
 
 fn trial(operation: Operation, architecture: Architecture) -> Trial {

@@ -37,6 +37,9 @@ pub struct Operation {
     pub dtype: DType,
     /// The kernels that it launches, where there is a choice of several paths; in order.
     pub kernels: Option<&'static [&'static str]>,
+    /// Whether only a release compiles it, for it differs little from others.
+    #[allow(dead_code, reason = "the program that prints costs has no use for it")]
+    pub is_for_a_release: bool,
     pub run: Run,
 }
 
@@ -64,6 +67,8 @@ impl Setting {
 pub struct List {
     /// The type of what is added.
     pub dtype: DType,
+    /// Whether what is added is only for a release.
+    pub is_for_a_release: bool,
     operations: Vec<Operation>,
 }
 
@@ -80,6 +85,7 @@ impl List {
             shape,
             dtype: self.dtype,
             kernels: None,
+            is_for_a_release: self.is_for_a_release || self.dtype != DType::BF16,
             run: Arc::new(run),
         });
     }
@@ -118,6 +124,7 @@ pub fn all() -> Vec<Operation> {
     let operations = [DType::BF16, DType::F16, DType::F32].into_iter().flat_map(|dtype| {
         let mut list = List {
             dtype,
+            is_for_a_release: false,
             operations: Vec::new(),
         };
         attention::list(&mut list);

@@ -46,9 +46,11 @@ pub fn list(list: &mut List) {
         _ => &[768, 2048, 8192, 25600],
     };
     for &d_model in d_models {
+        list.is_for_a_release = ![2048, 12288].contains(&d_model);
         norms(list, [ROWS, d_model]);
         elements(list, [ROWS, d_model], [4 * d_model; 2]);
     }
+    list.is_for_a_release = false;
     if list.dtype == DType::BF16 {
         // Indexed by 64 bits.
         sums_and_norms(

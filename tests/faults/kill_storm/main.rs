@@ -33,7 +33,7 @@ use plan::{KILLS, Layout, Life};
 const TEST: Test = Test {
     name: "killed_runs_end_as_if_undisturbed",
     seed: 5,
-    count: 12,
+    count: 6,
     count_flag: ("--kills", 100),
     units: KILLS,
 };

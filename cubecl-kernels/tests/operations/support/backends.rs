@@ -82,6 +82,11 @@ impl<B: Backend> Setting<Autodiff<B>> {
     }
 }
 
+/// The types in which a kind of device is tried, the sharpest first: by default that alone.
+fn taken<const N: usize>(dtypes: [DType; N]) -> impl Iterator<Item = DType> {
+    dtypes.into_iter().take(if takes_all() { N } else { 1 })
+}
+
 pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     let mut trials = Vec::new();
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
@@ -94,14 +99,14 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         }));
     }
     // A backend of which nothing is overridden, so that the references run, forward and backward.
-    for dtype in [DType::F32, DType::F64] {
+    for dtype in taken([DType::F32, DType::F64]) {
         let name = format!("reference_{}::{}", type_name(dtype), C::NAME);
         trials.push(Trial::test(name, move || {
             let device = Default::default();
             to_outcome(claim.check::<NdArray>(&Setting { device, dtype }))
         }));
     }
-    for dtype in [DType::F32, DType::F16] {
+    for dtype in taken([DType::F32, DType::F16]) {
         let is_here = has_vulkan(dtype);
         let setting = move || WgpuDevice::DefaultDevice;
         let name = format!("vulkan_{}::{}", type_name(dtype), C::NAME);
@@ -111,16 +116,14 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
         // Fusion passes the kernels on, in whichever type.
-        if dtype == DType::F32 || takes_all() {
-            let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
-            let trial = move || {
-                let device = setting();
-                to_outcome(claim.check::<FusedVulkan>(&Setting { device, dtype }))
-            };
-            trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
-        }
+        let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
+        let trial = move || {
+            let device = setting();
+            to_outcome(claim.check::<FusedVulkan>(&Setting { device, dtype }))
+        };
+        trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
     }
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in taken([DType::BF16, DType::F32, DType::F16]) {
         let name = format!("cuda_source_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
             let device = CudaSourceDevice::default().of_this_thread();
@@ -135,7 +138,7 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
 
 /// Whether a claim is to take few of its shapes: where its kernels are compiled for the CPU, which takes minutes,
 /// CUDA's source and those of a Vulkan driver without a GPU. On the matrix units, in bf16, there is most to try.
-/// `KERNEL_TESTS_ALL=1` takes all, everywhere.
+/// `BURN_MEGATRON_ALL_TESTS=1` takes all, everywhere.
 pub fn takes_few<B: Backend>() -> bool {
     let compiles = |runtime| std::any::type_name::<B>().contains(runtime);
     (compiles("CudaSource") || compiles("Wgpu")) && !takes_all()
