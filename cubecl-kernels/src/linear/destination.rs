@@ -11,7 +11,6 @@ use std::sync::Arc;
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Int, Tensor, backend::Backend, ops::FloatTensor};
-use parking_lot::Mutex;
 
 use super::{LinearGradients, LinearWanted, WeightOrder};
 use crate::KernelBackend;
@@ -114,7 +113,7 @@ pub fn gradients<B: KernelBackend>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
     use burn::tensor::Distribution;

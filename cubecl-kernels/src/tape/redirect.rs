@@ -2,9 +2,10 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 
 use burn::backend::autodiff::NodeId;
+use parking_lot::Mutex;
 
 /// A parameter that is led to a sink or to a source, for as long as this is kept.
 #[derive(Debug)]
@@ -18,25 +19,25 @@ type Sinks = HashMap<Key, Box<dyn Any + Send>>;
 /// the same for vectors.
 static SINKS: LazyLock<Mutex<Sinks>> = LazyLock::new(Mutex::default);
 
-fn sinks() -> MutexGuard<'static, Sinks> {
-    SINKS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Leads a node to something, for as long as what is returned is kept.
 pub(crate) fn lead<T: Any + Send>(node: NodeId, to: T) -> GradientRedirect {
     let key = (node, TypeId::of::<T>());
-    sinks().insert(key, Box::new(to));
+    SINKS.lock().insert(key, Box::new(to));
     GradientRedirect(key)
 }
 
 /// What of this type a node is led to.
 pub(crate) fn led<T: Clone + 'static>(node: NodeId) -> Option<T> {
-    sinks().get(&(node, TypeId::of::<T>()))?.downcast_ref::<T>().cloned()
+    SINKS
+        .lock()
+        .get(&(node, TypeId::of::<T>()))?
+        .downcast_ref::<T>()
+        .cloned()
 }
 
 impl Drop for GradientRedirect {
     fn drop(&mut self) {
-        let sink = sinks().remove(&self.0);
+        let sink = SINKS.lock().remove(&self.0);
         // Dropped after the lock is released.
         drop(sink);
     }

@@ -246,11 +246,6 @@ impl<B: CollectiveBackend> Reducer<B> {
     pub(in crate::data_parallel) fn give_back(&self, number: usize, buffer: FlatBuffer<B>) {
         self.state.lock().take_back(number, buffer);
     }
-
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
-        // A step that panicked is lost, and `restart` begins a whole new one.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
