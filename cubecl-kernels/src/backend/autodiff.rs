@@ -4,7 +4,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{DType, Int, Tensor};
 
-use super::KernelBackend;
+use crate::KernelBackend;
 use crate::bias_dropout_add;
 use crate::bias_gelu;
 use crate::cross_entropy::{self, Statistics};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 
-use super::KernelBackend;
+use crate::KernelBackend;
 use crate::accumulate::{self, GradientPlace, GradientSums, VectorSums};
 use crate::adamw::{self, AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::bias_dropout_add;
@@ -23,7 +23,7 @@ use crate::flash_attention::{
 use crate::l2_norm::{self, SquaredPart};
 #[cfg(feature = "cublaslt")]
 use crate::linear::blocks::BlockProduct;
-use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
+use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::{self, PagedCache, PagedOptions, PagedSizes};
 use crate::ranges::{self, BufferRange, RangeTarget};
@@ -68,7 +68,7 @@ where
     }
 
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
-        product::forward(inputs)
+        linear::launch::forward(inputs)
     }
 
     fn affine_backward(
@@ -78,7 +78,7 @@ where
         gradient: Tensor<Self, 2>,
         wanted: LinearWanted,
     ) -> LinearGradients<Self> {
-        product::backward(input, weight, order, gradient, wanted)
+        linear::launch::backward(input, weight, order, gradient, wanted)
     }
 
     fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::tensor::{DType, Int, Tensor};
 use burn_flex::Flex;
 
-use super::KernelBackend;
+use crate::KernelBackend;
 use crate::adamw::{self, AdamWBuffers, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};

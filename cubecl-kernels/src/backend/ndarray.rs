@@ -2,7 +2,7 @@
 
 use burn_ndarray::{FloatNdArrayElement, IntNdArrayElement, NdArray, NdArrayTensor, QuantElement, SharedArray};
 
-use super::KernelBackend;
+use crate::KernelBackend;
 
 impl<E, I, Q> KernelBackend for NdArray<E, I, Q>
 where

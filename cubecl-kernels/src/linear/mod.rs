@@ -9,6 +9,8 @@ pub mod blocks;
 pub mod destination;
 pub(crate) mod flex;
 pub mod host;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
 pub(crate) mod product;
 pub mod reference;
 pub mod retained;

@@ -17,7 +17,7 @@ use self::parts::{
     NormShape, addend_primitives, next_addends, next_angles, next_attention, next_buffers, next_sums, next_vector_sums,
     norm_primitives, statistics_primitives, sums_primitives,
 };
-use super::KernelBackend;
+use crate::KernelBackend;
 use crate::accumulate::{GradientPlace, GradientSums, VectorSums};
 use crate::adamw::{AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::bias_gelu::BiasGeluGradients;
@@ -26,7 +26,7 @@ use crate::embedding::TokenRange;
 use crate::error::KernelError;
 use crate::flash_attention::{AttentionBackward, AttentionForward, AttentionOptions, AttentionSizes, PackedHeads};
 use crate::l2_norm::SquaredPart;
-use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
+use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::{PagedCache, PagedOptions};
 use crate::precision::compute_type;
@@ -176,7 +176,7 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
 
     fn multiply(a: Tensor<Self, 2>, b: Tensor<Self, 2>, bias: Option<Tensor<Self, 1>>) -> Tensor<Self, 2> {
         if !B::multiplies_in_library() {
-            return product::multiply(a, b, bias);
+            return linear::product::multiply(a, b, bias);
         }
         let (dims, dtype, has_bias) = ([a.dims()[0], b.dims()[1]], a.dtype(), bias.is_some());
         let mut outputs = Custom::<B>::new("multiply")
@@ -216,7 +216,7 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
     }
 
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
-        product::forward(inputs)
+        linear::launch::forward(inputs)
     }
 
     fn affine_backward(
@@ -226,7 +226,7 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         gradient: Tensor<Self, 2>,
         wanted: LinearWanted,
     ) -> LinearGradients<Self> {
-        product::backward(input, weight, order, gradient, wanted)
+        linear::launch::backward(input, weight, order, gradient, wanted)
     }
 
     fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {
