@@ -11,9 +11,9 @@ use super::handle::device_of;
 use super::preference::Preference;
 use super::problem::Problem;
 use super::product::Product;
+use crate::driver::device::stream::{Stream, resolve};
 use crate::driver::device::{Device, current_or_first, number_in_environment};
 use crate::driver::memory::{Place, place_of};
-use crate::driver::stream::{Stream, resolve};
 use crate::exported::exported;
 
 /// While it is set, every product fails.

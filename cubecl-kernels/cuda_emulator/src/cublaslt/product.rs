@@ -4,8 +4,8 @@ use super::element::{Element, Wide};
 use super::error::{Error, Outcome};
 use super::problem::Problem;
 use crate::driver::device::Device;
+use crate::driver::device::stream::Fault;
 use crate::driver::memory::{POISON, check_device, check_running};
-use crate::driver::stream::Fault;
 use crate::recording;
 
 #[derive(Clone, Copy, Debug)]

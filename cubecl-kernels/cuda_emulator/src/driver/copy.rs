@@ -3,9 +3,9 @@
 use std::ffi::{c_uchar, c_uint, c_void};
 use std::sync::Arc;
 
+use super::device::stream::{Stream, resolve};
 use super::error::{Error, Outcome};
 use super::memory::{Place, check, check_device, check_running, place_of};
-use super::stream::{Stream, resolve};
 use crate::exported::exported;
 use crate::recording;
 
@@ -98,7 +98,7 @@ impl Transfer {
         }
         stream.submit(move || {
             let _alive = &staged;
-            let running = |end: End, is_known: bool| -> Result<Rows, super::stream::Fault> {
+            let running = |end: End, is_known: bool| -> Result<Rows, super::device::stream::Fault> {
                 let (End::Host(rows) | End::Device(rows)) = end;
                 if is_known {
                     let span = self.span(rows).map_err(|error| (error, "rows overlap".to_string()))?;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::device::stream::{Mark, resolve};
 use super::device::{Device, current};
 use super::error::{Error, Outcome};
-use super::stream::{Mark, resolve};
 use crate::exported::{Out, exported};
 use crate::handles::Handles;
 use crate::recording;

@@ -5,10 +5,10 @@ use std::ffi::{c_uint, c_void};
 use cuda_source::Host;
 use parking_lot::Mutex;
 
+use super::device::stream::{Fault, resolve};
 use super::error::{Error, Outcome};
 use super::memory::check_guards;
 use super::module::Function;
-use super::stream::{Fault, resolve};
 use crate::exported::exported;
 use crate::recording;
 

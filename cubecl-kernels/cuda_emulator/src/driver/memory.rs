@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use parking_lot::Mutex;
 
+use super::device::stream::{Fault, Stream, resolve, settle, settle_before};
 use super::device::{Device, current};
 use super::error::{Error, Outcome, tell};
-use super::stream::{Fault, Stream, resolve, settle, settle_before};
 use crate::exported::{Out, exported};
 use crate::recording;
 

@@ -9,5 +9,4 @@ mod launch;
 pub mod memory;
 mod module;
 mod pointers;
-pub mod stream;
 mod values;

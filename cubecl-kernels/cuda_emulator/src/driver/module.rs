@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuda_source::host::HostKernel;
 
+use super::device::stream::settle_before;
 use super::device::{Device, current};
 use super::error::{Error, Outcome, tell};
-use super::stream::settle_before;
 use crate::exported::{Out, exported};
 use crate::handles::Handles;
 use crate::nvrtc::{self, HEADER};

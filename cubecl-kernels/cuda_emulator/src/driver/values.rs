@@ -3,9 +3,9 @@
 use std::ffi::{c_uint, c_void};
 use std::time::Duration;
 
+use super::device::stream::resolve;
 use super::error::{Error, Outcome};
 use super::memory::{check, check_running};
-use super::stream::resolve;
 use crate::exported::exported;
 
 fn write_value(stream: *mut c_void, address: u64, value: u64, bytes: usize) -> Outcome {

@@ -7,7 +7,7 @@ use super::error::{CUDA_ERROR, Error, Outcome};
 use super::group;
 use super::operation::{Kind, Task};
 use super::reduce::SUM;
-use crate::driver::stream::resolve;
+use crate::driver::device::stream::resolve;
 use crate::exported::exported;
 
 /// An operation without a reduction, root or peer.

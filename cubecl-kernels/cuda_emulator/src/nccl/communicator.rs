@@ -11,8 +11,8 @@ use super::error::{Error, IN_PROGRESS, INVALID_ARGUMENT, Outcome, REMOTE_ERROR, 
 use super::rendezvous::{Member, connect};
 use super::wire::{Frame, Purpose};
 use crate::driver::device::Device;
+use crate::driver::device::stream::{Mark, Stream};
 use crate::driver::error::tell;
-use crate::driver::stream::{Mark, Stream};
 use crate::handles::Handles;
 use crate::recording;
 

@@ -9,7 +9,7 @@ use super::error::{Error, INTERNAL_ERROR, INVALID_USAGE, Outcome};
 use super::operation::{Kind, Task, run};
 use super::wire::{Frame, Purpose};
 use crate::driver::device::number_in_environment;
-use crate::driver::stream::Stream;
+use crate::driver::device::stream::Stream;
 use crate::exported::exported;
 use crate::recording;
 

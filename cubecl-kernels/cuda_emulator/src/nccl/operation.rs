@@ -7,9 +7,9 @@ use super::communicator::Communicator;
 use super::error::{Error, INVALID_ARGUMENT, Outcome, remember};
 use super::reduce::{AVERAGE, reduce, size_of_type};
 use super::wire::{Description, Frame, Purpose};
+use crate::driver::device::stream::Fault;
 use crate::driver::error::tell;
 use crate::driver::memory::{check_device, check_running};
-use crate::driver::stream::Fault;
 use crate::recording;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

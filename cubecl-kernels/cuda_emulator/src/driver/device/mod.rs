@@ -1,4 +1,6 @@
-//! Devices, and their primary contexts: all that a thread's calls refer to.
+//! Devices, their streams, and their primary contexts: all that a thread's calls refer to.
+
+pub mod stream;
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -9,9 +11,9 @@ use parking_lot::Mutex;
 
 use super::attributes::attribute;
 use super::error::{Error, Outcome, tell};
-use super::stream::Stream;
 use crate::exported::{Out, exported};
 use crate::recording;
+use stream::Stream;
 
 /// What contexts' handles begin with: those of [`Handles`](crate::handles::Handles) begin otherwise.
 const CONTEXT: usize = 0xD0 << 56;

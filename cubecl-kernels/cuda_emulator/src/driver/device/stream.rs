@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::device::{Device, current, number_in_environment};
-use super::error::{Error, Outcome};
+use super::{Device, current, number_in_environment};
+use crate::driver::error::{Error, Outcome};
 use crate::exported::{Out, exported};
 use crate::handles::Handles;
 use crate::recording;
