@@ -24,8 +24,8 @@ use burn_megatron::checkpoint::Checkpoint;
 use clap::{Parser, Subcommand, ValueEnum};
 use examples::arguments::parse_size;
 use examples::carried_tokenizer::{CarriedTokenizer, carried_files};
-use examples::checkpointing::{FamilyState, ModelState};
 use examples::figures::bytes;
+use examples::saved_state::{FamilyState, ModelState};
 use models::ModelFamily;
 use models::huggingface::{
     AdapterFiles, ExportConfig, ExportType, HuggingFaceModel, NamedBytes, export_adapters, export_with, read_model_type,

@@ -9,8 +9,8 @@ use models::family::adapt_stage;
 use models::huggingface::AdapterConfig;
 
 use crate::arguments::TrainingArguments;
-use crate::checkpointing::ModelState;
 use crate::device::TrainingBackend;
+use crate::saved_state::ModelState;
 
 pub(crate) struct RunAdapters {
     pub(crate) config: AdapterConfig,

@@ -12,8 +12,6 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::launch::World;
 use clap::ValueEnum;
 
-use crate::arguments::Dtype;
-
 pub use burn_megatron::autodiff::TrainingBackend;
 
 /// The kinds of devices.
@@ -32,6 +30,36 @@ pub enum DeviceKind {
     /// The processor, by burn's backend of `ndarray`; in a build with the feature `ndarray`.
     #[value(name = "ndarray")]
     NdArray,
+}
+
+/// An element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dtype {
+    /// 32-bit floats.
+    F32,
+    /// 64-bit floats, the sharpest comparison.
+    F64,
+    /// 16-bit floats with the range of 32-bit ones.
+    Bf16,
+    /// 16-bit floats of IEEE 754, with a scaled loss in training.
+    F16,
+}
+
+impl From<Dtype> for DType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => DType::F32,
+            Dtype::F64 => DType::F64,
+            Dtype::Bf16 => DType::BF16,
+            Dtype::F16 => DType::F16,
+        }
+    }
+}
+
+impl From<Dtype> for FloatDType {
+    fn from(dtype: Dtype) -> Self {
+        DType::from(dtype).into()
+    }
 }
 
 /// What there is to choose on GPUs.

@@ -20,6 +20,7 @@ pub mod monitoring;
 pub mod pretraining;
 pub mod progress;
 pub mod run_tokenizer;
+pub mod saved_state;
 pub mod serving;
 pub mod session;
 pub mod spots;

@@ -17,13 +17,38 @@ use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 use models::{ModelFamily, Objective};
 
 use crate::arguments::{ParallelArguments, USUAL_FOLDER};
-use crate::checkpointing::{ModelState, share_text};
 use crate::device::TrainingBackend;
-use crate::generating::does_not_continue;
 use crate::run_tokenizer::RunTokenizer;
+use crate::saved_state::ModelState;
 
 /// The file that Hugging Face's folders have.
 const CONFIG_NAME: &str = "config.json";
+
+/// The most that the first rank tells of the checkpoint that it has found: a path, or why it has none.
+const MAX_FOUND_BYTES: usize = 1 << 20;
+
+/// Why a model of a family cannot be asked for text.
+pub(crate) fn does_not_continue(family: &str) -> String {
+    format!("a model of the family {family} does not predict the next token: it continues and scores no text")
+}
+
+/// Returns the first rank's text on every rank.
+///
+/// # Communication
+/// Two broadcasts over the world, of 8 bytes and of the text.
+pub(crate) fn share_text(text: String, context: &ParallelContext) -> anyhow::Result<String> {
+    let world = context.world_group();
+    let mut text = text.into_bytes();
+    let mut length = [text.len() as i64];
+    world.broadcast(&mut length, 0)?;
+    let length = usize::try_from(length[0])
+        .ok()
+        .filter(|length| *length <= MAX_FOUND_BYTES);
+    let length = length.with_context(|| format!("rank 0 tells more than {MAX_FOUND_BYTES} bytes of the checkpoint"))?;
+    text.resize(length, 0);
+    world.broadcast(&mut text, 0)?;
+    String::from_utf8(text).context("what rank 0 has found")
+}
 
 /// A checkpoint that is open.
 pub(crate) struct Loaded {

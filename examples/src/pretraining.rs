@@ -17,10 +17,10 @@ use crate::checkpointing::{Checkpointing, Saving};
 use crate::deepspeed::parse_shown;
 use crate::device::TrainingBackend;
 use crate::json_lines::JsonLines;
-use crate::launching::{self, enter, exit_code};
+use crate::launching::{self, StopReason, enter, exit_code};
 use crate::monitoring::Monitoring;
 use crate::progress::Progress;
-use crate::session::{Session, StopReason};
+use crate::session::Session;
 use crate::timeline::Recorder;
 use crate::training_program::TrainingProgram;
 

@@ -29,6 +29,7 @@ use burn_megatron::training::preflight::Statement;
 use burn_megatron_data::programs::TokenizerArguments;
 use clap::Args;
 
+pub use crate::device::Dtype;
 use crate::run_tokenizer::RunTokenizer;
 pub use adapters::AdapterArguments;
 pub use architecture::ArchitectureArguments;
@@ -42,11 +43,11 @@ pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;
 pub use mode::ModeArguments;
 pub use model::ModelArguments;
-pub use monitoring::{MonitoringArguments, TimingLogOption};
+pub use monitoring::{MonitoringArguments, SamplePrompt, TimingLogOption};
 pub use offload::{OffloadArguments, OffloadPlace};
 pub use optimization::{MuonScaleMode, OptimizationArguments, OptimizerKind, WeightDecayStyle};
 pub use parallel::{CommunicationArguments, LauncherArguments, LayerOverlap, ParallelArguments, THOUSANDS_OF_RANKS};
-pub use precision::{Dtype, PrecisionArguments};
+pub use precision::PrecisionArguments;
 pub use serving::{ApiKey, LimitArguments, ListeningArguments, ServerArguments};
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
 

@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use burn_megatron_monitoring::timers::TimingOption;
 use clap::{Args, ValueEnum};
 
-use crate::session::SamplePrompt;
-
 /// The default length of what the model in training writes, in tokens.
 const SAMPLE_LENGTH: usize = 64;
 
@@ -71,6 +69,15 @@ pub enum TimingLogOption {
     Minmax,
     /// All.
     All,
+}
+
+/// What is continued, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SamplePrompt {
+    /// The beginning; if it is empty, that of a document.
+    pub text: String,
+    /// The most tokens of the continuation; fewer where the model has no more positions.
+    pub max_tokens: usize,
 }
 
 impl MonitoringArguments {

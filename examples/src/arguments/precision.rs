@@ -1,9 +1,10 @@
 //! Flags of the element type and of the loss scale.
 
 use anyhow::ensure;
-use burn::tensor::{DType, FloatDType};
 use burn_megatron::optimizer::{DynamicLossScale, LossScaleConfig};
-use clap::{Args, ValueEnum};
+use clap::Args;
+
+use crate::device::Dtype;
 
 /// In which numbers the model computes.
 #[derive(Args, Clone, Debug)]
@@ -37,36 +38,6 @@ pub struct PrecisionArguments {
     /// The loss scale halves at the N-th step with a gradient that is not finite, and at each one after it [default: 2]
     #[arg(long, value_name = "N")]
     hysteresis: Option<u32>,
-}
-
-/// An element type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Dtype {
-    /// 32-bit floats.
-    F32,
-    /// 64-bit floats, the sharpest comparison.
-    F64,
-    /// 16-bit floats with the range of 32-bit ones.
-    Bf16,
-    /// 16-bit floats of IEEE 754, with a scaled loss in training.
-    F16,
-}
-
-impl From<Dtype> for DType {
-    fn from(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::F32 => DType::F32,
-            Dtype::F64 => DType::F64,
-            Dtype::Bf16 => DType::BF16,
-            Dtype::F16 => DType::F16,
-        }
-    }
-}
-
-impl From<Dtype> for FloatDType {
-    fn from(dtype: Dtype) -> Self {
-        DType::from(dtype).into()
-    }
 }
 
 impl PrecisionArguments {

@@ -15,9 +15,9 @@ use models::memory::{MemorySetting, StageSetting, activation_bytes_of_stages};
 use models::vocabulary::padded_vocab_size;
 
 use super::{ModelArguments, RecomputeArguments, TrainingArguments};
-use crate::checkpointing::has_adapters;
 use crate::figures::bytes;
 use crate::memory_plan::{MemoryPlan, StageActivations, StagePlan};
+use crate::saved_state::has_adapters;
 
 impl TrainingArguments {
     /// Finds what is wrong with the flags before any rank is started.

@@ -12,6 +12,7 @@
 //! | `batches`, `scorer` | sequences to scores, in any layout |
 //! | `figures`, `report` | what is printed |
 
+mod asked;
 mod batches;
 mod data;
 mod detokenizer;
@@ -38,18 +39,18 @@ use models::ModelFamily;
 use models::registry::{FamilyProgram, run_with_family};
 
 use crate::arguments::{EvaluationArguments, TaskKind};
-use crate::checkpointing::FamilyState;
 use crate::device::{Program, TrainingBackend};
-use crate::generating::does_not_continue;
 use crate::launching::enter;
 use crate::layout::Layout;
-use crate::loading::{Loaded, LoadedModel, load};
+use crate::loading::{Loaded, LoadedModel, does_not_continue, load};
+use crate::saved_state::FamilyState;
 use crate::terminal::draw_target;
+use asked::Asked;
 use data::TaskData;
 use encoding::Encoder;
 use report::Report;
 use scorer::{Outcome, Scoring};
-use task::{Asked, ask};
+use task::ask;
 
 /// Evaluates the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
 /// launcher has.

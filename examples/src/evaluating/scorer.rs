@@ -16,7 +16,7 @@ use models::{InferenceProgram, InferenceStage};
 
 use super::batches::{Batch, BatchLimits, plan};
 use super::sequence::{Score, Sequence};
-use crate::session::StopReason;
+use crate::launching::StopReason;
 
 /// Batches in flight for each stage of a pipeline: it is empty at the beginning and the end of each round.
 const BATCHES_PER_STAGE: usize = 4;

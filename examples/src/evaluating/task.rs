@@ -1,28 +1,12 @@
-//! [`Asked`]: what a task asks of a model.
+//! [`ask`]: what the data of a task asks of a model.
 
 use anyhow::Context as _;
 
+use super::asked::Asked;
 use super::data::{Content, TaskData};
 use super::encoding::Encoder;
-use super::figures::Family;
-use super::sequence::{Score, Sequence};
 use super::{lambada, multiple_choice, wikitext};
 use crate::arguments::TaskArguments;
-
-/// What a task asks of a model.
-pub(super) struct Asked {
-    /// The pages, passages or questions.
-    pub(super) num_items: usize,
-    /// Those whose beginning the model does not see.
-    pub(super) num_truncated: usize,
-    /// What is to be scored.
-    pub(super) sequences: Vec<Sequence>,
-    /// Returns the figures from their scores.
-    pub(super) judge: Judge,
-}
-
-/// Returns figures from the scores of all sequences.
-pub(super) type Judge = Box<dyn FnOnce(&[Score]) -> Vec<Family>>;
 
 /// Returns what the data of a task asks.
 ///

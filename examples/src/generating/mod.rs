@@ -18,8 +18,7 @@ use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::GenerationRequest;
 
 use crate::arguments::{GenerationArguments, GeneratorArguments};
-use crate::launching::enter_interactive;
-use crate::session::StopReason;
+use crate::launching::{StopReason, enter_interactive};
 pub(crate) use generator::MakeGenerator;
 use generator::{BatchLimits, GeneratorProgram, Ready};
 pub use on_ranks::PAGE_TOKENS;
@@ -30,11 +29,6 @@ use replicas::{Replicas, SampleToken};
 
 /// How long rank 0 waits for a line before it steps: the other ranks wait for it.
 const IDLE_WAIT: Duration = Duration::from_millis(200);
-
-/// Why a model of a family cannot be asked for text.
-pub(crate) fn does_not_continue(family: &str) -> String {
-    format!("a model of the family {family} does not predict the next token: it continues and scores no text")
-}
 
 /// Generates text from the model that the flags name, as one rank of the number that they ask for; starts the ranks
 /// first if no launcher has.

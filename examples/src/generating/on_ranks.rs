@@ -15,13 +15,12 @@ use models::ModelFamily;
 use models::generation::{CacheConfig, GeneratorConfig};
 use models::registry::{FamilyProgram, run_with_family};
 
-use super::does_not_continue;
 use super::generator::{BatchLimits, GeneratorProgram, MakeGenerator, Ready};
 use crate::arguments::GeneratorArguments;
-use crate::checkpointing::FamilyState;
 use crate::device::{Program, TrainingBackend};
 use crate::figures::bytes;
-use crate::loading::{Loaded, LoadedModel, load};
+use crate::loading::{Loaded, LoadedModel, does_not_continue, load};
+use crate::saved_state::FamilyState;
 
 pub const PAGE_TOKENS: usize = 16;
 

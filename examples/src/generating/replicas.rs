@@ -7,7 +7,7 @@ use models::generation::{FinishReason, GenerationEvent};
 use serde::{Deserialize, Serialize};
 
 use super::prompts::Prompts;
-use crate::session::StopReason;
+use crate::launching::StopReason;
 
 /// The first ranks of all replicas, of which this is one.
 pub(super) struct Replicas<'a> {

@@ -15,9 +15,9 @@ use burn_megatron_monitoring::tensorboard::{SummaryWriter, SummaryWriterConfig, 
 use burn_megatron_monitoring::timers::TimerReport;
 use models::ModelFamily;
 
-use crate::arguments::TrainingArguments;
+use crate::arguments::{SamplePrompt, TrainingArguments};
 use crate::device::TrainingBackend;
-use crate::session::{SamplePrompt, Session, ValidationLosses};
+use crate::session::{Session, ValidationLosses};
 
 pub use device_peak::DevicePeak;
 use profiling::Profiling;

@@ -1,35 +1,33 @@
-//! [`App`]: what every request meets: routes, the key, the limits of bodies and of requests at once.
+//! [`App`]: what all requests share, and the limits of bodies and of requests at once.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::extract::Request;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::response::Response;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::asking::Prompt;
-use super::engine::{EngineHandle, Phase};
+use super::engine::EngineHandle;
 use super::error::ApiError;
-use super::{completions, megatron};
 use crate::arguments::{ApiKey, LimitArguments};
 
-/// The page to try the model in a browser.
-const PAGE: &str = include_str!("page.html");
-/// The page loads nothing, and talks to this server only.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                           connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
-                           frame-ancestors 'none'";
+/// A prompt, as text or as the tokens that a client has made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Prompt {
+    /// Text.
+    Text(String),
+    /// Text after the end-of-document token.
+    TextAfterEnd(String),
+    /// Tokens.
+    Tokens(Vec<u32>),
+}
 
 /// What all requests share.
 pub(super) struct App {
@@ -39,7 +37,7 @@ pub(super) struct App {
     /// Seconds since 1970 when the server started.
     pub(super) created: u64,
     /// The digest of the key: of one length, whatever the key's.
-    key: Option<[u8; 32]>,
+    pub(super) key: Option<[u8; 32]>,
     places: Arc<Semaphore>,
 }
 
@@ -53,23 +51,6 @@ impl App {
             created: now(),
             key: key.map(|key| digest(key.secret())),
         }
-    }
-
-    pub(super) fn router(self: Arc<Self>) -> Router {
-        let guarded = Router::new()
-            .route("/api", put(megatron::generate).post(megatron::generate))
-            .route("/v1/completions", post(completions::complete))
-            .route("/v1/models", get(completions::models))
-            .route_layer(middleware::from_fn_with_state(self.clone(), check_key));
-        let open = Router::new().route("/", get(page)).route("/health", get(health));
-        guarded
-            .merge(open)
-            .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
-            .method_not_allowed_fallback(async || {
-                ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
-            })
-            .layer(middleware::from_fn(shape_errors))
-            .with_state(self)
     }
 
     /// Takes one of the places of requests that are served, until the permit is dropped.
@@ -155,7 +136,7 @@ pub(super) fn now() -> u64 {
         .map_or(0, |time| time.as_secs())
 }
 
-fn digest(secret: &str) -> [u8; 32] {
+pub(super) fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
@@ -181,71 +162,6 @@ fn is_length_limit(error: &axum::Error) -> bool {
         next = error.source();
     }
     false
-}
-
-async fn check_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let Some(key) = &app.key else {
-        return next.run(request).await;
-    };
-    let given = request
-        .headers()
-        .get(AUTHORIZATION)
-        .and_then(|given| given.to_str().ok());
-    let given = given.and_then(|given| {
-        let (scheme, secret) = given.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
-    });
-    // The comparison takes as long wherever the first difference is.
-    if given.is_some_and(|given| digest(given).ct_eq(key).into()) {
-        return next.run(request).await;
-    }
-    let message = match given {
-        None => "send the server's key: Authorization: Bearer KEY",
-        Some(_) => "this is not the server's key",
-    };
-    ApiError::new(StatusCode::UNAUTHORIZED, message).into_response()
-}
-
-/// Gives errors the shape of the API that was asked.
-async fn shape_errors(request: Request, next: Next) -> Response {
-    let path = request.uri().path().to_owned();
-    let mut response = next.run(request).await;
-    match response.extensions_mut().remove::<ApiError>() {
-        Some(error) => error.into_response_of(&path),
-        None => response,
-    }
-}
-
-async fn page() -> Response {
-    let mut response = Response::new(Body::from(PAGE));
-    for (name, value) in [
-        (CONTENT_TYPE, "text/html; charset=utf-8"),
-        (CONTENT_SECURITY_POLICY, PAGE_POLICY),
-    ] {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
-/// Whether requests are taken, and how much there is to do.
-async fn health(State(app): State<Arc<App>>) -> Response {
-    let load = app.engine.load();
-    let (status, name) = match app.engine.phase() {
-        Phase::Serving => (StatusCode::OK, "ok"),
-        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        Phase::Ended(_) => (StatusCode::SERVICE_UNAVAILABLE, "ended"),
-    };
-    let mut response = json_response(&json!({
-        "status": name,
-        "model": app.model_name,
-        "running": load.running,
-        "waiting": load.waiting,
-        "cache_pages": load.num_pages,
-        "free_cache_pages": load.free_pages,
-        "max_tokens": app.engine.max_seq_length(),
-    }));
-    *response.status_mut() = status;
-    response
 }
 
 pub(super) fn json_response(value: &Value) -> Response {

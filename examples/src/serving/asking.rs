@@ -3,7 +3,7 @@
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::{FinishReason, GenerationEvent, GenerationRequest, SamplingConfig, TextStream, TokenScore};
 
-use super::app::App;
+use super::app::{App, Prompt};
 use super::engine::{Job, JobEvent, Phase};
 use super::error::ApiError;
 use std::sync::Arc;
@@ -12,15 +12,6 @@ use tokio::time::{Instant, timeout_at};
 
 /// The most outputs of a request, all its prompts together.
 pub(super) const MOST_OUTPUTS: usize = 128;
-
-/// A prompt, as text or as the tokens that a client has made of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Prompt {
-    Text(String),
-    /// Text after the end-of-document token.
-    TextAfterEnd(String),
-    Tokens(Vec<u32>),
-}
 
 /// What both APIs ask for.
 #[derive(Clone, Debug)]

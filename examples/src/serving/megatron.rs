@@ -8,8 +8,8 @@ use models::generation::{FinishReason, SamplingConfig};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::app::{App, json_response};
-use super::asking::{Asked, Output, Prompt};
+use super::app::{App, Prompt, json_response};
+use super::asking::{Asked, Output};
 use super::error::ApiError;
 
 /// A request. A field that is not here is refused with its name.

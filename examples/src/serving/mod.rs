@@ -3,9 +3,10 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `connections` | the thread of the HTTP server: sockets, and the time that clients have |
-//! | `app` | routes, the key, the limits of bodies and of requests at once |
+//! | `routes` | routes and the key |
+//! | `app` | the limits of bodies and of requests at once |
 //! | `megatron` | Megatron-LM's `PUT /api` |
-//! | `completions`, `streaming` | OpenAI's `/v1/completions` and `/v1/models`; server-sent events |
+//! | `completions`, `completion`, `streaming` | OpenAI's `/v1/completions` and `/v1/models`; server-sent events |
 //! | `asking` | what both APIs ask for, and the outputs as they grow |
 //! | `engine` | the thread that steps the generator: jobs in, tokens out |
 //! | `error` | why a request is not served, in the shape of each API |
@@ -16,11 +17,13 @@
 
 mod app;
 mod asking;
+mod completion;
 mod completions;
 mod connections;
 mod engine;
 mod error;
 mod megatron;
+mod routes;
 mod streaming;
 
 use std::net::{SocketAddr, TcpListener};
@@ -39,6 +42,7 @@ use crate::launching::enter;
 use app::App;
 use connections::{HttpServer, Serving, listen};
 use engine::Engine;
+use routes::router;
 
 /// Serves the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
 /// launcher has. Returns when it was asked to stop.
@@ -112,7 +116,7 @@ impl GeneratorProgram for Server<'_> {
         let app = App::new(handle, limits.clone(), listening.api_key.as_ref(), name);
         eprintln!("serving {} at http://{address}", app.model_name);
         let serving = Serving {
-            router: Arc::new(app).router(),
+            router: router(Arc::new(app)),
             phase,
             client_timeout: limits.client_timeout(),
             max_connections: limits.max_connections,

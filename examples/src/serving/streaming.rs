@@ -13,7 +13,7 @@ use models::generation::GenerationEvent;
 use serde_json::Value;
 
 use super::asking::{Generating, OutputToken};
-use super::completions::{Completion, choice, usage};
+use super::completion::{Completion, choice, usage};
 
 /// The last event of a stream that is whole.
 const DONE: &str = "data: [DONE]\n\n";

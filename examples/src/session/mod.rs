@@ -3,10 +3,10 @@
 mod conversations;
 mod data;
 mod data_sets;
+mod found_checkpoint;
 mod masked;
 mod run_text;
 mod sample;
-mod stop;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,15 +27,13 @@ use models::huggingface::AdapterConfig;
 
 use crate::adapting::{RunAdapters, in_words};
 use crate::arguments::{CheckpointArguments, TrainingArguments};
-use crate::checkpointing::{self, ModelState, RunState};
 use crate::device::{TrainingBackend, reserved_bytes};
+use crate::launching::StopReason;
 use crate::run_tokenizer::RunTokenizer;
+use crate::saved_state::{ModelState, RunState};
 use crate::step_observer::StepObserver;
 use data::{read_text, start_loader};
 use run_text::{RunText, SampleSizes};
-
-pub use sample::SamplePrompt;
-pub use stop::StopReason;
 
 /// What looks at a step's gradients.
 type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
@@ -132,7 +130,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             "the flags name the model family {family}, this is {}",
             C::NAME
         );
-        let found = checkpointing::find(&arguments.checkpoints, context)?;
+        let found = found_checkpoint::find(&arguments.checkpoints, context)?;
         let checkpoint = found.checkpoint;
         let arguments = &TrainingArguments {
             checkpoints: found.arguments,

@@ -6,17 +6,10 @@ use models::generation::{GenerationRequest, GeneratorConfig, SamplingConfig};
 use models::{ModelFamily, Objective};
 
 use super::Session;
+use crate::arguments::SamplePrompt;
 use crate::device::TrainingBackend;
-use crate::generating::{MakeGenerator, does_not_continue};
-
-/// What is continued, and for how long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SamplePrompt {
-    /// The beginning; if it is empty, that of a document.
-    pub text: String,
-    /// The most tokens of the continuation; fewer where the model has no more positions.
-    pub max_tokens: usize,
-}
+use crate::generating::MakeGenerator;
+use crate::loading::does_not_continue;
 
 impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// Checks that the model can continue a text.

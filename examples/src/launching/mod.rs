@@ -1,6 +1,8 @@
 //! What the programs do before they train: logging to the terminal, the number of ranks, the launcher's terminal, the
 //! groups.
 
+mod stop;
+
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -13,6 +15,8 @@ use burn_megatron_data::programs::with_causes;
 
 use crate::arguments::{ParallelArguments, TrainingArguments};
 use crate::terminal;
+
+pub use stop::StopReason;
 
 /// Becomes a rank of the job around this process, or starts the ranks of this program that the flags ask for.
 ///

@@ -1,0 +1,241 @@
+//! What a checkpoint says in addition to its arrays, and what of it must be the same in a run that continues from it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use burn_megatron::checkpoint::Checkpoint;
+use burn_megatron::optimizer::OptimizerKind;
+use burn_megatron::training::{TrainerState, TrainingConfig};
+use models::ModelFamily;
+use models::huggingface::AdapterConfig;
+use models::registry::FAMILIES;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::run_tokenizer::TokenizerState;
+
+/// The field of a checkpoint's state that says which run has saved it, as its launcher calls it.
+pub(crate) const RUN: &str = "run";
+
+/// The family of a checkpoint's model, which is read before the rest: only it knows what the rest means.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FamilyState {
+    /// Its name. Checkpoints of early versions have none.
+    #[serde(default = "first_family")]
+    pub family: String,
+}
+
+fn first_family() -> String {
+    FAMILIES[0].name.to_owned()
+}
+
+impl FamilyState {
+    /// Returns that of a checkpoint.
+    ///
+    /// # Errors
+    /// When the checkpoint is another program's.
+    pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        parse_state(checkpoint)
+    }
+}
+
+/// What every checkpoint of a model says, also one that was imported: enough to take its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct ModelState<C: ModelFamily> {
+    /// The name of the model's family.
+    #[serde(default = "first_family")]
+    pub family: String,
+    /// The model.
+    pub model: C,
+    /// The folder that the parameters come from, where they are another program's: then there is nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_from: Option<PathBuf>,
+    /// The tokenizer, whose files are arrays; none of early versions, and of parameters that came without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<TokenizerState>,
+    /// The low-rank adapters, if there are any: their factors are arrays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
+}
+
+impl<C: ModelFamily> ModelState<C> {
+    /// Returns that of a model whose parameters another program has written to `folder`, with its tokenizer if that is
+    /// carried along.
+    pub fn imported(model: C, folder: &Path, tokenizer: Option<TokenizerState>) -> Self {
+        Self {
+            family: C::NAME.to_owned(),
+            model,
+            imported_from: Some(folder.to_owned()),
+            tokenizer,
+            adapters: None,
+        }
+    }
+
+    /// Returns that of a checkpoint.
+    ///
+    /// # Errors
+    /// When the checkpoint is another program's, or of another family.
+    pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        let FamilyState { family } = FamilyState::of(checkpoint)?;
+        ensure!(
+            family == C::NAME,
+            "{} is of the model family {family}, and this run of {}",
+            checkpoint.path().display(),
+            C::NAME
+        );
+        parse_state(checkpoint)
+    }
+
+    /// Checks that a model of `model` can take the checkpoint's parameters.
+    ///
+    /// # Errors
+    /// Names the first size that differs, and both values.
+    pub fn check(&self, path: &Path, model: &C) -> anyhow::Result<()> {
+        let stored = &self.model;
+        ensure!(
+            stored.vocab_size() == model.vocab_size(),
+            "{} is of another model: its vocabulary has {} tokens and that of this run's tokenizer {}",
+            path.display(),
+            stored.vocab_size(),
+            model.vocab_size()
+        );
+        match first_difference(stored.sizes(), model.sizes()) {
+            None => Ok(()),
+            Some(difference) => bail!("{} is of another model: {difference}", path.display()),
+        }
+    }
+}
+
+/// Whether a checkpoint of any family has low-rank adapters.
+pub fn has_adapters(checkpoint: &Checkpoint) -> bool {
+    let adapters = checkpoint.state().get("adapters");
+    adapters.is_some_and(|adapters| !adapters.is_null())
+}
+
+fn parse_state<S: DeserializeOwned>(checkpoint: &Checkpoint) -> anyhow::Result<S> {
+    serde_json::from_value(checkpoint.state().clone())
+        .with_context(|| format!("{} is no checkpoint of this program", checkpoint.path().display()))
+}
+
+/// What a checkpoint that a run saved has in addition to its arrays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct RunState<C: ModelFamily> {
+    /// The name of the model's family.
+    #[serde(default = "first_family")]
+    pub family: String,
+    /// How far training has come.
+    pub trainer: TrainerState,
+    /// The model.
+    pub model: C,
+    /// The settings of the training: its schedules, and how many samples were asked for, on which their order depends.
+    pub training: TrainingConfig,
+    /// The hash of all text, in hexadecimal.
+    pub text_hash: String,
+    /// The tokenizer. Checkpoints of early versions have none: their tokens are bytes.
+    #[serde(default)]
+    pub tokenizer: Option<TokenizerState>,
+    /// The low-rank adapters that were trained in place of the parameters, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
+}
+
+impl<C: ModelFamily> RunState<C> {
+    /// Returns that of a checkpoint.
+    ///
+    /// # Errors
+    /// When the checkpoint was imported, and has parameters only; when it is another program's.
+    pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        if let Some(folder) = ModelState::<C>::of(checkpoint)?.imported_from {
+            bail!(
+                "{} was imported from {} and has parameters only, no optimizer state to continue from: give \
+                 --finetune to begin training with its parameters",
+                checkpoint.path().display(),
+                folder.display()
+            );
+        }
+        parse_state(checkpoint)
+    }
+
+    /// Checks that the samples of a run continue where those of the checkpoint end.
+    ///
+    /// # Errors
+    /// Names what differs, and both values.
+    pub fn check_data(&self, path: &Path, text_hash: &str, training: &TrainingConfig) -> anyhow::Result<()> {
+        let stored = samples(&self.text_hash, &self.training);
+        if let Some(difference) = first_difference(stored, samples(text_hash, training)) {
+            bail!(
+                "{} was made with other samples: {difference}, so some would be trained on twice and others never; \
+                 give --allow-data-change to continue anyway, or --finetune to start a new run with its parameters",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks that a run continues with the checkpoint's schedules of learning rate and weight decay.
+    ///
+    /// # Errors
+    /// Names what differs, and both values.
+    pub fn check_schedules(&self, path: &Path, training: &TrainingConfig) -> anyhow::Result<()> {
+        if let Some(difference) = first_difference(schedules(&self.training), schedules(training)) {
+            bail!(
+                "{} was made with other schedules: {difference}; give --override-opt-param-scheduler to continue with \
+                 those of this run's flags",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A setting by its flag or in words, and its value.
+type Setting = (&'static str, String);
+
+/// Names the first setting that is not the same in a checkpoint and in this run, and both values.
+fn first_difference(
+    stored: impl IntoIterator<Item = Setting>,
+    given: impl IntoIterator<Item = Setting>,
+) -> Option<String> {
+    let mut pairs = stored.into_iter().zip(given);
+    let ((what, stored), (_, given)) = pairs.find(|((_, stored), (_, given))| stored != given)?;
+    Some(format!("{what} is {stored} there and {given} here"))
+}
+
+/// What decides which sample comes when.
+fn samples(text_hash: &str, training: &TrainingConfig) -> [Setting; 4] {
+    [
+        ("the text (by its hash)", text_hash.to_owned()),
+        ("the number of samples to train on", training.train_samples.to_string()),
+        ("--seq-length", training.seq_length.to_string()),
+        ("--seed", training.seed.to_string()),
+    ]
+}
+
+/// The schedules of learning rate and weight decay, and whose they are, by flags or words, in units that do not depend
+/// on the batch.
+fn schedules(training: &TrainingConfig) -> [Setting; 12] {
+    let (rate, decay) = (&training.learning_rate, &training.weight_decay);
+    let kind = training.optimizer_choice().kind;
+    [
+        ("--lr", rate.max.to_string()),
+        ("--min-lr", rate.min.to_string()),
+        ("--lr-warmup-init", rate.init.to_string()),
+        ("--lr-decay-style", format!("{:?}", rate.decay)),
+        ("the warm-up, in samples,", rate.warm_up_samples.to_string()),
+        (
+            "the end of the learning rate's decay, in samples,",
+            rate.decay_samples.to_string(),
+        ),
+        ("--weight-decay-incr-style", format!("{:?}", decay.increase)),
+        ("the weight decay at the beginning", decay.start.to_string()),
+        ("the weight decay at the end", decay.end.to_string()),
+        ("the weight decay's rise, in samples,", decay.samples.to_string()),
+        ("--no-decoupled-weight-decay", (kind == OptimizerKind::Adam).to_string()),
+        (
+            "the parameter groups (--param-group, --freeze):",
+            training.groups().to_string(),
+        ),
+    ]
+}
