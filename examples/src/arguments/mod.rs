@@ -1,6 +1,5 @@
 //! Command-line flags of the training programs, with Megatron-LM's names, grouped by topic in `--help`.
 
-mod adapters;
 mod architecture;
 mod checkpointing;
 mod data;
@@ -8,17 +7,16 @@ mod deepspeed;
 mod device;
 mod evaluation;
 mod generation;
-mod learning_rate;
 mod logging;
 mod mode;
 mod model;
 mod monitoring;
 mod offload;
-mod optimization;
 mod parallel;
 mod precision;
 mod serving;
 mod stages;
+mod training;
 mod validation;
 
 use std::path::PathBuf;
@@ -31,7 +29,6 @@ use clap::Args;
 
 pub use crate::device::Dtype;
 use crate::run_tokenizer::RunTokenizer;
-pub use adapters::AdapterArguments;
 pub use architecture::ArchitectureArguments;
 pub use checkpointing::CheckpointArguments;
 pub use data::{DataArguments, TextSource, parse_size};
@@ -39,17 +36,18 @@ pub use deepspeed::DeepSpeedArguments;
 pub use device::DeviceArguments;
 pub use evaluation::{EvaluationArguments, TaskArguments, TaskKind};
 pub use generation::{BatchArguments, GenerationArguments, GeneratorArguments, SampleArguments, USUAL_FOLDER};
-pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;
 pub use mode::ModeArguments;
 pub use model::ModelArguments;
 pub use monitoring::{MonitoringArguments, SamplePrompt, TimingLogOption};
 pub use offload::{OffloadArguments, OffloadPlace};
-pub use optimization::{MuonScaleMode, OptimizationArguments, OptimizerKind, WeightDecayStyle};
 pub use parallel::{CommunicationArguments, LauncherArguments, LayerOverlap, ParallelArguments, THOUSANDS_OF_RANKS};
 pub use precision::PrecisionArguments;
 pub use serving::{ApiKey, LimitArguments, ListeningArguments, ServerArguments};
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
+pub use training::adapters::AdapterArguments;
+pub use training::learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
+pub use training::optimization::{MuonScaleMode, OptimizationArguments, OptimizerKind, WeightDecayStyle};
 
 /// Everything a training program takes.
 #[derive(Args, Clone, Debug)]

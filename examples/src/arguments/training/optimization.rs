@@ -7,8 +7,8 @@ use burn_megatron::optimizer::{
 use burn_megatron::training::{BatchSizeRampUp, BatchSizeSchedule, WeightDecayConfig, WeightDecayIncrease};
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::LearningRateArguments;
 use super::learning_rate::Counting;
+use crate::arguments::LearningRateArguments;
 
 /// The default number of steps of a run.
 const TRAIN_ITERS: u64 = 400;
@@ -390,7 +390,7 @@ impl OptimizationArguments {
     }
 
     /// What the lengths of this command line are counted in.
-    pub(super) fn counting(&self) -> Counting {
+    pub(in crate::arguments) fn counting(&self) -> Counting {
         match self.train_samples {
             Some(_) => Counting::Samples,
             None => Counting::Iterations {

@@ -85,7 +85,7 @@ pub enum WsdDecayStyle {
 
 /// What the lengths of a command line are counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counting {
+pub(in crate::arguments) enum Counting {
     /// Steps of `global_batch_size` samples.
     Iterations { global_batch_size: u64 },
     /// Samples.
@@ -101,7 +101,7 @@ struct Length {
 
 impl Counting {
     /// Returns a length in samples, unless it is too large.
-    pub(super) fn samples(self, length: u64) -> Option<u64> {
+    pub(in crate::arguments) fn samples(self, length: u64) -> Option<u64> {
         match self {
             Counting::Iterations { global_batch_size } => length.checked_mul(global_batch_size),
             Counting::Samples => Some(length),
@@ -145,7 +145,11 @@ impl LearningRateArguments {
     ///
     /// # Errors
     /// When flags are given that do not belong together.
-    pub(super) fn config(&self, counting: Counting, train_samples: u64) -> anyhow::Result<LearningRateConfig> {
+    pub(in crate::arguments) fn config(
+        &self,
+        counting: Counting,
+        train_samples: u64,
+    ) -> anyhow::Result<LearningRateConfig> {
         let decay_samples = counting.one_of(Length {
             name: "lr-decay",
             iterations: self.lr_decay_iters,
