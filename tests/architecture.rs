@@ -1,5 +1,6 @@
 //! Imports go one way: between the modules of a folder there is no cycle, and a crate's folders import only from those
-//! that stand before them in the lists below, which are the code map's.
+//! that stand before them in the lists below, which are the code map's. No folder holds more sources than a reader
+//! takes in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,73 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// A crate's folder of sources, and its modules in the order in which they may import from each other.
-const CRATES: [(&str, &[&str]); 5] = [
+const CRATES: [(&str, &[&str]); 9] = [
+    (
+        "cubecl-kernels/src",
+        &[
+            "precision",
+            "error",
+            "kernels",
+            "random",
+            "sums",
+            "token_range",
+            "tape",
+            "flex",
+            "cube",
+            "cuda",
+            "accumulate",
+            "bias_dropout_add",
+            "norm",
+            "linear",
+            "cublaslt",
+            "embedding",
+            "rotary",
+            "softmax",
+            "flash_attention",
+            "paged_attention",
+            "bias_gelu",
+            "swiglu",
+            "cross_entropy",
+            "l2_norm",
+            "adamw",
+            "ranges",
+            "backend",
+        ],
+    ),
+    (
+        "cubecl-kernels/kernel_cost/src",
+        &[
+            "instruction",
+            "gpu",
+            "pipe",
+            "flow",
+            "hot",
+            "simulate",
+            "matrix",
+            "grid",
+            "peer",
+            "listing",
+            "memory",
+            "attention",
+            "occupancy",
+            "row",
+            "budget",
+            "table",
+        ],
+    ),
+    (
+        "cubecl-kernels/cuda_emulator/src",
+        &[
+            "folder",
+            "exported",
+            "handles",
+            "recording",
+            "nvrtc",
+            "driver",
+            "cublaslt",
+            "nccl",
+        ],
+    ),
     (
         "burn-megatron/comm/src",
         &["limits", "ranks", "flight_recorder", "launch", "collectives"],
@@ -103,10 +170,48 @@ const CRATES: [(&str, &[&str]); 5] = [
             "registry",
         ],
     ),
+    (
+        "examples/src",
+        &[
+            "terminal",
+            "figures",
+            "svg",
+            "spots",
+            "json_lines",
+            "run_tokenizer",
+            "carried_tokenizer",
+            "saved_state",
+            "device",
+            "layout",
+            "memory_plan",
+            "arguments",
+            "launching",
+            "loading",
+            "adapting",
+            "step_observer",
+            "generating",
+            "evaluating",
+            "serving",
+            "session",
+            "checkpointing",
+            "monitoring",
+            "progress",
+            "timeline",
+            "training_program",
+            "measured_run",
+            "pretraining",
+            "deepspeed",
+        ],
+    ),
 ];
 
 /// Modules that tests alone use.
 const TEST_MODULES: [&str; 3] = ["tests", "fuzzing", "rank_threads"];
+/// A module of an operation of `cubecl-kernels` that tests alone use: what the operation is on the host, in f64.
+const HOST_REFERENCE: &str = "host";
+
+/// Sources that a folder holds at most, apart from its sub-folders.
+const MOST_SOURCES: usize = 20;
 
 /// The names from the crate's root to a module.
 type Module = Vec<String>;
@@ -198,19 +303,10 @@ impl Crate {
     }
 
     fn read(folder: &Path) -> Self {
-        let mut files = Vec::new();
-        let mut folders = vec![folder.to_owned()];
-        while let Some(next) = folders.pop() {
-            for entry in std::fs::read_dir(&next).expect("a folder of sources") {
-                let path = entry.expect("a file of sources").path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let inside = path.strip_prefix(folder).expect("it was found there").to_owned();
-                    files.push((inside, std::fs::read_to_string(&path).expect("a source")));
-                }
-            }
-        }
+        let files = sources(folder).into_iter().map(|path| {
+            let inside = path.strip_prefix(folder).expect("it was found there").to_owned();
+            (inside, std::fs::read_to_string(&path).expect("a source"))
+        });
         Self::of(files).expect("sources that compile")
     }
 
@@ -285,6 +381,17 @@ impl Crate {
         folders
     }
 
+    /// The imports of production code from modules of this name.
+    fn imports_of(&self, name: &str) -> Vec<String> {
+        let wrong = self
+            .edges()
+            .into_iter()
+            .filter(|(_, target)| target.last().is_some_and(|last| last == name));
+        wrong
+            .map(|(module, target)| format!("{} imports from {}", module.join("::"), target.join("::")))
+            .collect()
+    }
+
     /// One cycle of each folder that has one, in words.
     fn cycles(&self) -> Vec<String> {
         let cycles = self.siblings().into_iter().filter_map(|(folder, edges)| {
@@ -305,6 +412,36 @@ impl Crate {
         let wrong = wrong.map(|(from, to)| format!("{from} imports from {to}, which stands after it"));
         missing.into_iter().chain(wrong).collect()
     }
+}
+
+/// Returns the sources in a folder and in those inside it, apart from what builds and tools leave there.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).expect("a folder of sources") {
+            let path = entry.expect("a file of sources").path();
+            let name = path.file_name().expect("an entry has a name").to_string_lossy();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// Returns the folders that hold too many of these sources, in words.
+fn crowded(sources: impl IntoIterator<Item = PathBuf>) -> Vec<String> {
+    let mut counts: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for source in sources {
+        *counts.entry(source.with_file_name("")).or_default() += 1;
+    }
+    let crowded = counts.into_iter().filter(|(_, count)| *count > MOST_SOURCES);
+    crowded
+        .map(|(folder, count)| format!("{}: {count} sources", folder.display()))
+        .collect()
 }
 
 /// Returns the modules of a cycle, the first at the end again, if there is one.
@@ -340,6 +477,28 @@ fn modules_import_one_way() {
         let found = [sources.cycles(), sources.against(order)].concat();
         assert!(found.is_empty(), "{folder}:\n{}", found.join("\n"));
     }
+}
+
+#[test]
+fn production_code_imports_no_host_reference() {
+    let kernels = Crate::read(&tests::folder().join("../cubecl-kernels/src"));
+    assert_eq!(kernels.imports_of(HOST_REFERENCE), [""; 0]);
+    let planted = planted(&[
+        ("lib.rs", "mod a;"),
+        ("a/mod.rs", "mod host; mod sizes; use sizes::Sizes;"),
+        ("a/host.rs", "use super::sizes::Sizes; pub struct Inputs(Sizes);"),
+        ("a/sizes.rs", "use super::host::Inputs; pub struct Sizes;"),
+    ]);
+    assert_eq!(planted.imports_of(HOST_REFERENCE), ["a::sizes imports from a::host"]);
+}
+
+#[test]
+fn no_folder_is_crowded() {
+    assert_eq!(crowded(sources(&tests::folder().join(".."))), [""; 0]);
+    let files = |count: usize| (0..count).map(|number| PathBuf::from(format!("a/{number}.rs")));
+    let deeper = PathBuf::from("a/b/c.rs");
+    assert_eq!(crowded(files(20).chain([deeper.clone()])), [""; 0]);
+    assert_eq!(crowded(files(21).chain([deeper])), ["a/: 21 sources"]);
 }
 
 fn planted(files: &[(&str, &str)]) -> Crate {
