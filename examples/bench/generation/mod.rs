@@ -1,0 +1,164 @@
+//! Measures generation with the cache of keys and values, and without it: tokens per second of a batch, in turn.
+//!
+//! ```text
+//! cargo run --release --example bench -- generation --load checkpoints --batch-sizes 1,16
+//! ```
+//!
+//! Without the cache every token is a request of its own, whose prompt is all tokens before it: each step computes the
+//! whole sequences again, in the same kernels. Both are greedy, so that both compute the same text; where rounding
+//! decides between two tokens they may part, and what is equal is counted. Machines drift: medians of several rounds.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::ensure;
+use burn_megatron::training::memory::keep_freed_memory;
+use burn_megatron_data::tokenizer::Tokenizer;
+use clap::Args;
+use examples::arguments::GeneratorArguments;
+use examples::figures::median;
+use examples::generating::generator::{AnyGenerator, BatchLimits, GeneratorProgram, Ready};
+use examples::generating::{PAGE_TOKENS, run_program};
+use models::generation::{GenerationRequest, SamplingConfig};
+
+/// Measure generation with the cache of keys and values, and without it.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    generator: GeneratorArguments,
+    /// Outputs that are generated together
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 16])]
+    batch_sizes: Vec<usize>,
+    /// Tokens of each prompt
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    prompt_tokens: usize,
+    /// Tokens of each output
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    out_seq_length: usize,
+    /// How often each way is measured
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    keep_freed_memory();
+    arguments.generator.validate()?;
+    arguments.generator.validate_one_model("one generator is measured")?;
+    for (flag, value) in [
+        (
+            "--batch-sizes",
+            arguments.batch_sizes.iter().copied().min().unwrap_or(0),
+        ),
+        ("--prompt-tokens", arguments.prompt_tokens),
+        ("--out-seq-length", arguments.out_seq_length),
+        ("--rounds", arguments.rounds),
+    ] {
+        ensure!(value > 0, "{flag} must be at least 1, got 0");
+    }
+    run_program(
+        &arguments.generator,
+        arguments.generator.statement(),
+        &mut Bench { arguments },
+    )
+}
+
+struct Bench<'a> {
+    arguments: &'a Arguments,
+}
+
+impl GeneratorProgram for Bench<'_> {
+    fn limits(&mut self, _tokenizer: &dyn Tokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
+        let tokens = self.arguments.prompt_tokens + self.arguments.out_seq_length;
+        ensure!(
+            tokens <= max_seq_length,
+            "--prompt-tokens and --out-seq-length must be at most the model's {max_seq_length} positions together, got \
+             {tokens}"
+        );
+        let max_batch = self.arguments.batch_sizes.iter().copied().max().unwrap_or(1);
+        Ok(BatchLimits {
+            max_batch,
+            num_pages: max_batch * tokens.div_ceil(PAGE_TOKENS),
+            max_waiting: 0,
+        })
+    }
+
+    fn run(&mut self, ready: Ready<'_>) -> anyhow::Result<ExitCode> {
+        let Arguments {
+            prompt_tokens,
+            out_seq_length,
+            rounds,
+            ..
+        } = *self.arguments;
+        println!("prompts of {prompt_tokens} tokens, outputs of {out_seq_length}, medians of {rounds} rounds");
+        println!("batch | tokens/s with the cache | without it | ratio | equal outputs");
+        for &batch in &self.arguments.batch_sizes {
+            let mut speeds = [Vec::new(), Vec::new()];
+            let mut equal = 0;
+            for _ in 0..rounds {
+                let mut texts = Vec::new();
+                for (has_cache, speeds) in [true, false].into_iter().zip(&mut speeds) {
+                    let prompts = self.prompts(ready.generator.tokenizer().vocabulary_size(), batch);
+                    let begun = Instant::now();
+                    texts.push(generate(ready.generator, prompts, out_seq_length, has_cache)?);
+                    speeds.push((batch * out_seq_length) as f64 / begun.elapsed().as_secs_f64());
+                }
+                equal = texts[0]
+                    .iter()
+                    .zip(&texts[1])
+                    .filter(|(with, without)| with == without)
+                    .count();
+            }
+            let ratios = speeds[0].iter().zip(&speeds[1]).map(|(with, without)| with / without);
+            let ratio = median(ratios.collect());
+            let [with, without] = speeds.map(median);
+            println!("{batch:>5} | {with:>23.1} | {without:>10.1} | {ratio:>5.1} | {equal} of {batch}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Bench<'_> {
+    /// Prompts that differ.
+    fn prompts(&self, vocabulary_size: usize, batch: usize) -> Vec<Vec<u32>> {
+        let token = |prompt: usize, place: usize| ((prompt * 7919 + place * 31) % vocabulary_size) as u32;
+        let prompts = 0..batch;
+        prompts
+            .map(|prompt| {
+                (0..self.arguments.prompt_tokens)
+                    .map(|place| token(prompt, place))
+                    .collect()
+            })
+            .collect()
+    }
+}
+
+/// Continues each text by `count` tokens; returns the texts.
+fn generate(
+    generator: &mut dyn AnyGenerator,
+    mut texts: Vec<Vec<u32>>,
+    count: usize,
+    has_cache: bool,
+) -> anyhow::Result<Vec<Vec<u32>>> {
+    let greedy = SamplingConfig {
+        temperature: 0.0,
+        ..SamplingConfig::default()
+    };
+    let (passes, new_tokens) = if has_cache { (1, count) } else { (count, 1) };
+    for _ in 0..passes {
+        let mut requests = Vec::with_capacity(texts.len());
+        for text in &texts {
+            let request = GenerationRequest {
+                ignores_end_of_document: true,
+                ..GenerationRequest::new(text.clone(), new_tokens, greedy)
+            };
+            requests.push(generator.submit(request)?);
+        }
+        while !generator.is_idle() {
+            for event in generator.step()? {
+                let place = requests.iter().position(|request| *request == event.request);
+                texts[place.expect("a request of this batch")].push(event.token);
+            }
+        }
+    }
+    Ok(texts)
+}

@@ -1,0 +1,239 @@
+//! Measures the training step of the bundled GPT, or of a Llama, against the same model in PyTorch, in turn, on the CPU
+//! or on one GPU.
+//!
+//! ```text
+//! cargo run --release --example bench -- step --python PATH
+//! cargo run --release --example bench --features cuda -- step --python PATH --device cuda --dtype bf16 --compile \
+//!     --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 \
+//!     --vocab-size 51200 --peak-tflops 989
+//! ```
+//!
+//! Both sides have the same sizes and threads, random tokens, AdamW and clipping, and main parameters in f32. In bf16
+//! ours also holds parameters in bf16, and PyTorch casts its parameters as it needs them. Machines drift, so a step is
+//! compared with the other side's of the same round; medians are printed. `--by-operation` measures the parts of our
+//! step on the CPU one by one instead.
+
+mod operations;
+mod ours;
+mod theirs;
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::memory::keep_freed_memory;
+use clap::{Args, ValueEnum};
+use examples::arguments::{DeviceArguments, Dtype};
+use examples::device::DeviceKind;
+use examples::figures::median;
+use models::ModelConfig;
+use models::gpt::GptConfig;
+use models::llama::LlamaConfig;
+
+/// Measure a training step against PyTorch's.
+#[derive(Args)]
+pub struct Arguments {
+    /// An interpreter with PyTorch
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
+    /// The program that trains in PyTorch: takes the flags below and prints JSON with step_seconds
+    #[arg(long, value_name = "PATH", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/step/gpt_pytorch.py"))]
+    script: PathBuf,
+    /// How often each side is measured
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Let PyTorch compile its model
+    #[arg(long)]
+    compile: bool,
+    /// What the device does at best in this type: say which share of it the model's operations take
+    #[arg(long, value_name = "TFLOP/s")]
+    peak_tflops: Option<f64>,
+    /// Leave PyTorch out
+    #[arg(long)]
+    alone: bool,
+    /// Measure the parts of our step, each by itself
+    #[arg(long)]
+    by_operation: bool,
+    #[command(flatten)]
+    problem: Problem,
+    /// Train and print the seconds of each step and of its phases, set for the process that this program starts
+    #[arg(long, hide = true)]
+    train: bool,
+}
+
+/// The kinds of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ModelFamily {
+    /// The bundled GPT
+    Gpt,
+    /// Rotary positions, RMS norms, a gated MLP of 8/3 the size of a token, a key head for each two heads
+    Llama,
+}
+
+/// What is trained: the same on both sides.
+#[derive(Args, Clone, Debug)]
+struct Problem {
+    /// The kind of model
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = ModelFamily::Gpt)]
+    model_family: ModelFamily,
+    /// Transformer layers
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    num_layers: usize,
+    /// Size of each token
+    #[arg(long, value_name = "N", default_value_t = 384)]
+    hidden_size: usize,
+    /// Attention heads
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    num_attention_heads: usize,
+    /// Tokens per sample
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    seq_length: usize,
+    /// Samples per step
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    micro_batch_size: usize,
+    /// Tokens of the vocabulary
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    vocab_size: usize,
+    /// Steps of each run
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    steps: usize,
+    /// Steps at the start of each run that are not counted
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    warmup: usize,
+    /// Threads of each side
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    threads: usize,
+    #[command(flatten)]
+    device: DeviceArguments,
+    /// Element type of our parameters, and of both sides' arithmetic: f32 or bf16
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::F32)]
+    dtype: Dtype,
+    /// Make our model of burn's own operations instead of fused ones
+    #[arg(long)]
+    no_fused_kernels: bool,
+}
+
+impl Problem {
+    /// The model's operations in a step, forward and backward.
+    fn flops(&self) -> f64 {
+        let (seq, samples) = (self.seq_length, self.micro_batch_size);
+        match self.model_family {
+            ModelFamily::Gpt => self.gpt().flops_per_iteration(seq, samples),
+            ModelFamily::Llama => self.llama().flops_per_iteration(seq, samples),
+        }
+    }
+
+    fn gpt(&self) -> GptConfig {
+        GptConfig::new(
+            self.num_layers,
+            self.hidden_size,
+            self.num_attention_heads,
+            self.seq_length,
+            self.vocab_size,
+        )
+    }
+
+    fn llama(&self) -> LlamaConfig {
+        LlamaConfig::new(
+            self.num_layers,
+            self.hidden_size,
+            self.num_attention_heads,
+            self.num_attention_heads / 2,
+            (8 * self.hidden_size).div_ceil(3).next_multiple_of(64),
+            self.seq_length,
+            self.vocab_size,
+        )
+        .with_tied_embeddings(true)
+    }
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    keep_freed_memory();
+    let problem = &arguments.problem;
+    ensure!(
+        arguments.rounds > 0 && problem.steps > problem.warmup,
+        "--rounds must be at least 1 and --steps more than --warmup, got {}, {} and {}",
+        arguments.rounds,
+        problem.steps,
+        problem.warmup
+    );
+    ensure!(
+        matches!(problem.dtype, Dtype::F32 | Dtype::Bf16),
+        "--dtype must be f32 or bf16"
+    );
+    problem.device.validate(problem.dtype)?;
+    if problem.model_family == ModelFamily::Llama {
+        problem.llama().validate(&ParallelConfig::new())?;
+        ensure!(
+            !arguments.by_operation,
+            "--by-operation measures the parts of the bundled GPT"
+        );
+    }
+    if arguments.train {
+        return ours::train(problem);
+    }
+    if arguments.by_operation {
+        ensure!(
+            problem.device.kind == DeviceKind::Cpu && problem.dtype == Dtype::F32,
+            "--by-operation measures the CPU, in f32"
+        );
+        return operations::measure(problem);
+    }
+    ensure!(
+        arguments.alone || matches!(problem.device.kind, DeviceKind::Cpu | DeviceKind::Cuda),
+        "PyTorch is measured on the processor and on CUDA: measure --alone"
+    );
+    compare(arguments)
+}
+
+/// Runs both sides in turn, or ours alone, and prints the medians.
+fn compare(arguments: &Arguments) -> anyhow::Result<()> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 1..=arguments.rounds {
+        // Printed at once, as PyTorch may take long to compile.
+        let own = ours::step_seconds(&arguments.problem)?.step;
+        println!("round {round}: {}", summary(vec![own], Vec::new()));
+        ours.push(own);
+        if !arguments.alone {
+            let other = theirs::step_seconds(arguments)?;
+            println!("round {round}: {}", summary(vec![own], vec![other]));
+            theirs.push(other);
+        }
+    }
+    let (rounds, threads) = (arguments.rounds, arguments.problem.threads);
+    println!(
+        "median of {rounds} rounds on {threads} threads: {}",
+        summary(ours.clone(), theirs.clone())
+    );
+    let flops = arguments.problem.flops();
+    let rate = |seconds: Vec<f64>| {
+        let rate = flops / median(seconds) / 1e12;
+        match arguments.peak_tflops {
+            Some(peak) => format!("{rate:.3} ({:.1} %)", 1e2 * rate / peak),
+            None => format!("{rate:.3}"),
+        }
+    };
+    let peer = if theirs.is_empty() {
+        String::new()
+    } else {
+        format!(", PyTorch {}", rate(theirs))
+    };
+    println!("model TFLOP/s, attention not halved: {}{peer}", rate(ours));
+    Ok(())
+}
+
+/// Returns the medians of both sides and that of their ratios, or our median if there is no other side.
+fn summary(ours: Vec<f64>, theirs: Vec<f64>) -> String {
+    let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
+    let milliseconds = |seconds: Vec<f64>| format!("{:.1} ms", 1e3 * median(seconds));
+    if theirs.is_empty() {
+        milliseconds(ours)
+    } else {
+        format!(
+            "{}, PyTorch {}, ratio {:.3}",
+            milliseconds(ours),
+            milliseconds(theirs),
+            median(ratios)
+        )
+    }
+}
