@@ -5,16 +5,21 @@
 //! cargo run --release --example bench -- help
 //! ```
 //!
-//! Ranks and other processes that a subcommand starts are this program with the same subcommand.
+//! Ranks and other processes that a subcommand starts are this program with the same subcommand. All measure in turn
+//! ([`measure`]), on [`ranks`] that they start or next to a program of [`pytorch`], and print rows of a [`table`].
 
 mod checkpoint;
 mod collectives;
 mod generation;
 mod layouts;
+mod measure;
+mod pytorch;
+mod ranks;
 mod rendezvous;
 mod server;
 mod sharded;
 mod step;
+mod table;
 mod zero;
 
 use std::alloc::System;

@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use examples::arguments::ApiKey;
-use serde::Serialize;
 
+use crate::measure::percentile;
+use crate::table::{Row, show};
 use client::{Client, Timing};
 use process::Server;
 
@@ -64,21 +65,6 @@ pub struct Arguments {
     server_flags: Vec<String>,
 }
 
-/// What was measured of a server. Times in milliseconds.
-#[derive(Clone, Debug, Serialize)]
-struct Measured {
-    max_batch_size: Option<usize>,
-    clients: usize,
-    requests: usize,
-    tokens: usize,
-    seconds: f64,
-    tokens_per_second: f64,
-    first_token_p50: f64,
-    first_token_p99: f64,
-    last_token_p50: f64,
-    last_token_p99: f64,
-}
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let timeout = Duration::try_from_secs_f64(arguments.timeout_secs).context("--timeout-secs")?;
     for (flag, value) in [
@@ -88,29 +74,27 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ] {
         ensure!(value > 0, "{flag} must be at least 1, got 0");
     }
-    if !arguments.json {
-        println!("max batch | clients | requests | tokens/s | first token p50, p99 ms | last token p50, p99 ms");
-    }
-    match &arguments.url {
-        Some(url) => print(arguments, &measure(arguments, url, None, timeout)?),
+    let rows = match &arguments.url {
+        Some(url) => vec![measure(arguments, url, None, timeout)?],
         None => {
-            for batch in &arguments.batch_sizes {
+            let measure = |batch: &usize| {
                 let server = Server::start(*batch, arguments.clients, &arguments.server_flags)?;
                 let url = format!("http://{}", server.address());
-                print(arguments, &measure(arguments, &url, Some(*batch), timeout)?)?;
-            }
-            Ok(())
+                measure(arguments, &url, Some(*batch), timeout)
+            };
+            arguments
+                .batch_sizes
+                .iter()
+                .map(measure)
+                .collect::<anyhow::Result<_>>()?
         }
-    }
+    };
+    show(&rows, arguments.json);
+    Ok(())
 }
 
 /// Lets the clients ask until all requests are served.
-fn measure(
-    arguments: &Arguments,
-    url: &str,
-    max_batch_size: Option<usize>,
-    timeout: Duration,
-) -> anyhow::Result<Measured> {
+fn measure(arguments: &Arguments, url: &str, max_batch_size: Option<usize>, timeout: Duration) -> anyhow::Result<Row> {
     let client = Client::new(url, arguments.api_key.as_ref(), arguments.max_tokens, timeout);
     let prompt = |number: usize| format!("{}{number}", arguments.prompt);
     // The first request warms up what is allocated or compiled once.
@@ -137,46 +121,20 @@ fn measure(
     let seconds = begun.elapsed().as_secs_f64();
     let timings = timings.concat();
     let tokens = timings.iter().map(|timing| timing.tokens).sum::<usize>();
-    let of = |which: fn(&Timing) -> Duration, part| percentile(timings.iter().map(which), part);
-    Ok(Measured {
-        max_batch_size,
-        clients: arguments.clients,
-        requests: timings.len(),
-        tokens,
-        seconds,
-        tokens_per_second: tokens as f64 / seconds,
-        first_token_p50: of(|timing| timing.first, 0.5),
-        first_token_p99: of(|timing| timing.first, 0.99),
-        last_token_p50: of(|timing| timing.last, 0.5),
-        last_token_p99: of(|timing| timing.last, 0.99),
-    })
-}
-
-/// The time that this part of all times does not exceed, in milliseconds.
-fn percentile(times: impl Iterator<Item = Duration>, part: f64) -> f64 {
-    let mut times: Vec<Duration> = times.collect();
-    times.sort_unstable();
-    let place = (part * times.len() as f64).ceil() as usize;
-    times[place.clamp(1, times.len()) - 1].as_secs_f64() * 1e3
-}
-
-fn print(arguments: &Arguments, measured: &Measured) -> anyhow::Result<()> {
-    if arguments.json {
-        println!("{}", serde_json::to_string(measured)?);
-        return Ok(());
-    }
-    let batch = measured
-        .max_batch_size
-        .map_or_else(|| "?".to_owned(), |batch| batch.to_string());
-    println!(
-        "{batch:>9} | {:>7} | {:>8} | {:>8.1} | {:>11.1}, {:>9.1} | {:>10.1}, {:>9.1}",
-        measured.clients,
-        measured.requests,
-        measured.tokens_per_second,
-        measured.first_token_p50,
-        measured.first_token_p99,
-        measured.last_token_p50,
-        measured.last_token_p99,
-    );
-    Ok(())
+    let of = |which: fn(&Timing) -> Duration, part| {
+        let seconds: Vec<f64> = timings.iter().map(|timing| which(timing).as_secs_f64()).collect();
+        percentile(&seconds, part)
+    };
+    let (first, last) = (|timing: &Timing| timing.first, |timing: &Timing| timing.last);
+    Ok(Row::default()
+        .number("max batch size", max_batch_size.map_or(f64::NAN, |size| size as f64))
+        .number("clients", arguments.clients as f64)
+        .number("requests", timings.len() as f64)
+        .number("tokens", tokens as f64)
+        .seconds("time", seconds)
+        .number("tokens/s", tokens as f64 / seconds)
+        .seconds("first token p50", of(first, 0.5))
+        .seconds("first token p99", of(first, 0.99))
+        .seconds("last token p50", of(last, 0.5))
+        .seconds("last token p99", of(last, 0.99)))
 }

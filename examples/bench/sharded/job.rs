@@ -1,56 +1,27 @@
 //! What a rank does: the memory and communication of each model by itself, then steps of all of them in turn.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use burn_megatron::context::ParallelContext;
+use burn_megatron::collectives::ReduceOp;
 use burn_megatron::launch::World;
 use burn_megatron::sharded::{Mesh, TrafficKind};
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::memory::{allocated_bytes, peak_bytes, restart_peak};
 use examples::figures::bytes;
-use serde::{Deserialize, Serialize};
+use examples::json_lines::JsonLines;
 
-use super::subject::{self, Place, Subject};
+use super::subject::{self, Kind, Place};
 use super::{Arguments, Layout};
+use crate::measure::{in_turn, ratio};
+use crate::table::Row;
 
 /// Steps of every model before those that are measured.
 const WARM_UP_ROUNDS: usize = 2;
 
-/// What a rank measured of a model.
-#[derive(Debug, Default, Deserialize, Serialize)]
-pub struct Figures {
-    pub step_seconds: Vec<f64>,
-    /// What all threads of this rank computed in each of these steps.
-    pub processor_seconds: Vec<f64>,
-    pub parameter_bytes: usize,
-    /// The most that was allocated at once in a step, for this model alone.
-    pub peak_memory_bytes: usize,
-    /// What this rank sent in a step.
-    pub sent_bytes: u64,
-    pub collectives: Vec<Collectives>,
-    pub loss: f64,
-}
-
-/// The collectives of a step that a placed model's operations made, of one kind.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Collectives {
-    kind: String,
-    count: usize,
-    /// Of the whole tensors; for all-to-alls of this rank's parts.
-    bytes: usize,
-}
-
-impl fmt::Display for Collectives {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} of {}", self.count, self.kind, bytes(self.bytes as u64))
-    }
-}
-
-/// Measures as a rank of a layout, and writes the figures of each of its models.
-pub fn run(world: &World, layout: Layout, arguments: &Arguments, folder: &Path) -> anyhow::Result<()> {
+/// Measures as a rank of a layout; rank 0 writes a row for each of its models.
+pub fn run(world: &World, layout: Layout, arguments: &Arguments, log: &Path) -> anyhow::Result<()> {
     let config = ParallelConfig::new().with_tensor_parallel_size(layout.tensor_parallel_size());
     let context = config.with_sequence_parallel(layout == Layout::Tp2sp).init(world)?;
     let mesh = Mesh::of(&context)?;
@@ -62,52 +33,54 @@ pub fn run(world: &World, layout: Layout, arguments: &Arguments, folder: &Path) 
         num_steps: WARM_UP_ROUNDS + arguments.rounds,
     };
     let kinds = layout.kinds(arguments);
-    let mut figures = Vec::new();
+    let mut alone_rows = Vec::new();
     for &kind in &kinds {
-        figures.push(alone(&|| subject::make(kind, &place), &context, &mesh)?);
+        alone_rows.push(alone(kind, &place)?);
     }
     let mut subjects = Vec::new();
-    for kind in kinds {
+    for &kind in &kinds {
         subjects.push(subject::make(kind, &place)?);
     }
-    for round in 0..place.num_steps {
-        for turn in 0..subjects.len() {
-            // No model always comes after the same one.
-            let index = (round + turn) % subjects.len();
-            context.world_group().barrier()?;
-            let (start, processor) = (Instant::now(), processor_seconds()?);
-            figures[index].loss = subjects[index].step(round)?;
-            let (seconds, processor) = (start.elapsed().as_secs_f64(), processor_seconds()? - processor);
-            if round >= WARM_UP_ROUNDS {
-                figures[index].step_seconds.push(seconds);
-                figures[index].processor_seconds.push(processor);
-            }
-        }
+    let mut losses = vec![f64::NAN; kinds.len()];
+    let mut measured = in_turn(place.num_steps, kinds.len(), |round, index| {
+        context.world_group().barrier()?;
+        let (start, processor) = (Instant::now(), processor_seconds()?);
+        losses[index] = subjects[index].step(round - 1)?;
+        let (seconds, processor) = (start.elapsed().as_secs_f64(), processor_seconds()? - processor);
+        Ok(Row::default()
+            .seconds("step", seconds)
+            .seconds("processor time", processor))
+    })?;
+    if world.rank() > 0 {
+        return Ok(());
     }
-    let text = serde_json::to_string(&figures)?;
-    let path = path(folder, world.rank());
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// The figures of a rank.
-pub fn read(folder: &Path, rank: usize) -> anyhow::Result<Vec<Figures>> {
-    let path = path(folder, rank);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(serde_json::from_str(&text)?)
-}
-
-fn path(folder: &Path, rank: usize) -> PathBuf {
-    folder.join(format!("rank-{rank}.json"))
+    for rounds in &mut measured {
+        rounds.drain(..WARM_UP_ROUNDS);
+    }
+    let mut log = JsonLines::create(log)?;
+    for (index, alone) in alone_rows.into_iter().enumerate() {
+        let (reference, own) = (&measured[0], &measured[index]);
+        let median = Row::median(own);
+        let speed = median
+            .value("step")
+            .map_or(f64::NAN, |step| arguments.problem.tokens() as f64 / step);
+        let row = Row::default()
+            .text("layout", format!("{layout:?}").to_lowercase())
+            .text("model", format!("{:?}", kinds[index]).to_lowercase())
+            .and(median)
+            .number("tokens/s", speed)
+            .number("ratio", ratio(reference, own, "step"))
+            .number("processor ratio", ratio(reference, own, "processor time"));
+        log.write(&row.and(alone).number("loss", losses[index]))?;
+    }
+    Ok(())
 }
 
 /// The memory and the communication of a step, with one model only.
-fn alone(
-    make: &dyn Fn() -> anyhow::Result<Box<dyn Subject>>,
-    context: &ParallelContext,
-    mesh: &Mesh,
-) -> anyhow::Result<Figures> {
+fn alone(kind: Kind, place: &Place<'_>) -> anyhow::Result<Row> {
+    let Place { context, mesh, .. } = *place;
     let before = allocated_bytes();
-    let mut subject = make()?;
+    let mut subject = subject::make(kind, place)?;
     // The optimizer makes its moments in the first.
     subject.step(0)?;
     context.world_group().barrier()?;
@@ -124,24 +97,23 @@ fn alone(
         (TrafficKind::ReduceScatter, "reduce-scatter"),
         (TrafficKind::AllToAll, "all-to-all"),
     ];
-    let collectives = kinds.into_iter().map(|(kind, name)| {
-        // An axis of one rank has no communication.
+    let collectives = kinds.into_iter().filter_map(|(kind, name)| {
+        // An axis of one rank has no communication. Bytes are those of whole tensors; for all-to-alls of this rank's parts.
         let of_kind = records
             .iter()
             .filter(|record| record.kind == kind && mesh.group(record.axis).size() > 1);
-        Collectives {
-            kind: name.to_owned(),
-            count: of_kind.clone().count(),
-            bytes: of_kind.map(|record| record.bytes).sum(),
-        }
+        let sum: usize = of_kind.clone().map(|record| record.bytes).sum();
+        let count = of_kind.count();
+        (count > 0).then(|| format!("{count} {name} of {}", bytes(sum as u64)))
     });
-    Ok(Figures {
-        parameter_bytes: subject.parameter_bytes(),
-        peak_memory_bytes,
-        sent_bytes,
-        collectives: collectives.filter(|collectives| collectives.count > 0).collect(),
-        ..Figures::default()
-    })
+    // Those of the rank with the most.
+    let mut largest = [subject.parameter_bytes(), peak_memory_bytes].map(|bytes| bytes as f64);
+    context.world_group().all_reduce(&mut largest, ReduceOp::Max)?;
+    Ok(Row::default()
+        .bytes("parameters", largest[0])
+        .bytes("peak memory", largest[1])
+        .bytes("sent per step", sent_bytes as f64)
+        .text("collectives", collectives.collect::<Vec<_>>().join(", ")))
 }
 
 /// What this process's threads have computed until now; those that have ended are not counted.

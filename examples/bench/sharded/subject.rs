@@ -25,7 +25,6 @@ use cubecl_kernels::Kernels;
 use models::gpt::{Gpt, GptConfig};
 use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::{PlainGpt, PlainGptConfig};
-use serde::Serialize;
 
 use super::plain::Model;
 use super::{Layout, Problem};
@@ -37,8 +36,7 @@ const LEARNING_RATE: f64 = 6e-4;
 const SEED: u64 = 1;
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// `PlainGpt` on burn's backend.
     Plain,

@@ -25,10 +25,12 @@ use burn_megatron::training::memory::keep_freed_memory;
 use clap::{Args, ValueEnum};
 use examples::arguments::{DeviceArguments, Dtype};
 use examples::device::DeviceKind;
-use examples::figures::median;
 use models::ModelConfig;
 use models::gpt::GptConfig;
 use models::llama::LlamaConfig;
+
+use crate::measure::{in_turn, ratio};
+use crate::table::{Row, table};
 
 /// Measure a training step against PyTorch's.
 #[derive(Args)]
@@ -188,52 +190,33 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Runs both sides in turn, or ours alone, and prints the medians.
 fn compare(arguments: &Arguments) -> anyhow::Result<()> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 1..=arguments.rounds {
+    let problem = &arguments.problem;
+    let peer = (!arguments.alone).then(|| theirs::peer(arguments)).transpose()?;
+    let sides = 1 + usize::from(peer.is_some());
+    let measured = in_turn(arguments.rounds, sides, |round, side| {
+        let (name, seconds) = match &peer {
+            Some(peer) if side == 1 => ("PyTorch", theirs::step_seconds(peer)?),
+            _ => ("ours", ours::step_seconds(problem)?.step),
+        };
+        let row = Row::default().text("side", name).seconds("step", seconds);
         // Printed at once, as PyTorch may take long to compile.
-        let own = ours::step_seconds(&arguments.problem)?.step;
-        println!("round {round}: {}", summary(vec![own], Vec::new()));
-        ours.push(own);
-        if !arguments.alone {
-            let other = theirs::step_seconds(arguments)?;
-            println!("round {round}: {}", summary(vec![own], vec![other]));
-            theirs.push(other);
-        }
-    }
-    let (rounds, threads) = (arguments.rounds, arguments.problem.threads);
+        println!("round {round}: {row}");
+        Ok(row)
+    })?;
+    let rows = measured.iter().map(|own| {
+        let row = Row::median(own);
+        let rate = row.value("step").map_or(f64::NAN, |step| problem.flops() / step / 1e12);
+        row.number("model TFLOP/s", rate)
+            .percent(
+                "of the peak",
+                arguments.peak_tflops.map_or(f64::NAN, |peak| 1e2 * rate / peak),
+            )
+            .number("ours to it", ratio(&measured[0], own, "step"))
+    });
     println!(
-        "median of {rounds} rounds on {threads} threads: {}",
-        summary(ours.clone(), theirs.clone())
+        "medians of {} rounds on {} threads; attention not halved",
+        arguments.rounds, problem.threads
     );
-    let flops = arguments.problem.flops();
-    let rate = |seconds: Vec<f64>| {
-        let rate = flops / median(seconds) / 1e12;
-        match arguments.peak_tflops {
-            Some(peak) => format!("{rate:.3} ({:.1} %)", 1e2 * rate / peak),
-            None => format!("{rate:.3}"),
-        }
-    };
-    let peer = if theirs.is_empty() {
-        String::new()
-    } else {
-        format!(", PyTorch {}", rate(theirs))
-    };
-    println!("model TFLOP/s, attention not halved: {}{peer}", rate(ours));
+    println!("{}", table(&rows.collect::<Vec<_>>()));
     Ok(())
-}
-
-/// Returns the medians of both sides and that of their ratios, or our median if there is no other side.
-fn summary(ours: Vec<f64>, theirs: Vec<f64>) -> String {
-    let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
-    let milliseconds = |seconds: Vec<f64>| format!("{:.1} ms", 1e3 * median(seconds));
-    if theirs.is_empty() {
-        milliseconds(ours)
-    } else {
-        format!(
-            "{}, PyTorch {}, ratio {:.3}",
-            milliseconds(ours),
-            milliseconds(theirs),
-            median(ratios)
-        )
-    }
 }

@@ -20,6 +20,7 @@ use cubecl_kernels::tape::{primitive, record};
 use examples::figures::median;
 
 use super::{Problem, ours};
+use crate::table::{Row, table};
 
 type B = Autodiff<Flex>;
 
@@ -39,26 +40,25 @@ pub fn measure(problem: &Problem) -> anyhow::Result<()> {
         .num_threads(problem.threads)
         .build_global()?;
     let step = ours::step_seconds(problem)?;
-    println!("operation             times  forward ms  backward ms  in a step ms");
+    let mut rows = Vec::new();
     let mut sum = 0.0;
     for operation in operations(problem) {
         let [forward, backward] = seconds(&operation);
         let in_step = operation.per_step as f64 * (forward + backward);
         sum += in_step;
-        println!(
-            "{:<20}  {:>5}  {:>10.3}  {:>11.3}  {:>12.2}",
-            operation.name,
-            operation.per_step,
-            1e3 * forward,
-            1e3 * backward,
-            1e3 * in_step
-        );
+        let row = Row::default().text("operation", operation.name);
+        let row = row
+            .number("times", operation.per_step as f64)
+            .seconds("forward", forward);
+        rows.push(row.seconds("backward", backward).seconds("in a step", in_step));
     }
-    println!("{:<53} {:>9.2}", "all of these", 1e3 * sum);
+    let mut add = |name: &str, seconds| rows.push(Row::default().text("operation", name).seconds("in a step", seconds));
+    add("all of these", sum);
     for (phase, seconds) in ours::PHASES.iter().zip(step.phases) {
-        println!("{:<53} {:>9.2}", format!("the step's {}", phase.name()), 1e3 * seconds);
+        add(&format!("the step's {}", phase.name()), seconds);
     }
-    println!("{:<53} {:>9.2}", "the step", 1e3 * step.step);
+    add("the step", step.step);
+    println!("{}", table(&rows));
     Ok(())
 }
 

@@ -1,23 +1,25 @@
 //! PyTorch's side: a Python program that trains the same model and prints what it measured.
 
-use std::process::Command;
-
-use anyhow::{Context as _, ensure};
-
+use anyhow::Context as _;
 use clap::ValueEnum;
+use serde::Deserialize;
 
 use super::Arguments;
+use crate::pytorch::Peer;
 
-/// Returns the median of a run's steps.
-pub fn step_seconds(arguments: &Arguments) -> anyhow::Result<f64> {
-    let Arguments {
-        python,
-        script,
-        problem,
-        ..
-    } = arguments;
-    let mut command = Command::new(python);
-    command.arg(script);
+/// The last line that the program prints.
+#[derive(Deserialize)]
+struct Report {
+    step_seconds: f64,
+}
+
+/// Returns the program that trains what we train.
+///
+/// # Errors
+/// When a flag's value has no name.
+pub fn peer(arguments: &Arguments) -> anyhow::Result<Peer<'_>> {
+    let problem = &arguments.problem;
+    let mut flags = Vec::new();
     for (flag, value) in [
         ("--num-layers", problem.num_layers),
         ("--hidden-size", problem.hidden_size),
@@ -29,33 +31,28 @@ pub fn step_seconds(arguments: &Arguments) -> anyhow::Result<f64> {
         ("--warmup", problem.warmup),
         ("--threads", problem.threads),
     ] {
-        command.arg(flag).arg(value.to_string());
+        flags.push(format!("{flag}={value}"));
     }
-    command.arg("--model-family").arg(name(problem.model_family)?);
-    command.arg("--device").arg(name(problem.device.kind)?);
-    command.arg("--dtype").arg(name(problem.dtype)?);
+    flags.push(format!("--model-family={}", name(problem.model_family)?));
+    flags.push(format!("--device={}", name(problem.device.kind)?));
+    flags.push(format!("--dtype={}", name(problem.dtype)?));
     if arguments.compile {
-        command.arg("--compile");
+        flags.push("--compile".to_owned());
     }
-    let output = command.output().with_context(|| {
-        format!(
-            "cannot start {}: --python names an interpreter with PyTorch",
-            python.display()
-        )
-    })?;
-    ensure!(
-        output.status.success(),
-        "{} {} failed:\n{}",
-        python.display(),
-        script.display(),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8_lossy(&output.stdout);
-    let last = text.lines().last().unwrap_or_default();
-    let report: serde_json::Value = serde_json::from_str(last).context("the last line is no JSON")?;
-    report["step_seconds"]
-        .as_f64()
-        .context("the report has no step_seconds")
+    Ok(Peer {
+        python: &arguments.python,
+        script: &arguments.script,
+        flags,
+        limit: None,
+    })
+}
+
+/// Returns the median of a run's steps.
+///
+/// # Errors
+/// As [`Peer::run`].
+pub fn step_seconds(peer: &Peer<'_>) -> anyhow::Result<f64> {
+    Ok(peer.run::<Report>(&[])?.step_seconds)
 }
 
 /// A flag's value as it is written.

@@ -7,15 +7,12 @@
 //!
 //! A round runs every variant once, each as a job of its own: the stages of `--stages`, and stages 2 and 3 also without
 //! overlap of communication and computation. All jobs have the same model, batch and cores, which are divided among the
-//! ranks. With `--python` a stage's peer in PyTorch, of the same sizes and threads, runs right before the stage.
+//! ranks. With `--python` a stage's peer in PyTorch, of the same sizes and threads, is among them, before the stage.
 //! Machines drift: medians over rounds are printed, and the ratio is the median of the ratios within rounds.
 //!
-//! [`variant`] names what is measured, [`ours`] is a job of ours, [`theirs`] one of PyTorch's, [`table`] what is
-//! printed.
+//! [`variant`] names what is measured, [`theirs`] is a job of PyTorch's.
 
-mod ours;
 mod refusals;
-mod table;
 mod theirs;
 mod variant;
 
@@ -25,14 +22,15 @@ use anyhow::{Context as _, ensure};
 use burn_megatron::training::memory::keep_freed_memory;
 use clap::Args;
 use examples::arguments::{ParallelArguments, TextSource, TrainingArguments};
+use examples::figures::median;
 use examples::launching::refuse_launcher;
 use examples::layout::Layout;
-use examples::measured_run::{self, WARM_UP_STEPS};
-use serde::{Deserialize, Serialize};
+use examples::measured_run::{WARM_UP_STEPS, run_rank};
 
-use table::{Measured, Row};
-use theirs::Peer;
-use variant::Variant;
+use crate::measure::{in_turn, ratio};
+use crate::ranks;
+use crate::table::{Row, table};
+use variant::{Mode, Variant};
 
 /// The ranks, if no flag says how many.
 const WORLD_SIZE: usize = 2;
@@ -71,45 +69,37 @@ pub struct Arguments {
     peer_timeout_secs: u64,
     #[command(flatten)]
     training: TrainingArguments,
-    /// The variant that this rank is part of, set for the ranks that this program starts
-    #[arg(long, hide = true, requires = "worker_log")]
-    worker_variant: Option<Variant>,
-    /// Where rank 0 writes its metrics, likewise
-    #[arg(long, hide = true, requires = "worker_variant")]
-    worker_log: Option<PathBuf>,
 }
 
-/// What a run measured, of ours or of PyTorch's.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Figures {
-    /// The median over the counted steps of the slowest rank's time.
-    step_seconds: f64,
-    /// The most bytes that a rank had: ours allocated, PyTorch in memory, less what it had before it made the model.
-    peak_bytes: u64,
-    /// What all ranks together sent in a step; PyTorch does not tell.
-    sent_bytes: Option<u64>,
-    /// The last step's.
-    loss: f64,
+/// What the columns are.
+const LEGEND: &str = "\
+peak memory:  of the rank with the largest in the counted steps. Ours is what was allocated at once, with the text; a
+              buffer that ranks share counts for the rank that owns it. PyTorch's is what was in memory, less pages of
+              files and what was there before the model was made, of ranks whose allocator gives back what is freed
+sent:         what all ranks together sent in a step
+PyTorch:      DistributedDataParallel, ZeroRedundancyOptimizer around it, and FSDP2 (fully_shard) with
+              reshard_after_forward=False and True, each layer a unit, over Gloo on loopback
+ratio:        our step's time by that of PyTorch's in the same round; below 1 ours is faster";
+
+/// One of those that are measured in turn.
+#[derive(Clone, Copy, PartialEq)]
+enum Subject {
+    Peer(Mode),
+    Ours(Variant),
 }
 
+/// Runs every variant in turn and prints the table; or trains as a rank of one.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     keep_freed_memory();
-    match (arguments.worker_variant, &arguments.worker_log) {
-        (Some(variant), Some(file)) => {
-            training(arguments, variant).and_then(|training| measured_run::run_rank(&training, file))
-        }
-        _ => measure(arguments),
+    if let Some((variant, log)) = ranks::part() {
+        let variant = variant.parse().map_err(anyhow::Error::msg)?;
+        return run_rank(&training(arguments, variant)?, &log);
     }
-}
-
-/// Runs every variant in turn and prints the table.
-fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     refuse_launcher("bench zero")?;
+    let (rounds, steps) = (arguments.rounds, arguments.steps);
     ensure!(
-        arguments.rounds > 0 && arguments.steps > 0,
-        "--rounds and --steps must be at least 1, got {} and {}",
-        arguments.rounds,
-        arguments.steps
+        rounds > 0 && steps > 0,
+        "--rounds and --steps must be at least 1, got {rounds} and {steps}"
     );
     refusals::check(&arguments.training)?;
     let variants = Variant::of_stages(&arguments.stages)?;
@@ -118,40 +108,71 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
             .validate()
             .with_context(|| format!("{variant} does not fit"))?;
     }
-    let peer = arguments.python.as_deref().map(|python| Peer::new(arguments, python));
+    let peer = arguments
+        .python
+        .as_deref()
+        .map(|python| theirs::peer(arguments, python));
     let peer = peer.transpose()?;
-    let folder = tempfile::tempdir().context("cannot make a folder for figures")?;
-    let mut rounds: Vec<Vec<Measured>> = Vec::new();
-    for round in 1..=arguments.rounds {
-        let mut measured: Vec<Measured> = Vec::new();
-        for &variant in &variants {
-            // Without overlap the peer is that of the same stage.
-            let same = measured.iter().find(|earlier| earlier.variant.stage == variant.stage);
-            let theirs = match (&peer, same) {
-                (_, Some(earlier)) => earlier.theirs,
-                (Some(peer), None) => Some(peer.run(variant.peer(), folder.path())?),
-                (None, None) => None,
-            };
-            let ours = ours::launch(arguments, variant, folder.path())?;
-            let own = Measured { variant, ours, theirs };
-            println!("round {round}: {own}");
-            measured.push(own);
+    let mut subjects = Vec::new();
+    for &variant in &variants {
+        // Without overlap the peer is that of the same stage.
+        let theirs = Subject::Peer(variant.peer());
+        if peer.is_some() && !subjects.contains(&theirs) {
+            subjects.push(theirs);
         }
-        rounds.push(measured);
+        subjects.push(Subject::Ours(variant));
     }
+    let measured = in_turn(rounds, subjects.len(), |round, index| {
+        let row = match (subjects[index], &peer) {
+            (Subject::Peer(mode), Some(peer)) => theirs::launch(peer, mode)?,
+            (Subject::Peer(_), None) => unreachable!("there are no peers"),
+            (Subject::Ours(variant), _) => launch(arguments, variant)?,
+        };
+        println!("round {round}: {row}");
+        Ok(row)
+    })?;
+    let rounds_of = |subject| {
+        let place = subjects.iter().position(|other| *other == subject);
+        place.map_or(&[][..], |place| &measured[place])
+    };
+    let rows = variants.iter().map(|&variant| {
+        let (own, theirs) = (
+            rounds_of(Subject::Ours(variant)),
+            rounds_of(Subject::Peer(variant.peer())),
+        );
+        let row = Row::median(own);
+        match theirs.first() {
+            Some(_) => row
+                .and(theirs::columns(&Row::median(theirs)))
+                .number("ratio", ratio(own, theirs, "step")),
+            None => row,
+        }
+    });
     let world_size = world_size(&arguments.training);
     println!(
-        "\nmedians of {} rounds of {} steps, {world_size} ranks, {} per rank\n{}\n\n{}",
-        arguments.rounds,
-        arguments.steps,
+        "\nmedians of {rounds} rounds of {steps} steps, {world_size} ranks, {} per rank\n{}\n\n{LEGEND}",
         match threads_per_rank(world_size)? {
             1 => "1 thread".to_owned(),
             threads => format!("{threads} threads"),
         },
-        table::table(&Row::of_rounds(&rounds)),
-        table::LEGEND
+        table(&rows.collect::<Vec<_>>()),
     );
     Ok(())
+}
+
+/// Runs a variant as a job of ranks, and returns what they measured.
+fn launch(arguments: &Arguments, variant: Variant) -> anyhow::Result<Row> {
+    let counted = ranks::train(world_size(&arguments.training), &variant.flag(), arguments.steps)?;
+    let last = &counted[counted.len() - 1];
+    Ok(Row::default()
+        .text("variant", variant)
+        .seconds(
+            "step",
+            median(counted.iter().map(|metrics| metrics.step_seconds).collect()),
+        )
+        .bytes("peak memory", last.peak_memory_bytes as f64)
+        .bytes("sent", last.communication_bytes as f64)
+        .number("loss", last.loss))
 }
 
 /// The flags of a run of one variant.

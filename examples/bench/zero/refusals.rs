@@ -106,7 +106,7 @@ pub fn check_comparable(training: &TrainingArguments, model: &GptConfig) -> anyh
 mod tests {
     use clap::Parser as _;
 
-    use super::super::theirs::Peer;
+    use super::super::theirs;
     use crate::{Bench, Program};
 
     fn refusal(flags: &str) -> Option<String> {
@@ -115,7 +115,7 @@ mod tests {
             unreachable!("the subcommand is zero");
         };
         let peer = || match &arguments.python {
-            Some(python) => Peer::new(&arguments, python).map(drop),
+            Some(python) => theirs::peer(&arguments, python).map(drop),
             None => Ok(()),
         };
         let checked = super::check(&arguments.training).and_then(|()| peer());

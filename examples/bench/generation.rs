@@ -16,10 +16,12 @@ use burn_megatron::training::memory::keep_freed_memory;
 use burn_megatron_data::tokenizer::Tokenizer;
 use clap::Args;
 use examples::arguments::GeneratorArguments;
-use examples::figures::median;
 use examples::generating::generator::{AnyGenerator, BatchLimits, GeneratorProgram, Ready};
 use examples::generating::{PAGE_TOKENS, run_program};
 use models::generation::{GenerationRequest, SamplingConfig};
+
+use crate::measure::{in_turn, ratio};
+use crate::table::{Row, table};
 
 /// Measure generation with the cache of keys and values, and without it.
 #[derive(Args)]
@@ -90,29 +92,31 @@ impl GeneratorProgram for Bench<'_> {
             ..
         } = *self.arguments;
         println!("prompts of {prompt_tokens} tokens, outputs of {out_seq_length}, medians of {rounds} rounds");
-        println!("batch | tokens/s with the cache | without it | ratio | equal outputs");
+        let mut rows = Vec::new();
         for &batch in &self.arguments.batch_sizes {
-            let mut speeds = [Vec::new(), Vec::new()];
-            let mut equal = 0;
-            for _ in 0..rounds {
-                let mut texts = Vec::new();
-                for (has_cache, speeds) in [true, false].into_iter().zip(&mut speeds) {
-                    let prompts = self.prompts(ready.generator.tokenizer().vocabulary_size(), batch);
-                    let begun = Instant::now();
-                    texts.push(generate(ready.generator, prompts, out_seq_length, has_cache)?);
-                    speeds.push((batch * out_seq_length) as f64 / begun.elapsed().as_secs_f64());
-                }
-                equal = texts[0]
-                    .iter()
-                    .zip(&texts[1])
-                    .filter(|(with, without)| with == without)
-                    .count();
-            }
-            let ratios = speeds[0].iter().zip(&speeds[1]).map(|(with, without)| with / without);
-            let ratio = median(ratios.collect());
-            let [with, without] = speeds.map(median);
-            println!("{batch:>5} | {with:>23.1} | {without:>10.1} | {ratio:>5.1} | {equal} of {batch}");
+            let mut texts = [Vec::new(), Vec::new()];
+            let measured = in_turn(rounds, 2, |_, way| {
+                let prompts = self.prompts(ready.generator.tokenizer().vocabulary_size(), batch);
+                let begun = Instant::now();
+                texts[way] = generate(ready.generator, prompts, out_seq_length, way == 0)?;
+                let speed = (batch * out_seq_length) as f64 / begun.elapsed().as_secs_f64();
+                Ok(Row::default().number("tokens/s", speed))
+            })?;
+            let [with, without] = [0, 1].map(|way| Row::median(&measured[way]).value("tokens/s").unwrap_or(f64::NAN));
+            let pairs = texts[0].iter().zip(&texts[1]);
+            rows.push(
+                Row::default()
+                    .number("batch", batch as f64)
+                    .number("tokens/s with the cache", with)
+                    .number("without it", without)
+                    .number("ratio", ratio(&measured[0], &measured[1], "tokens/s"))
+                    .number(
+                        "equal outputs",
+                        pairs.filter(|(with, without)| with == without).count() as f64,
+                    ),
+            );
         }
+        println!("{}", table(&rows));
         Ok(ExitCode::SUCCESS)
     }
 }
