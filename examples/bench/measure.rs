@@ -4,8 +4,8 @@ use examples::figures::median;
 
 use crate::table::Row;
 
-/// Measures each subject once in each round, and returns the rounds of each. No subject always comes after the same one:
-/// every round begins with another.
+/// Measures each subject once in each round, and returns the rounds of each. No subject always comes after the same
+/// one: every round begins with another.
 ///
 /// `measure` takes the round, from 1, and the subject, from 0.
 ///
@@ -26,8 +26,8 @@ pub fn in_turn(
     Ok(all)
 }
 
-/// Returns the median over rounds of a figure's ratio to that of `reference` in the same round: machines drift. NaN if no
-/// round has both.
+/// Returns the median over rounds of a figure's ratio to that of `reference` in the same round: machines drift. NaN if
+/// no round has both.
 pub fn ratio(own: &[Row], reference: &[Row], figure: &str) -> f64 {
     let pairs = own.iter().zip(reference);
     median(

@@ -98,7 +98,8 @@ fn alone(kind: Kind, place: &Place<'_>) -> anyhow::Result<Row> {
         (TrafficKind::AllToAll, "all-to-all"),
     ];
     let collectives = kinds.into_iter().filter_map(|(kind, name)| {
-        // An axis of one rank has no communication. Bytes are those of whole tensors; for all-to-alls of this rank's parts.
+        // An axis of one rank has no communication. Bytes are those of whole tensors; for all-to-alls of this rank's
+        // parts.
         let of_kind = records
             .iter()
             .filter(|record| record.kind == kind && mesh.group(record.axis).size() > 1);

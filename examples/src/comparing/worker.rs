@@ -14,9 +14,9 @@ use super::arguments::Arguments;
 use crate::arguments::TrainingArguments;
 use crate::device::TrainingBackend;
 use crate::json_lines::JsonLines;
-use crate::launching::{connect, run_own_rank};
+use crate::launching::{StopReason, connect, run_own_rank};
 use crate::layout::Layout;
-use crate::session::{Session, StopReason};
+use crate::session::Session;
 use crate::training_program::TrainingProgram;
 
 /// Spread of what is added to biases and norms before training: far from zero, far from the end of GELU's bend.
