@@ -96,8 +96,6 @@
 //! | `wgpu`, `vulkan` | no | ranks on burn's `Wgpu` and `Vulkan` |
 //! | `cubecl` | no | collectives and layers on burn's CubeCL backends |
 //! | `fusion` | no | the same with burn's fusion |
-//!
-//! The feature `planted-faults` is for this library's own tests.
 #![warn(missing_docs)]
 // The documentation names what every feature adds.
 #![cfg_attr(

@@ -13,7 +13,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
 use libtest_mimic::{Failed, Trial};
-use planted_faults::SWITCH;
 
 use crate::processes::isolate;
 use crate::program::{end, start};
@@ -95,7 +94,6 @@ pub struct Ranks {
 pub struct Job {
     case: Case,
     world_size: usize,
-    fault: Option<String>,
     ends_within: Duration,
     file: Option<FileSetting>,
 }
@@ -120,7 +118,6 @@ impl Job {
         Self {
             case,
             world_size,
-            fault: None,
             ends_within: JOB_LIMIT,
             file: None,
         }
@@ -133,12 +130,6 @@ impl Job {
         make: impl Fn(&Case) -> anyhow::Result<PathBuf> + Send + Sync + 'static,
     ) -> Self {
         self.file = Some((key, Arc::new(make)));
-        self
-    }
-
-    /// Switches a planted fault on in every rank.
-    pub fn with_fault(mut self, switch: &str) -> Self {
-        self.fault = Some(switch.to_owned());
         self
     }
 
@@ -192,10 +183,6 @@ impl Job {
         isolate(&mut command)
             .env(CASE, case.to_text())
             .env(WORLD_SIZE, self.world_size.to_string());
-        // Without a fault of its own it has the one that the tests were started with, if any.
-        if let Some(switch) = &self.fault {
-            command.env(SWITCH, switch);
-        }
         let ended = end(start(&mut command)?, self.ends_within);
         let ended = ended.with_context(|| format!("the job {}", case.to_text()))?;
         Ok(JobEnd {
@@ -203,31 +190,6 @@ impl Job {
             output: ended.stdout + &ended.stderr,
             duration: Duration::from_secs_f64(ended.seconds),
         })
-    }
-}
-
-/// A job that compares two ways to compute the same, by the name of its trial.
-#[derive(Clone)]
-pub struct Comparison {
-    pub name: String,
-    pub job: Job,
-    /// What a rank says if it finds a difference.
-    pub message: &'static str,
-}
-
-impl Comparison {
-    /// A trial that passes when no rank finds a difference.
-    pub fn holds(self) -> Trial {
-        self.job.succeeds(self.name)
-    }
-
-    /// A trial that passes when, with a planted fault, a rank finds a difference.
-    pub fn notices(&self, switch: &str) -> Trial {
-        let name = format!("planted::{switch}::{}", self.name);
-        // A release build has no faults planted.
-        let is_absent = !cfg!(debug_assertions);
-        let job = self.job.clone().with_fault(switch);
-        job.fails_with(name, &[self.message]).with_ignored_flag(is_absent)
     }
 }
 

@@ -308,6 +308,19 @@ pub fn trainer_offloaded(
         .clone()
         .with_layer_segments(sharding.shards_parameters())
         .with_offloaded_layers(offloads.layers);
+    let chunks = chunks(variant, stages, context)?;
+    let usual = trainer_config(variant);
+    let options = TrainerConfig {
+        schedule: stages.schedule,
+        offload: offloads.optimizer.clone(),
+        data_parallel: usual.data_parallel.with_offload_parameters(offloads.parameters.clone()),
+        ..usual
+    };
+    Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
+}
+
+/// Makes this rank's part of the model, biases and norms random.
+pub fn chunks(variant: Variant, stages: &Stages, context: &ParallelContext) -> anyhow::Result<Vec<Gpt<B>>> {
     let sizes = LayerSizes {
         n_layers: variant.n_layers,
         num_stages: context.grid().pipeline_parallel_size(),
@@ -320,19 +333,11 @@ pub fn trainer_offloaded(
     let chunks = model(variant).init_stage(&layers, &FlexDevice, context)?;
     let chunks = perturb_constants::<B, _>(chunks, 0.2, SEED, context);
     let usual = get_device_settings::<B>(&FlexDevice).float_dtype;
-    let chunks = match variant.precision {
+    Ok(match variant.precision {
         Precision::Usual => chunks,
         Precision::Half(half) => in_type(chunks, half),
         Precision::UsualFromHalf(half) => in_type(in_type(chunks, half), usual),
-    };
-    let usual = trainer_config(variant);
-    let options = TrainerConfig {
-        schedule: stages.schedule,
-        offload: offloads.optimizer.clone(),
-        data_parallel: usual.data_parallel.with_offload_parameters(offloads.parameters.clone()),
-        ..usual
-    };
-    Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
+    })
 }
 
 /// How a variant's trainer works: buckets are small, so there are many.

@@ -9,7 +9,6 @@ mod buckets;
 mod error;
 mod gradients;
 mod module;
-pub(crate) mod planted_faults;
 mod progress;
 mod replicas;
 mod sharding_strategy;

@@ -19,7 +19,6 @@ mod offload;
 mod one_rank;
 mod pipeline;
 mod plain_burn;
-mod planted;
 mod ramp_up;
 mod sharded;
 mod shared_heads;
@@ -35,9 +34,8 @@ use crate::harness::Case;
 
 /// All trials, in the order in which they are listed.
 pub fn trials() -> Vec<Trial> {
-    let files = one_rank::Files::default();
     [
-        layouts::trials(&files),
+        layouts::trials(),
         sharded::trials(),
         shared_heads::trials(),
         checkpoints::trials(),
@@ -58,7 +56,6 @@ pub fn trials() -> Vec<Trial> {
         wrapper::trials(),
         clipping::trials(),
         pipeline::trials(),
-        planted::trials(&files),
         faults::trials(),
     ]
     .into_iter()

@@ -1,15 +1,9 @@
 //! The list of faults that the tests must notice, `faults.json`.
-//!
-//! A fault is a patch of a source, which takes a build, or a switch in builds of `burn-megatron` with the feature
-//! `planted-faults`, which a process finds in its environment.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-
-/// The environment variable that names the switch that is on.
-pub const SWITCH: &str = "BURN_MEGATRON_PLANTED_FAULT";
 
 /// A fault, and the trials that must see it.
 #[derive(Clone, Debug, Deserialize)]
@@ -31,8 +25,6 @@ pub struct Fault {
 pub enum Kind {
     /// In the sources.
     Patch(Patch),
-    /// By a switch in a build that has the fault.
-    Switch(Switch),
 }
 
 /// A fault in a source.
@@ -47,14 +39,6 @@ pub struct Patch {
     pub to: String,
     /// Parts of the names of all trials of the fault's test that it may turn red.
     pub reach: Vec<String>,
-}
-
-/// A fault that is switched on.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Switch {
-    /// The value of [`SWITCH`].
-    pub name: String,
 }
 
 /// A test of the workspace that judges faults.
@@ -129,6 +113,14 @@ pub fn read(root: &Path) -> Result<Vec<Fault>> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
+impl Fault {
+    /// The patch that plants it.
+    pub fn patch(&self) -> &Patch {
+        let Kind::Patch(patch) = &self.kind;
+        patch
+    }
+}
+
 impl Patch {
     /// Returns the file's text with the fault in it.
     ///
@@ -159,9 +151,9 @@ mod tests {
     #[test]
     fn each_patch_has_one_place_and_reaches_its_trials() {
         let faults = read(root()).expect("the list");
-        assert!(faults.iter().any(|fault| matches!(fault.kind, Kind::Patch(_))));
-        for Fault { name, kind, trials, .. } in &faults {
-            let Kind::Patch(patch) = kind else { continue };
+        assert!(!faults.is_empty());
+        for fault in &faults {
+            let (patch, Fault { name, trials, .. }) = (fault.patch(), fault);
             let text = std::fs::read_to_string(root().join(&patch.file))
                 .unwrap_or_else(|error| panic!("{name}: {}: {error}", patch.file));
             patch.planted(&text).unwrap_or_else(|error| panic!("{name}: {error}"));

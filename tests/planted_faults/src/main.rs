@@ -1,34 +1,31 @@
 //! `planted-faults`: plants faults, and demands that the tests turn red.
 //!
 //! ```sh
-//! cargo run -p planted-faults           # all of `faults.json`
-//! cargo run -p planted-faults -- norm   # those with "norm" in their names
+//! cargo run -p planted-faults                  # all of `faults.json`
+//! cargo run -p planted-faults -- norm          # those with "norm" in their names
 //! ```
 //!
 //! Everything runs in a copy of the workspace's sources under its target folder. It is built without faults first, and
-//! the trials must be green. Then the faults that are switches are switched on one by one, and those that are patches
-//! go in; patches that different trials judge go in together. With a fault each of its trials must fail, and by a
-//! comparison: a fault that does not compile, or panics, shows nothing about the tests. What no trial has noticed is
-//! listed at the end, and makes the exit code 1.
+//! the trials must be green. Then the patches go in; those that different trials judge go in together. With a fault
+//! each of its trials must fail, and by a comparison: a fault that does not compile, or panics, shows nothing about the
+//! tests. What no trial has noticed is listed at the end, and makes the exit code 1.
 
 mod rounds;
 mod workspace;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use planted_faults::{Fault, Patch, SWITCH, Test};
+use planted_faults::{Fault, Patch, Test};
 
-use self::workspace::{Copied, INCREMENTAL, Program, run};
+use self::rounds::Round;
+use self::workspace::{Copied, INCREMENTAL, Programs, run};
 
 /// A build compiles the tests for every backend.
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 const TRIAL_LIMIT: Duration = Duration::from_secs(900);
-
-type Programs = BTreeMap<Test, Program>;
 
 fn main() -> Result<()> {
     let root = root().canonicalize()?;
@@ -36,35 +33,31 @@ fn main() -> Result<()> {
     let mut faults = planted_faults::read(&root)?;
     faults.retain(|fault| wanted.is_empty() || wanted.iter().any(|name| fault.name.contains(name)));
     ensure!(!faults.is_empty(), "no fault is named like {wanted:?}");
+    plant_all(&rounds::rounds(&faults), &root)
+}
 
-    let copy = Copied::of(&root)?;
+fn plant_all(rounds: &[Round<'_>], root: &Path) -> Result<()> {
+    let faults = rounds.concat();
+    let copy = Copied::of(root)?;
     let programs = copy.build(&tests(&faults), BUILD_LIMIT).context("without faults")?;
     check_green(&programs, &faults)?;
     println!("without faults, all is green");
 
     let mut unnoticed = Vec::new();
-    let (patches, switches) = rounds::by_kind(&faults);
-    for (fault, switch) in switches {
-        unnoticed.extend(judge(&programs, fault, Some(&switch.name))?);
-    }
-    let rounds = rounds::rounds(patches);
     for (number, round) in rounds.iter().enumerate() {
         println!("patches {} of {}", number + 1, rounds.len());
-        for (fault, patch) in round {
-            plant(patch, &root, &copy).with_context(|| fault.name.clone())?;
+        for fault in round {
+            plant(fault.patch(), root, &copy).with_context(|| fault.name.clone())?;
         }
-        let planted = round.iter().map(|(fault, _)| *fault);
-        let programs = copy.build(&tests(planted.clone()), BUILD_LIMIT).with_context(|| {
-            format!(
-                "with {:?}",
-                planted.clone().map(|fault| &fault.name).collect::<Vec<_>>()
-            )
+        let programs = copy.build(&tests(round), BUILD_LIMIT).with_context(|| {
+            let names: Vec<&String> = round.iter().map(|fault| &fault.name).collect();
+            format!("with {names:?}")
         })?;
-        for fault in planted {
-            unnoticed.extend(judge(&programs, fault, None)?);
+        for fault in round {
+            unnoticed.extend(judge(&programs, fault)?);
         }
-        for (_, patch) in round {
-            copy.restore(&root.join(&patch.file))?;
+        for fault in round {
+            copy.restore(&root.join(&fault.patch().file))?;
         }
     }
     println!(
@@ -85,12 +78,12 @@ fn root() -> PathBuf {
     Path::new(&folder).join("../..")
 }
 
-fn tests<'f>(faults: impl IntoIterator<Item = &'f Fault>) -> BTreeSet<Test> {
-    faults.into_iter().map(|fault| fault.test).collect()
+fn tests(faults: &[&Fault]) -> BTreeSet<Test> {
+    faults.iter().map(|fault| fault.test).collect()
 }
 
-fn check_green(programs: &Programs, faults: &[Fault]) -> Result<()> {
-    let of_fault = |fault: &'_ Fault| {
+fn check_green(programs: &Programs, faults: &[&Fault]) -> Result<()> {
+    let of_fault = |fault: &&'_ Fault| {
         fault
             .trials
             .iter()
@@ -99,7 +92,7 @@ fn check_green(programs: &Programs, faults: &[Fault]) -> Result<()> {
     };
     let trials: BTreeSet<(Test, String)> = faults.iter().flat_map(of_fault).collect();
     for (test, trial) in trials {
-        let (passed, output) = run_trial(programs, test, &trial, None)?;
+        let (passed, output) = run_trial(programs, test, &trial)?;
         let ran = output
             .lines()
             .any(|line| line.starts_with("test ") && line.contains("... ok"));
@@ -118,11 +111,11 @@ fn plant(patch: &Patch, root: &Path, copy: &Copied) -> Result<()> {
 
 /// Runs the trials of a fault that is planted, and says of each whether it has turned red; returns the fault's name if
 /// one has not.
-fn judge<'f>(programs: &Programs, fault: &'f Fault, switch: Option<&str>) -> Result<Option<&'f str>> {
+fn judge<'f>(programs: &Programs, fault: &'f Fault) -> Result<Option<&'f str>> {
     let mut unnoticed = None;
     for trial in &fault.trials {
         let started = Instant::now();
-        let (passed, output) = run_trial(programs, fault.test, trial, switch)?;
+        let (passed, output) = run_trial(programs, fault.test, trial)?;
         let seconds = started.elapsed().as_secs_f64();
         match fault.test.comparison(&output, &fault.words).filter(|_| !passed) {
             Some(message) => println!("  red         {:<52} {seconds:>5.1} s  {message}", fault.name),
@@ -137,18 +130,8 @@ fn judge<'f>(programs: &Programs, fault: &'f Fault, switch: Option<&str>) -> Res
 }
 
 /// Runs a trial: whether it passed, and what was said.
-fn run_trial(programs: &Programs, test: Test, trial: &str, switch: Option<&str>) -> Result<(bool, String)> {
-    let program = &programs[&test];
-    let mut command = Command::new(&program.executable);
-    // As cargo runs it.
-    command
-        .args(["--exact", trial])
-        .current_dir(&program.package)
-        .env("CARGO_MANIFEST_DIR", &program.package)
-        .env(INCREMENTAL.0, INCREMENTAL.1);
-    match switch {
-        Some(name) => command.env(SWITCH, name),
-        None => command.env_remove(SWITCH),
-    };
+fn run_trial(programs: &Programs, test: Test, trial: &str) -> Result<(bool, String)> {
+    let mut command = programs[&test].command();
+    command.args(["--exact", trial]).env(INCREMENTAL.0, INCREMENTAL.1);
     run(command, TRIAL_LIMIT).with_context(|| format!("the trial {trial}"))
 }

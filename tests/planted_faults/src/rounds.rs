@@ -1,47 +1,34 @@
 //! Which faults are planted together.
 
-use planted_faults::{Fault, Kind, Patch, Switch};
+use planted_faults::Fault;
 
-type Patched<'f> = (&'f Fault, &'f Patch);
-type Switched<'f> = (&'f Fault, &'f Switch);
+/// Faults that are planted in one build.
+pub type Round<'f> = Vec<&'f Fault>;
 
-/// Parts the faults that are patches from those that are switches.
-pub fn by_kind(faults: &[Fault]) -> (Vec<Patched<'_>>, Vec<Switched<'_>>) {
-    let (mut patches, mut switches) = (Vec::new(), Vec::new());
+/// Shares faults out: of those in a round, none reaches the trials that another is judged by.
+pub fn rounds(faults: &[Fault]) -> Vec<Round<'_>> {
+    let mut rounds: Vec<Round<'_>> = Vec::new();
     for fault in faults {
-        match &fault.kind {
-            Kind::Patch(patch) => patches.push((fault, patch)),
-            Kind::Switch(switch) => switches.push((fault, switch)),
-        }
-    }
-    (patches, switches)
-}
-
-/// Shares the patches out: of those in a round, none reaches the trials that another is judged by.
-pub fn rounds(patches: Vec<Patched<'_>>) -> Vec<Vec<Patched<'_>>> {
-    let mut rounds: Vec<Vec<Patched<'_>>> = Vec::new();
-    for patch in patches {
         match rounds
             .iter_mut()
-            .find(|round| round.iter().all(|other| are_apart(patch, *other)))
+            .find(|round| round.iter().all(|other| are_apart(fault, other)))
         {
-            Some(round) => round.push(patch),
-            None => rounds.push(vec![patch]),
+            Some(round) => round.push(fault),
+            None => rounds.push(vec![fault]),
         }
     }
     rounds
 }
 
 /// What a patch does to the trials of another test is not known.
-fn are_apart(one: Patched<'_>, other: Patched<'_>) -> bool {
-    let reaches =
-        |(_, patch): Patched<'_>, (fault, _): Patched<'_>| fault.trials.iter().any(|trial| patch.reaches(trial));
-    one.0.test == other.0.test && !reaches(one, other) && !reaches(other, one)
+fn are_apart(one: &Fault, other: &Fault) -> bool {
+    let reaches = |one: &Fault, other: &Fault| other.trials.iter().any(|trial| one.patch().reaches(trial));
+    one.test == other.test && !reaches(one, other) && !reaches(other, one)
 }
 
 #[cfg(test)]
 mod tests {
-    use planted_faults::Test;
+    use planted_faults::{Kind, Patch, Test};
 
     use super::*;
 
@@ -60,17 +47,26 @@ mod tests {
         }
     }
 
-    #[test]
-    fn faults_that_reach_each_others_trials_are_planted_apart() {
-        let faults = [
+    fn faults() -> [Fault; 4] {
+        [
             fault("softmax", Test::Operations, "softmax"),
+            fault("bias", Test::Parity, "bias"),
             fault("norm", Test::Operations, "norm"),
             fault("add_norm", Test::Operations, "add_norm"),
-            fault("bias", Test::Parity, "bias"),
-        ];
-        let rounds = rounds(by_kind(&faults).0);
-        let names = |round: &Vec<(&Fault, &Patch)>| round.iter().map(|(fault, _)| fault.name.clone()).collect();
-        let names: Vec<Vec<String>> = rounds.iter().map(names).collect();
-        assert_eq!(names, [vec!["softmax", "norm"], vec!["add_norm"], vec!["bias"]]);
+        ]
+    }
+
+    fn names<'f>(rounds: &[Round<'f>]) -> Vec<Vec<&'f str>> {
+        let names = rounds
+            .iter()
+            .map(|round| round.iter().map(|fault| &fault.name[..]).collect());
+        names.collect()
+    }
+
+    #[test]
+    fn faults_that_reach_each_others_trials_are_planted_apart() {
+        let faults = faults();
+        let expected = [vec!["softmax", "norm"], vec!["add_norm"], vec!["bias"]];
+        assert_eq!(names(&rounds(&faults)), expected);
     }
 }

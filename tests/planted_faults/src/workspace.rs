@@ -19,10 +19,13 @@ pub const INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "1");
 /// A test that was built.
 #[derive(Debug)]
 pub struct Program {
-    pub executable: PathBuf,
+    executable: PathBuf,
     /// The folder of its package.
-    pub package: PathBuf,
+    package: PathBuf,
 }
+
+/// The programs of tests.
+pub type Programs = BTreeMap<Test, Program>;
 
 /// The copy; removed when dropped.
 pub struct Copied {
@@ -86,39 +89,60 @@ impl Copied {
     }
 
     /// Builds tests; returns their programs.
-    pub fn build(&self, tests: &BTreeSet<Test>, limit: Duration) -> Result<BTreeMap<Test, Program>> {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        // The whole workspace, so that features are those of its other builds.
+    pub fn build(&self, tests: &BTreeSet<Test>, limit: Duration) -> Result<Programs> {
+        let mut command = cargo();
         command
-            .args([
-                "test",
-                "--workspace",
-                "--no-run",
-                "--message-format=json-render-diagnostics",
-            ])
-            .args(tests.iter().flat_map(|test| ["--test", test.program()]))
             .env("CARGO_TARGET_DIR", &self.target)
             .env(INCREMENTAL.0, INCREMENTAL.1)
             .current_dir(&self.folder);
-        let (is_built, output) = run(command, limit)?;
-        ensure!(is_built, "the tests do not compile:\n{output}");
-        let messages = output.lines().filter_map(|line| serde_json::from_str(line).ok());
-        let messages: Vec<serde_json::Value> = messages.collect();
-        let program_of = |test: Test| {
-            let message = messages
-                .iter()
-                .find(|message| message["target"]["name"] == test.program() && message["executable"].is_string());
-            let message =
-                message.with_context(|| format!("cargo names no program of {}:\n{output}", test.program()))?;
-            let path = |field: &str| PathBuf::from(message[field].as_str().unwrap_or_default());
-            let package = path("manifest_path")
-                .parent()
-                .context("a manifest is in a folder")?
-                .to_owned();
-            let executable = path("executable");
-            Ok((test, Program { executable, package }))
-        };
-        tests.iter().map(|&test| program_of(test)).collect()
+        build(command, tests, limit)
+    }
+}
+
+/// The command `cargo`.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Builds tests by a `cargo` that knows where; returns their programs.
+pub fn build(mut cargo: Command, tests: &BTreeSet<Test>, limit: Duration) -> Result<Programs> {
+    // The whole workspace, so that features are those of its other builds.
+    cargo
+        .args([
+            "test",
+            "--workspace",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ])
+        .args(tests.iter().flat_map(|test| ["--test", test.program()]));
+    let (is_built, output) = run(cargo, limit)?;
+    ensure!(is_built, "the tests do not compile:\n{output}");
+    let messages = output.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let messages: Vec<serde_json::Value> = messages.collect();
+    let program_of = |test: Test| {
+        let message = messages
+            .iter()
+            .find(|message| message["target"]["name"] == test.program() && message["executable"].is_string());
+        let message = message.with_context(|| format!("cargo names no program of {}:\n{output}", test.program()))?;
+        let path = |field: &str| PathBuf::from(message[field].as_str().unwrap_or_default());
+        let package = path("manifest_path")
+            .parent()
+            .context("a manifest is in a folder")?
+            .to_owned();
+        let executable = path("executable");
+        Ok((test, Program { executable, package }))
+    };
+    tests.iter().map(|&test| program_of(test)).collect()
+}
+
+impl Program {
+    /// The program's command, as cargo runs it.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command
+            .current_dir(&self.package)
+            .env("CARGO_MANIFEST_DIR", &self.package);
+        command
     }
 }
 

@@ -106,21 +106,15 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             lent: HashSet::new(),
         };
         gradients.average_over_replicas(context.replica_group())?;
-        if finalisation.sums_partial {
-            gradients.sum_over(SummingRanks::all(context.tensor_group()), |entry| {
-                entry.distribution == Distribution::PartialOverTensor
+        gradients.sum_over(SummingRanks::all(context.tensor_group()), |entry| {
+            entry.distribution == Distribution::PartialOverTensor
+        })?;
+        for copies in gradients.numbers_of_copies() {
+            gradients.sum_over(SummingRanks::each(copies, context.tensor_group()), |entry| {
+                entry.distribution == Distribution::Shared { copies }
             })?;
         }
-        if finalisation.sums_shared {
-            for copies in gradients.numbers_of_copies() {
-                gradients.sum_over(SummingRanks::each(copies, context.tensor_group()), |entry| {
-                    entry.distribution == Distribution::Shared { copies }
-                })?;
-            }
-        }
-        if let Some(group) = context.embedding_group()
-            && finalisation.sums_copies
-        {
+        if let Some(group) = context.embedding_group() {
             gradients.sum_over(SummingRanks::all(group), |entry| entry.is_tied)?;
         }
         Ok(gradients)

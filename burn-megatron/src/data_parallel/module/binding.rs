@@ -10,7 +10,8 @@ use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
 use cubecl_kernels::linear::retained::WeightSource;
 
-use crate::autodiff::{GradientSink, TrainingBackend};
+use crate::autodiff::TrainingBackend;
+use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
 use crate::data_parallel::buckets::bucket::{BucketClass, BucketLayout};
 use crate::data_parallel::buckets::bucket_parameter::BucketParameter;
@@ -18,7 +19,6 @@ use crate::data_parallel::buckets::gradient_entry::GradientEntry;
 use crate::data_parallel::buckets::reducer::{Reducer, Reduction};
 use crate::data_parallel::error::DataParallelError;
 use crate::data_parallel::gradients::finalisation::Finalisation;
-use crate::data_parallel::planted_faults;
 use crate::data_parallel::sharding_strategy::ShardingStrategy;
 use crate::data_parallel::shards::parameter_shards::{ParameterShards, ShardedWeight};
 use crate::parameters::{Declaration, Distribution, Factoring, ParameterEntry, Placement, RegistryError};
@@ -37,8 +37,6 @@ pub(in crate::data_parallel) struct Binding<B: TrainingBackend> {
     pub(in crate::data_parallel) reducer: Arc<Reducer<B::InnerBackend>>,
     /// Those of the parameters, where each rank keeps its own only; made when the values are known.
     pub(in crate::data_parallel) shards: Option<Arc<ParameterShards<B::InnerBackend>>>,
-    /// What takes the gradients: the reducer.
-    pub(in crate::data_parallel) sink: Arc<dyn GradientSink<B::InnerBackend>>,
     pub(in crate::data_parallel) finalisation: Finalisation,
     pub(in crate::data_parallel) dtype: DType,
     pub(in crate::data_parallel) device: B::Device,
@@ -119,7 +117,7 @@ impl<B: TrainingBackend> Binding<B> {
                 slot: layout.slots()[number],
             });
         }
-        let finalisation = planted_faults::finalisation(Finalisation::new(context));
+        let finalisation = Finalisation::new(context);
         let reducer = match former.filter(|reducer| reducer.is_for(&layout, dtype, device)) {
             Some(reducer) => {
                 reducer.forget_step()?;
@@ -129,7 +127,7 @@ impl<B: TrainingBackend> Binding<B> {
                 let reduction = Reduction {
                     group: context.shard_group().clone(),
                     data_group: context.data_group().clone(),
-                    op: finalisation.average,
+                    op: ReduceOp::Mean,
                     sharding: options.sharding,
                     overlaps: options.overlaps,
                 };
@@ -140,7 +138,6 @@ impl<B: TrainingBackend> Binding<B> {
             anchors: B::anchors(entries.len(), device),
             layout,
             shards: None,
-            sink: planted_faults::sink::<B::InnerBackend>(reducer.clone(), &entries, context),
             reducer,
             finalisation,
             entries: entries.into(),

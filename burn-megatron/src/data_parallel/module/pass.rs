@@ -157,17 +157,17 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// What takes the gradients of a graph whose parameters another module hooks, by number.
     pub(crate) fn sink(&self) -> Arc<dyn GradientSink<B::InnerBackend>> {
-        self.binding.sink.clone()
+        self.binding.reducer.clone()
     }
 
     /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.
     pub fn hooked<P: Module<B>>(&self, part: P) -> P {
-        hook_module::<B, P>(part, &self.binding, &self.binding.sink)
+        hook_module::<B, P>(part, &self.binding, &self.sink())
     }
 
     /// As [`hooked`](Self::hooked), with every gradient multiplied by `weight` on its way.
     fn hooked_weighted<P: Module<B>>(&self, part: P, weight: f64) -> P {
-        let sink = weighted_sink(self.binding.sink.clone(), weight);
+        let sink = weighted_sink(self.sink(), weight);
         hook_module::<B, P>(part, &self.binding, &sink)
     }
 

@@ -22,7 +22,7 @@ use crate::collectives::{ReduceOp, unwrap_or_unwind};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 use crate::data_parallel::{
-    DistributedDataParallel, GradientCounts, GradientEntry, ReducedGradients, clip_coefficient, planted_faults,
+    DistributedDataParallel, GradientCounts, GradientEntry, ReducedGradients, clip_coefficient,
 };
 use crate::optimizer::{AnyOptimizer, LossScaler, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
@@ -341,11 +341,7 @@ where
         let num_shares = data_group.size() as f64;
         let batches: Vec<TokenBatch> = micro_batches
             .iter()
-            .map(|micro_batch| {
-                let mut batch = TokenBatch::new(micro_batch, self.config.seed, self.iteration);
-                planted_faults::change_samples(&mut batch.step, &self.context);
-                batch
-            })
+            .map(|micro_batch| TokenBatch::new(micro_batch, self.config.seed, self.iteration))
             .collect();
         let losses = RefCell::new(TokenLosses::new(batches.len()));
         // Tensor-parallel ranks compare the first one in the steps in which they compare what they are given.
