@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run -p planted-faults                  # all of `faults.json`
 //! cargo run -p planted-faults -- norm          # those with "norm" in their names
+//! cargo run -p planted-faults -- --shard 1/4   # the first quarter of the builds that all take
 //! ```
 //!
 //! Everything runs in a copy of the workspace's sources under its target folder. It is built without faults first, and
@@ -29,11 +30,16 @@ const TRIAL_LIMIT: Duration = Duration::from_secs(900);
 
 fn main() -> Result<()> {
     let root = root().canonicalize()?;
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut faults = planted_faults::read(&root)?;
-    faults.retain(|fault| wanted.is_empty() || wanted.iter().any(|name| fault.name.contains(name)));
-    ensure!(!faults.is_empty(), "no fault is named like {wanted:?}");
-    plant_all(&rounds::rounds(&faults), &root)
+    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--shard", shard] => plant_all(&rounds::shard(&rounds::rounds(&faults), shard)?, &root),
+        names => {
+            faults.retain(|fault| names.is_empty() || names.iter().any(|name| fault.name.contains(name)));
+            ensure!(!faults.is_empty(), "no fault is named like {names:?}");
+            plant_all(&rounds::rounds(&faults), &root)
+        }
+    }
 }
 
 fn plant_all(rounds: &[Round<'_>], root: &Path) -> Result<()> {
