@@ -4,6 +4,7 @@
 //! cargo run -p planted-faults                  # all of `faults.json`
 //! cargo run -p planted-faults -- norm          # those with "norm" in their names
 //! cargo run -p planted-faults -- --shard 1/4   # the first quarter of the builds that all take
+//! cargo run -p planted-faults -- --check       # none: which of them the trials of `.ci/test` would notice
 //! ```
 //!
 //! Everything runs in a copy of the workspace's sources under its target folder. It is built without faults first, and
@@ -11,6 +12,7 @@
 //! each of its trials must fail, and by a comparison: a fault that does not compile, or panics, shows nothing about the
 //! tests. What no trial has noticed is listed at the end, and makes the exit code 1.
 
+mod listed;
 mod rounds;
 mod workspace;
 
@@ -22,7 +24,7 @@ use anyhow::{Context, Result, bail, ensure};
 use planted_faults::{Fault, Patch, Test};
 
 use self::rounds::Round;
-use self::workspace::{Copied, INCREMENTAL, Programs, run};
+use self::workspace::{ALL, Copied, INCREMENTAL, Programs, run};
 
 /// A build compiles the tests for every backend.
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
@@ -33,6 +35,7 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut faults = planted_faults::read(&root)?;
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--check"] => listed::check(&root, &faults),
         ["--shard", shard] => plant_all(&rounds::shard(&rounds::rounds(&faults), shard)?, &root),
         names => {
             faults.retain(|fault| names.is_empty() || names.iter().any(|name| fault.name.contains(name)));
@@ -137,7 +140,17 @@ fn judge<'f>(programs: &Programs, fault: &'f Fault) -> Result<Option<&'f str>> {
 
 /// Runs a trial: whether it passed, and what was said.
 fn run_trial(programs: &Programs, test: Test, trial: &str) -> Result<(bool, String)> {
-    let mut command = programs[&test].command();
-    command.args(["--exact", trial]).env(INCREMENTAL.0, INCREMENTAL.1);
-    run(command, TRIAL_LIMIT).with_context(|| format!("the trial {trial}"))
+    let run_with = |settings: Option<(&str, &str)>| {
+        let mut command = programs[&test].command();
+        command
+            .args(["--include-ignored", "--exact", trial])
+            .env(INCREMENTAL.0, INCREMENTAL.1)
+            .envs(settings);
+        run(command, TRIAL_LIMIT).with_context(|| format!("the trial {trial}"))
+    };
+    match run_with(None)? {
+        // One of those that only `.ci/full` runs.
+        (_, output) if output.contains("running 0 tests") => run_with(Some(ALL)),
+        usual => Ok(usual),
+    }
 }
