@@ -22,7 +22,8 @@ use crate::scoring::ScoringStage;
 
 /// A kind of model that the training programs train in any layout; it is implemented by its configuration.
 ///
-/// A new family is a folder next to [`gpt`](crate::gpt) and a line in [`registry`](crate::registry).
+/// A new decoder is a [`DecoderFamily`](crate::decoder::DecoderFamily) in a file next to [`gpt`](crate::gpt), and a
+/// line in [`registry`](crate::registry).
 pub trait ModelFamily:
     ModelConfig + HuggingFaceFormat + Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
@@ -176,4 +177,39 @@ pub struct ModelSettings {
     pub layer_recompute: LayerRecompute,
     /// The most tokens whose logits are in one buffer.
     pub logit_chunk_tokens: Option<usize>,
+}
+
+#[cfg(test)]
+impl ModelSettings {
+    /// Those of a small model; each family takes what it has.
+    pub(crate) fn small() -> Self {
+        Self {
+            preset: None,
+            vocab_size: 61,
+            n_layers: Some(4),
+            d_model: Some(32),
+            n_heads: Some(4),
+            max_seq_length: Some(12),
+            padded_vocab_size: None,
+            // Several tensor-parallel ranks share them.
+            n_kv_heads: Some(2),
+            d_head: None,
+            d_hidden: Some(44),
+            rotary_base: None,
+            qkv_bias: true,
+            qk_norm: false,
+            window: None,
+            rotary_percent: None,
+            norm_epsilon: None,
+            n_decoder_layers: Some(4),
+            decoder_seq_length: None,
+            tells_pairs: Some(true),
+            tied_embeddings: None,
+            init_deviation: 0.02,
+            hidden_dropout: 0.0,
+            attention_dropout: 0.0,
+            layer_recompute: LayerRecompute::Nothing,
+            logit_chunk_tokens: None,
+        }
+    }
 }

@@ -112,7 +112,111 @@ pub fn presets() -> Vec<&'static str> {
 mod tests {
     use std::collections::HashSet;
 
+    use burn::backend::Autodiff;
+    use burn_flex::{Flex, FlexDevice};
+    use burn_megatron::context::ParallelContext;
+    use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
+
     use super::*;
+    use crate::huggingface::checks;
+
+    /// Models that flags can choose; each family takes what it has.
+    fn chosen() -> Vec<ModelSettings> {
+        let small = ModelSettings::small();
+        let odd = ModelSettings {
+            tied_embeddings: Some(false),
+            d_hidden: None,
+            qkv_bias: false,
+            qk_norm: true,
+            d_head: Some(6),
+            tells_pairs: Some(false),
+            rotary_percent: Some(0.5),
+            rotary_base: Some(77.0),
+            hidden_dropout: 0.3,
+            attention_dropout: 0.2,
+            norm_epsilon: Some(1e-3),
+            init_deviation: 0.7,
+            ..small.clone()
+        };
+        let tied = ModelSettings {
+            tied_embeddings: Some(true),
+            qkv_bias: false,
+            vocab_size: 51200,
+            window: Some(7),
+            ..small.clone()
+        };
+        vec![small, odd, tied]
+    }
+
+    /// Checks a family's files.
+    struct Files;
+
+    impl FamilyProgram for Files {
+        type Output = ();
+
+        fn run<C: ModelFamily>(self) {
+            for settings in chosen() {
+                let config = C::from_settings(&settings);
+                let context = ParallelContext::single(1);
+                let sizes = LayerSizes {
+                    n_layers: config.n_layers(),
+                    num_stages: 1,
+                    num_chunks: 1,
+                };
+                let layers = LayerLayout::even(sizes).expect("one stage");
+                let chunks = config.init_stage::<Autodiff<Flex>>(&layers, &FlexDevice, &context);
+                checks::expect_declared::<Autodiff<Flex>, _>(&config, &chunks.expect("sizes that fit"), &context);
+                for tensor in config.parameters().flat_map(|parameter| parameter.tensors) {
+                    for name in [&tensor.file_name, &tensor.key] {
+                        assert_eq!(C::imported_name(name), Some(tensor.key.as_str()), "{name}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that what is written of a family's models is read back.
+    struct Settings;
+
+    impl FamilyProgram for Settings {
+        type Output = ();
+
+        fn run<C: ModelFamily>(self) {
+            let presets = C::presets().into_iter().map(|preset| ModelSettings {
+                preset: Some(preset.to_owned()),
+                hidden_dropout: 0.1,
+                ..ModelSettings::small()
+            });
+            for settings in chosen().into_iter().chain(presets) {
+                let without = ModelSettings {
+                    // Of the Llamas no file has these.
+                    hidden_dropout: if C::NAME == "llama" {
+                        0.0
+                    } else {
+                        settings.hidden_dropout
+                    },
+                    padded_vocab_size: None,
+                    ..settings
+                };
+                checks::expect_read_back(C::from_settings(&without));
+            }
+        }
+    }
+
+    #[test]
+    fn files_of_every_family_have_what_its_models_declare() {
+        for family in FAMILIES {
+            run_with_family(family.name, Files).expect("a family");
+        }
+    }
+
+    #[test]
+    fn what_is_written_of_every_family_is_read_back() {
+        // T5's say nothing of lengths and deviations.
+        for family in FAMILIES.iter().filter(|family| family.name != "t5") {
+            run_with_family(family.name, Settings).expect("a family");
+        }
+    }
 
     #[test]
     fn names_presets_and_model_types_belong_to_one_family() {

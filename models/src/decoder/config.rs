@@ -2,7 +2,7 @@
 
 use burn_megatron::parameters::ParameterInit;
 
-use crate::layers::{BlockConfig, BlockNames, LayerRecompute, RotaryConfig};
+use crate::layers::{BlockConfig, BlockNames, CausalSelfAttentionNames, LayerRecompute, MlpNames, RotaryConfig};
 
 /// What a decoder-only model is made of; the sizes are valid, as its family has checked.
 #[derive(Debug)]
@@ -80,6 +80,41 @@ pub struct DecoderNames {
     pub norm: Option<&'static str>,
     /// The output head where it is not tied.
     pub head: &'static str,
+}
+
+impl DecoderNames {
+    /// Names with no positions, no norm of embeddings, and `lm_head`.
+    pub const USUAL: Self = Self {
+        token_embedding: "",
+        position_embedding: "",
+        embedding_norm: None,
+        blocks: "",
+        block: BlockNames::of(["", ""], ["", "", ""], ["", "", ""]),
+        norm: None,
+        head: "lm_head",
+    };
+}
+
+impl BlockNames {
+    /// Returns the names of the norms of attention and MLP; of the attention and its projections, the fused one and
+    /// that back; of the MLP and its two layers.
+    pub const fn of(
+        [attention_norm, mlp_norm]: [&'static str; 2],
+        [attention, qkv, projection]: [&'static str; 3],
+        [mlp, input, output]: [&'static str; 3],
+    ) -> Self {
+        Self {
+            attention_norm,
+            attention,
+            attention_layers: CausalSelfAttentionNames {
+                qkv,
+                output: projection,
+            },
+            mlp_norm,
+            mlp,
+            mlp_layers: MlpNames { input, output },
+        }
+    }
 }
 
 impl DecoderConfig {

@@ -1,105 +1,114 @@
-//! [`BiasedSizes`]: what follows from the sizes of a decoder whose layers all have biases. Pure.
+//! What follows from the sizes of a [`BlockConfig`]: parameters, activations and FLOPs. Pure.
 
-use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
+use burn_megatron::topology::{ParallelConfig, key_head_copies};
 
-use crate::layers::MlpActivation;
-use crate::model_config::ForwardFlops;
-use crate::vocabulary::check_padded_vocab;
+use crate::layers::{BlockConfig, CausalSelfAttentionConfig, MlpActivation, NormType, Residual};
 
-/// The sizes of a decoder with layer norms, a key head for each head, and an MLP of one matrix to its hidden layer and
-/// one back; all layers have biases. GPT, GPT-NeoX, BLOOM and, but for its embeddings and head, BERT are such.
+/// The sizes of an attention.
 #[derive(Clone, Copy, Debug)]
-pub struct BiasedSizes {
-    pub n_layers: usize,
-    pub d_model: usize,
+pub(super) struct HeadSizes {
     pub n_heads: usize,
-    pub d_hidden: usize,
-    pub max_seq_length: usize,
-    /// The size of the vocabulary, without padding.
-    pub vocab_size: usize,
-    /// The most tokens whose logits are in one buffer.
-    pub logit_chunk_tokens: Option<usize>,
+    pub n_kv_heads: usize,
+    pub d_head: usize,
 }
 
-impl BiasedSizes {
-    /// Checks that the sizes, and that of the vocabulary with padding, fit each other and the layout.
-    ///
-    /// # Errors
-    /// The rule that is broken, the values, and the nearest valid ones.
-    pub fn validate(&self, padded_vocab_size: usize, parallel: &ParallelConfig) -> Result<(), TopologyError> {
-        for (name, size) in [
-            ("n_layers", self.n_layers),
-            ("d_model", self.d_model),
-            ("n_heads", self.n_heads),
-            ("d_hidden", self.d_hidden),
-            ("max_seq_length", self.max_seq_length),
-            ("vocab_size", self.vocab_size),
-            ("logit_chunk_tokens", self.logit_chunk_tokens.unwrap_or(1)),
-        ] {
-            if size == 0 {
-                return Err(TopologyError::Zero { name });
-            }
-        }
-        check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
-        parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
-        parallel.check_tensor_divides("the MLP's hidden size", self.d_hidden)?;
-        check_padded_vocab(self.vocab_size, padded_vocab_size, parallel)
-    }
-
-    /// The sizes by flag, or in words, and their values.
-    pub fn shown(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("--num-layers", self.n_layers.to_string()),
-            ("--hidden-size", self.d_model.to_string()),
-            ("--num-attention-heads", self.n_heads.to_string()),
-            ("--seq-length", self.max_seq_length.to_string()),
-            ("the MLP's hidden size", self.d_hidden.to_string()),
-        ]
-    }
-
-    pub fn layer_parameters(&self) -> usize {
-        let (d, hidden) = (self.d_model, self.d_hidden);
-        let attention = 3 * d * d + 3 * d + d * d + d;
-        let mlp = d * hidden + hidden + hidden * d + d;
-        let norms = 4 * d;
-        attention + mlp + norms
-    }
-
-    /// The numbers that a layer holds for its backward pass, per element of its input on a rank: `outside`, of what
-    /// tensor-parallel ranks share out under sequence parallelism alone, and `(4 + 2f/h)/t` with f the MLP's hidden
-    /// size, `(4 + 4f/h)/t` with GELU by the error function, which is no kernel and holds its input four times.
-    ///
-    /// # Reference
-    /// Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2 and 4.
-    pub fn activations_per_element(&self, parallel: &ParallelConfig, outside: f64, activation: MlpActivation) -> f64 {
-        let tensor = parallel.tensor_parallel_size as f64;
-        let outside = if parallel.sequence_parallel {
-            outside / tensor
-        } else {
-            outside
-        };
-        let of_hidden = if activation == MlpActivation::GeluErf { 4.0 } else { 2.0 };
-        outside + (4.0 + of_hidden * self.d_hidden as f64 / self.d_model as f64) / tensor
-    }
-
-    /// Of these numbers, those that burn's operations hold: with GELU by the error function three of its input.
-    pub fn unfused_per_element(&self, parallel: &ParallelConfig, activation: MlpActivation) -> f64 {
-        let tensor = parallel.tensor_parallel_size as f64;
-        let of_hidden = if activation == MlpActivation::GeluErf { 3.0 } else { 0.0 };
-        of_hidden * self.d_hidden as f64 / self.d_model as f64 / tensor
-    }
-
-    /// The FLOPs of one sample's forward pass. Per token a layer has 8h² + 4hf in its four weights, with f the MLP's
-    /// hidden size (24h² if that is 4h), and 4sh in `QKᵀ` and its matmul with V; the head has 2hV.
-    ///
-    /// # Reference
-    /// Korthikanti et al. 2022, arXiv:2205.05198, appendix A.
-    pub fn forward_flops(&self, seq_length: usize) -> ForwardFlops {
-        let [l, h, hidden, v, s] =
-            [self.n_layers, self.d_model, self.d_hidden, self.vocab_size, seq_length].map(|size| size as f64);
-        ForwardFlops {
-            layers: s * l * (8.0 * h * h + 4.0 * h * hidden + 4.0 * s * h),
-            head: s * 2.0 * h * v,
+impl HeadSizes {
+    pub fn of(attention: &CausalSelfAttentionConfig) -> Self {
+        let n_heads = attention.n_heads;
+        Self {
+            n_heads,
+            n_kv_heads: attention.n_kv_heads.unwrap_or(n_heads),
+            d_head: attention.d_head.unwrap_or(attention.d_model / n_heads.max(1)),
         }
     }
+
+    /// The columns of the query-key-value projection.
+    pub fn qkv_width(self) -> usize {
+        (self.n_heads + 2 * self.n_kv_heads) * self.d_head
+    }
+
+    /// The rows of the output projection.
+    pub fn width(self) -> usize {
+        self.n_heads * self.d_head
+    }
+}
+
+/// The elements of a layer's matrices, and the parameters of a whole layer.
+pub(super) fn layer_weights_and_parameters(block: &BlockConfig) -> [usize; 2] {
+    let (attention, mlp, d) = (&block.attention, &block.mlp, block.attention.d_model);
+    let heads = HeadSizes::of(attention);
+    let (inputs, hidden) = (mlp.activation.num_inputs(), mlp.d_hidden);
+    let weights = d * heads.qkv_width() + heads.width() * d + (inputs + 1) * d * hidden;
+    let others = [
+        (attention.qkv_bias, heads.qkv_width()),
+        (attention.output_bias, d),
+        (attention.qk_norm_epsilon.is_some(), 2 * heads.d_head),
+        (mlp.bias, inputs * hidden + d),
+        (true, 2 * block.norm.num_parameters(d)),
+    ];
+    let others = others.into_iter().filter(|(has, _)| *has).map(|(_, count)| count);
+    [weights, weights + others.sum::<usize>()]
+}
+
+/// The numbers that a layer holds for its backward pass, per element of its input on a rank. With layer norms
+/// `5 + (4 + 2f/h)/t`, f the MLP's hidden size, and under sequence parallelism all of it over t.
+///
+/// The paper counts bytes of 16-bit elements, two per number. Where it has 5as/2h for attention's core, the fused one
+/// holds nothing that grows with s²; burn's own operations ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold
+/// more. By the tensors that are held, outside of the tensor group one is less where both sublayers read one stream, or
+/// norms have no mean. Inside are queries, keys and values as they are turned, queries and keys before their norms, the
+/// attention's output, and the MLP's hidden size twice, three times with a gate, and four times with GELU by the error
+/// function, which is no kernel. Keys and values that several ranks hold count for each.
+///
+/// # Reference
+/// Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2 and 4.
+pub(super) fn activations_per_element(block: &BlockConfig, parallel: &ParallelConfig) -> f64 {
+    let (attention, mlp, heads) = (&block.attention, &block.mlp, HeadSizes::of(&block.attention));
+    let tensor = parallel.tensor_parallel_size as f64;
+    let outside = match (block.norm, block.residual) {
+        (NormType::RmsNorm, _) | (_, Residual::Parallel) => 4.0,
+        (NormType::LayerNorm, Residual::Sequential | Residual::PostNorm) => 5.0,
+    };
+    let normed = if attention.qk_norm_epsilon.is_some() {
+        heads.n_heads + heads.n_kv_heads
+    } else {
+        0
+    };
+    let copies = key_head_copies("", heads.n_kv_heads, heads.n_heads, parallel.tensor_parallel_size).unwrap_or(1);
+    let copied = 2 * (copies - 1) * heads.n_kv_heads * heads.d_head;
+    let of_hidden = match mlp.activation {
+        MlpActivation::Gelu | MlpActivation::Relu => 2,
+        MlpActivation::SwiGlu | MlpActivation::GeGlu => 3,
+        MlpActivation::GeluErf => 4,
+    };
+    let inside = copied + heads.qkv_width() + heads.width() + normed * heads.d_head + of_hidden * mlp.d_hidden;
+    let outside = if parallel.sequence_parallel {
+        outside / tensor
+    } else {
+        outside
+    };
+    outside + inside as f64 / attention.d_model as f64 / tensor
+}
+
+/// Of these numbers, those that burn's operations hold: with GELU by the error function three of its input.
+pub(super) fn unfused_per_element(block: &BlockConfig, parallel: &ParallelConfig) -> f64 {
+    let mlp = &block.mlp;
+    let of_hidden = if mlp.activation == MlpActivation::GeluErf {
+        3.0
+    } else {
+        0.0
+    };
+    of_hidden * mlp.d_hidden as f64 / mlp.d_model as f64 / parallel.tensor_parallel_size as f64
+}
+
+/// The FLOPs of a layer's forward pass per token of a sample: two per weight, and 4sh of all heads in `QKᵀ` and its
+/// matmul with V, with s at most the window. With an MLP of f that are 8h² + 4hf + 4sh, 24h² + 4sh if f is 4h.
+///
+/// # Reference
+/// Korthikanti et al. 2022, arXiv:2205.05198, appendix A.
+pub(super) fn layer_flops_per_token(block: &BlockConfig, seq_length: usize) -> f64 {
+    let [weights, _] = layer_weights_and_parameters(block);
+    let (s, width) = (seq_length as f64, HeadSizes::of(&block.attention).width() as f64);
+    let seen = block.attention.window.map_or(s, |window| s.min(window as f64));
+    2.0 * weights as f64 + 4.0 * seen * width
 }

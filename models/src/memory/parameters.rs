@@ -65,43 +65,11 @@ mod tests {
 
     use super::*;
     use crate::family::ModelSettings;
-    use crate::layers::LayerRecompute;
     use crate::registry::{FAMILIES, FamilyProgram, run_with_family};
 
     type B = Autodiff<Flex>;
 
-    fn settings() -> ModelSettings {
-        ModelSettings {
-            preset: None,
-            vocab_size: 61,
-            n_layers: Some(4),
-            d_model: Some(32),
-            n_heads: Some(4),
-            max_seq_length: Some(12),
-            padded_vocab_size: None,
-            // Several tensor-parallel ranks share them.
-            n_kv_heads: Some(2),
-            d_head: None,
-            d_hidden: Some(44),
-            rotary_base: None,
-            qkv_bias: true,
-            qk_norm: false,
-            window: None,
-            rotary_percent: None,
-            norm_epsilon: None,
-            n_decoder_layers: Some(4),
-            decoder_seq_length: None,
-            tells_pairs: Some(true),
-            tied_embeddings: None,
-            init_deviation: 0.02,
-            hidden_dropout: 0.0,
-            attention_dropout: 0.0,
-            layer_recompute: LayerRecompute::Nothing,
-            logit_chunk_tokens: None,
-        }
-    }
-
-    /// The layout of a model of `settings`, on p stages of v chunks.
+    /// The layout of a model of these settings, on p stages of v chunks.
     struct Layout {
         settings: ModelSettings,
         parallel: ParallelConfig,
@@ -115,7 +83,7 @@ mod tests {
                 .with_tensor_parallel_size(tensor_parallel_size)
                 .with_pipeline_parallel_size(p);
             Self {
-                settings: settings(),
+                settings: ModelSettings::small(),
                 parallel,
                 num_chunks: v,
                 data_parallel_size: 1,

@@ -1,14 +1,38 @@
-//! Tests of Llama in Hugging Face's files.
-
-use burn_flex::{Flex, FlexDevice};
-use burn_megatron::context::ParallelContext;
+//! Tests of Llama: published sizes, and Hugging Face's files.
 
 use super::*;
-use crate::huggingface::checks;
-use crate::model_config::ModelConfig;
+use crate::huggingface::{HuggingFaceFormat, checks};
 
 fn parse(value: Value) -> Result<LlamaConfig, String> {
     checks::parse(value)
+}
+
+#[test]
+fn presets_have_the_published_numbers_of_parameters() {
+    // As transformers counts the published files.
+    let numbers = [
+        494_032_768,
+        596_049_920,
+        1_235_814_400,
+        1_543_714_304,
+        1_720_574_976,
+        3_212_749_824,
+        4_022_468_096,
+        6_738_415_616,
+        7_248_023_552,
+        7_615_616_512,
+        8_030_261_248,
+        8_030_261_248,
+        8_190_735_360,
+        13_015_864_320,
+        14_768_307_200,
+        32_762_123_264,
+        68_976_648_192,
+        70_553_706_496,
+        70_553_706_496,
+        405_853_388_800,
+    ];
+    checks::expect_numbers(LlamaPreset::ALL.iter().map(LlamaPreset::config), &numbers);
 }
 
 /// The settings of the published Llama 3.1 with 8 billion parameters.
@@ -56,7 +80,6 @@ fn qwen3() -> Value {
 
 #[test]
 fn published_settings_are_the_presets() {
-    use crate::llama::LlamaPreset;
     let preset = |name: &str| LlamaPreset::named(name).expect("a preset").config();
     assert_eq!(parse(llama31()), Ok(preset("llama3.1-8b")));
     assert_eq!(parse(qwen25()), Ok(preset("qwen2.5-0.5b")));
@@ -67,25 +90,14 @@ fn published_settings_are_the_presets() {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
-    let plain = LlamaConfig::new(3, 24, 4, 2, 36, 15, 61);
-    let odd = (plain.clone().with_d_head(Some(8)).with_qkv_bias(true))
-        .with_tied_embeddings(true)
-        .with_rotary_base(77.0)
-        .with_rotary_scaling(RotaryScaling::Linear { factor: 3.0 });
-    let normed = plain.clone().with_qk_norm(true);
-    let wide = normed.clone().with_d_head(Some(10));
-    let windows = [&plain, &odd, &normed].map(|config| config.clone().with_window(Some(7)));
-    for config in [plain, odd, normed, wide].into_iter().chain(windows) {
-        assert_eq!(parse(config.written_fields("float32")), Ok(config));
-    }
-    let scaled = parse(llama31()).expect("a preset");
-    assert_eq!(parse(scaled.written_fields("bfloat16")), Ok(scaled));
+fn what_no_flag_chooses_is_read_back() {
+    let config = LlamaConfig::new(3, 24, 4, 2, 36, 15, 61);
+    checks::expect_read_back(config.with_rotary_scaling(RotaryScaling::Linear { factor: 3.0 }));
 }
 
 #[test]
 fn what_the_model_does_not_have_is_refused_by_name_and_value() {
-    for (field, value, words) in [
+    let others = [
         ("hidden_act", json!("gelu"), "\"silu\""),
         ("attention_bias", json!(true), "false"),
         ("mlp_bias", json!(true), "false"),
@@ -102,32 +114,8 @@ fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         ("rope_theta", json!(0.5), "from 1"),
         ("num_key_value_heads", json!(0), "from 1"),
         ("extra", json!(3), "remove it if it changes nothing"),
-    ] {
-        let mut fields = llama31();
-        fields[field] = value.clone();
-        let error = parse(fields).unwrap_err();
-        let begin = format!("config.json: {field} is {value}: expected ");
-        assert!(error.starts_with(&begin) && error.contains(words), "{error}");
-    }
-}
-
-#[test]
-fn parameters_are_those_that_the_model_declares() {
-    for (is_tied, has_bias, has_norms) in [(true, false, false), (false, true, false), (false, false, true)] {
-        let config = LlamaConfig::new(2, 20, 4, 2, 36, 15, 61)
-            .with_d_head(Some(6))
-            .with_qkv_bias(has_bias)
-            .with_qk_norm(has_norms)
-            .with_tied_embeddings(is_tied);
-        let context = ParallelContext::single(1);
-        let model = config.init::<Flex>(&FlexDevice, &context).unwrap();
-        checks::expect_declared(&config, &model, &context);
-        let in_files: usize = (config.parameters())
-            .flat_map(|parameter| parameter.tensors)
-            .map(|tensor| tensor.num_elements())
-            .sum();
-        assert_eq!(in_files, config.num_parameters());
-    }
+    ];
+    checks::expect_refused::<LlamaConfig>(&llama31(), &others);
 }
 
 #[test]

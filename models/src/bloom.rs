@@ -1,0 +1,204 @@
+//! BLOOM: decoder-only transformers whose scores fall with distance (ALiBi), and whose embeddings are normed.
+//!
+//! Parameter names are those of Hugging Face's BLOOM (`word_embeddings.weight`,
+//! `h.0.self_attention.query_key_value.weight`, …). The fused projection is, head after head, its query, key and value.
+//! Published files have no prefix before names, those that transformers writes have one.
+
+use serde_json::{Value, json};
+
+use crate::decoder::{
+    CommonSettings, ConfigKeys, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings, Positions,
+    Preset, decoder_config,
+};
+use crate::huggingface::{Fields, HuggingFaceError};
+use crate::layers::{BlockConfig, BlockNames, HeadOrder};
+
+decoder_config! {
+    /// Configuration of a BLOOM. The longest sequence is that of training, since no parameter depends on it.
+    pub struct BloomConfig
+    sizes {}
+    own {}
+    tied_embeddings = true, norm_epsilon = 1e-5
+}
+
+/// A well-known size.
+pub type BloomPreset = Preset<BloomConfig>;
+
+const TABLE: FamilyTable = FamilyTable {
+    name: "bloom",
+    choices: &[],
+    names: DecoderNames {
+        token_embedding: "word_embeddings",
+        embedding_norm: Some("word_embeddings_layernorm"),
+        blocks: "h",
+        block: BlockNames::of(
+            ["input_layernorm", "post_attention_layernorm"],
+            ["self_attention", "query_key_value", "dense"],
+            ["mlp", "dense_h_to_4h", "dense_4h_to_h"],
+        ),
+        norm: Some("ln_f"),
+        ..DecoderNames::USUAL
+    },
+    files: FileTable {
+        model_types: &["bloom"],
+        prefix: "transformer.",
+        embedding: "word_embeddings.weight",
+        keys: ConfigKeys {
+            n_layers: "n_layer",
+            n_heads: "n_head",
+            max_seq_length: "seq_length",
+            norm_epsilon: ("layer_norm_epsilon", 1e-5),
+            ..ConfigKeys::USUAL
+        },
+        flags: &[("apply_residual_connection_post_layernorm", false)],
+        // Of Megatron-DeepSpeed's kernels, of the order of sums, and of padding.
+        ignored: &[
+            "attention_softmax_in_fp32",
+            "bias_dropout_fusion",
+            "masked_softmax_fusion",
+            "offset_alibi",
+            "pretraining_pp",
+            "pretraining_tp",
+            "skip_bias_add",
+            "skip_bias_add_qkv",
+            "slow_but_exact",
+            "unk_token_id",
+        ],
+        ..FileTable::USUAL
+    },
+};
+
+/// The tokens of a sample that the published models were trained with.
+const TRAINED_LENGTH: usize = 2048;
+
+impl BloomPreset {
+    /// All presets, from the smallest to the largest.
+    pub const ALL: [Self; 6] = [
+        Self::new("bloom-560m", || sized([24, 1024, 16])),
+        Self::new("bloom-1b1", || sized([24, 1536, 16])),
+        Self::new("bloom-1b7", || sized([24, 2048, 16])),
+        Self::new("bloom-3b", || sized([30, 2560, 32])),
+        Self::new("bloom-7b1", || sized([30, 4096, 32])),
+        Self::new("bloom-176b", || sized([70, 14336, 112])),
+    ];
+}
+
+fn sized([n_layers, d_model, n_heads]: [usize; 3]) -> BloomConfig {
+    BloomConfig::new(n_layers, d_model, n_heads, TRAINED_LENGTH, 250_880)
+}
+
+impl BloomConfig {
+    /// The size of the MLP's hidden layer: files have no other.
+    pub fn hidden_size(&self) -> usize {
+        4 * self.d_model
+    }
+}
+
+impl DecoderFamily for BloomConfig {
+    const TABLE: FamilyTable = TABLE;
+    const PRESETS: &'static [BloomPreset] = &BloomPreset::ALL;
+
+    fn of(common: CommonSettings) -> Self {
+        Self::new(0, 0, 0, 0, 0).with_common(common)
+    }
+
+    fn shape(&self, block: &mut BlockConfig) {
+        // Each head's query, key and value are next to each other.
+        block.attention.order = HeadOrder::Groups;
+    }
+
+    fn positions(&self) -> Positions {
+        Positions::Alibi
+    }
+
+    /// The longest sequence is what the file says of training, `seq_length`, or 2048: there is no limit of its own.
+    fn read(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
+        let mut files = TABLE.files;
+        let keys = &mut files.keys;
+        for (key, other) in [
+            (&mut keys.n_layers, "num_hidden_layers"),
+            (&mut keys.n_heads, "num_attention_heads"),
+            (&mut keys.d_model, "n_embed"),
+        ] {
+            if !fields.has(key) {
+                *key = other;
+            }
+        }
+        if !fields.has(keys.max_seq_length) {
+            fields.put(keys.max_seq_length, TRAINED_LENGTH.into());
+        }
+        let common = files.read::<Self>(fields)?;
+        fields.expect("n_inner", &[(4 * common.d_model).into()])?;
+        Ok(Self::of(common))
+    }
+
+    fn written(&self) -> Value {
+        json!({
+            "architectures": ["BloomForCausalLM"],
+            "bos_token_id": null,
+            "eos_token_id": null,
+            "model_type": "bloom",
+            "pad_token_id": null,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::huggingface::checks;
+
+    #[test]
+    fn presets_have_the_published_numbers_of_parameters() {
+        // The model cards'.
+        let numbers = [
+            559_214_592,
+            1_065_314_304,
+            1_722_408_960,
+            3_002_557_440,
+            7_069_016_064,
+            176_247_271_424,
+        ];
+        checks::expect_numbers(BloomPreset::ALL.iter().map(BloomPreset::config), &numbers);
+    }
+
+    /// The settings of the published BLOOM with 560 million parameters.
+    fn bloom() -> Value {
+        json!({
+            "apply_residual_connection_post_layernorm": false, "architectures": ["BloomForCausalLM"],
+            "attention_dropout": 0.0, "attention_softmax_in_fp32": true, "bias_dropout_fusion": true,
+            "bos_token_id": 1, "eos_token_id": 2, "hidden_dropout": 0.0, "initializer_range": 0.02,
+            "layer_norm_epsilon": 1e-05, "masked_softmax_fusion": true, "model_type": "bloom", "n_embed": 1024,
+            "n_inner": null, "n_layer": 24, "num_attention_heads": 16, "offset_alibi": 100, "pad_token_id": 3,
+            "pretraining_tp": 1, "seq_length": 2048, "skip_bias_add": true, "skip_bias_add_qkv": false,
+            "transformers_version": "4.20.0", "unk_token_id": 0, "use_cache": true, "vocab_size": 250880
+        })
+    }
+
+    #[test]
+    fn published_settings_are_the_presets() {
+        let preset = BloomPreset::named("bloom-560m").expect("a preset").config();
+        assert_eq!(checks::parse(bloom()), Ok(preset.clone()));
+        let mut newer = bloom();
+        let fields = newer.as_object_mut().expect("an object");
+        for (older, name) in [("n_embed", "hidden_size"), ("num_attention_heads", "n_head")] {
+            let value = fields.remove(older).expect("it is there");
+            fields.insert(name.to_owned(), value);
+        }
+        fields.remove("seq_length");
+        assert_eq!(checks::parse(newer), Ok(preset));
+    }
+
+    #[test]
+    fn what_the_model_does_not_have_is_refused_by_name_and_value() {
+        let others = [
+            ("apply_residual_connection_post_layernorm", json!(true), "false"),
+            ("n_inner", json!(1000), "4096"),
+            ("n_layer", json!(0), "from 1"),
+            ("n_embed", json!(null), "from 1"),
+            ("layer_norm_epsilon", json!(0.0), "to below 1e0"),
+            ("extra", json!(3), "remove it if it changes nothing"),
+        ];
+        checks::expect_refused::<BloomConfig>(&bloom(), &others);
+    }
+}

@@ -1,0 +1,171 @@
+//! [`FamilyTable`]: what is the same for all models of a family, and by which keys `config.json` has the settings that
+//! all families have. Pure.
+
+use serde_json::{Value, json};
+
+use super::config::DecoderNames;
+use super::settings::{CommonSettings, HasCommonSettings};
+use crate::huggingface::{Fields, HuggingFaceError};
+
+/// What is the same for all models of a family.
+#[derive(Clone, Copy, Debug)]
+pub struct FamilyTable {
+    /// The family's name on the command line and in checkpoints.
+    pub name: &'static str,
+    /// The flags of settings that are not every family's and that this one has a choice of.
+    pub choices: &'static [&'static str],
+    /// What the parameters are called.
+    pub names: DecoderNames,
+    /// How models are stored in Hugging Face's files.
+    pub files: FileTable,
+}
+
+/// How the models of a family are stored.
+#[derive(Clone, Copy, Debug)]
+pub struct FileTable {
+    /// The values of `model_type` in `config.json`.
+    pub model_types: &'static [&'static str],
+    /// What is before the names of all tensors except for the head's.
+    pub prefix: &'static str,
+    /// The name of the token embedding's weight.
+    pub embedding: &'static str,
+    /// The name of the weight of a head that is not tied.
+    pub head: &'static str,
+    /// How linear layers are stored.
+    pub layers: StoredLayers,
+    /// Whether both norms of a block are before its linear layers.
+    pub norms_first: bool,
+    /// The names of common settings in `config.json`.
+    pub keys: ConfigKeys,
+    /// Flags that have one value, which is written.
+    pub flags: &'static [(&'static str, bool)],
+    /// Settings that change nothing of what the model computes.
+    pub ignored: &'static [&'static str],
+    /// Ends that names of tensors have in older files, and what these are now.
+    pub older_ends: &'static [(&'static str, &'static str)],
+}
+
+/// How a family's linear layers are stored.
+#[derive(Clone, Copy, Debug)]
+pub enum StoredLayers {
+    /// As they are here: `[d_input, d_output]`.
+    InputFirst,
+    /// `[d_output, d_input]`.
+    OutputFirst,
+    /// `[d_output, d_input]`, and what is side by side here by names of its own.
+    Apart {
+        /// The projections of queries, keys and values.
+        qkv: [&'static str; 3],
+        /// The first layers of an MLP.
+        mlp: [&'static str; 2],
+    },
+}
+
+/// The names of common settings in `config.json`; of some also their values if they are not there.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigKeys {
+    /// The number of blocks.
+    pub n_layers: &'static str,
+    /// The size of each token.
+    pub d_model: &'static str,
+    /// The number of attention heads.
+    pub n_heads: &'static str,
+    /// The longest sequence.
+    pub max_seq_length: &'static str,
+    /// The dropout of hidden states, where the family has it.
+    pub hidden_dropout: Option<(&'static str, f64)>,
+    /// The dropout of attention weights.
+    pub attention_dropout: (&'static str, f64),
+    /// The number that norms add.
+    pub norm_epsilon: (&'static str, f64),
+}
+
+impl FileTable {
+    /// Files of linear layers as PyTorch has them, with the most usual settings.
+    pub const USUAL: Self = Self {
+        model_types: &[],
+        prefix: "",
+        embedding: "",
+        head: "lm_head.weight",
+        layers: StoredLayers::OutputFirst,
+        norms_first: false,
+        keys: ConfigKeys::USUAL,
+        flags: &[],
+        ignored: &[],
+        older_ends: &[],
+    };
+
+    /// Takes the common settings, and those that change nothing or have one value.
+    ///
+    /// # Errors
+    /// One is missing, or not what it may be.
+    pub fn read<C: HasCommonSettings>(&self, fields: &mut Fields) -> Result<CommonSettings, HuggingFaceError> {
+        fields.ignore(self.ignored);
+        for (flag, value) in self.flags {
+            fields.expect(flag, &[(*value).into()])?;
+        }
+        fields.expect("is_encoder_decoder", &[false.into()])?;
+        self.keys.read(C::TIED_EMBEDDINGS, fields)
+    }
+
+    /// Returns `config.json` with the common settings, and those that have one value.
+    pub fn write(&self, common: &CommonSettings, dtype: &str) -> Value {
+        let mut fields = self.keys.write(common);
+        fields["torch_dtype"] = dtype.into();
+        for (flag, value) in self.flags {
+            fields[*flag] = (*value).into();
+        }
+        fields
+    }
+}
+
+impl ConfigKeys {
+    /// The most usual names.
+    pub const USUAL: Self = Self {
+        n_layers: "num_hidden_layers",
+        d_model: "hidden_size",
+        n_heads: "num_attention_heads",
+        max_seq_length: "max_position_embeddings",
+        hidden_dropout: Some(("hidden_dropout", 0.0)),
+        attention_dropout: ("attention_dropout", 0.0),
+        norm_epsilon: ("layer_norm_eps", 1e-5),
+    };
+
+    /// Takes the common settings; embeddings are tied as `is_tied` if nothing is said of it.
+    fn read(&self, is_tied: bool, fields: &mut Fields) -> Result<CommonSettings, HuggingFaceError> {
+        let mut dropout = |(key, usual): (&str, f64)| fields.number(key, usual, 0.0..1.0);
+        let hidden_dropout = self.hidden_dropout.map_or(Ok(0.0), &mut dropout)?;
+        let attention_dropout = dropout(self.attention_dropout)?;
+        let (epsilon, usual) = self.norm_epsilon;
+        Ok(CommonSettings::new(
+            fields.size(self.n_layers)?,
+            fields.size(self.d_model)?,
+            fields.size(self.n_heads)?,
+            fields.size(self.max_seq_length)?,
+            fields.size("vocab_size")?,
+        )
+        .with_hidden_dropout(hidden_dropout)
+        .with_attention_dropout(attention_dropout)
+        .with_norm_epsilon(fields.number(epsilon, usual, f64::MIN_POSITIVE..1.0)?)
+        .with_init_deviation(fields.number("initializer_range", 0.02, 0.0..f64::MAX)?)
+        .with_tied_embeddings(fields.flag("tie_word_embeddings", is_tied)?))
+    }
+
+    fn write(&self, common: &CommonSettings) -> Value {
+        let mut fields = json!({
+            self.n_layers: common.n_layers,
+            self.d_model: common.d_model,
+            self.n_heads: common.n_heads,
+            self.max_seq_length: common.max_seq_length,
+            "vocab_size": common.vocab_size,
+            self.attention_dropout.0: common.attention_dropout,
+            self.norm_epsilon.0: common.norm_epsilon,
+            "initializer_range": common.init_deviation,
+            "tie_word_embeddings": common.tied_embeddings,
+        });
+        if let Some((key, _)) = self.hidden_dropout {
+            fields[key] = common.hidden_dropout.into();
+        }
+        fields
+    }
+}

@@ -1,0 +1,370 @@
+//! GPT-NeoX and Pythia: decoder-only transformers whose attention and MLP read the residual stream at once, and whose
+//! rotary positions turn a part of each head.
+//!
+//! Parameter names are those of Hugging Face's GPT-NeoX (`embed_in.weight`,
+//! `layers.0.attention.query_key_value.weight`, …). The fused projection is, head after head, its query, key and value.
+
+use std::ops::Range;
+
+use burn_megatron::topology::{TopologyError, check_divides};
+use cubecl_kernels::rotary::RotaryLayout;
+use cubecl_kernels::rotary::tables::{RotaryScaling, check};
+use serde_json::{Value, json};
+
+use crate::decoder::{
+    CommonSettings, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings, Positions, Preset,
+    decoder_config,
+};
+use crate::family::ModelSettings;
+use crate::huggingface::{Fields, HuggingFaceError};
+use crate::layers::{BlockConfig, BlockNames, HeadOrder, MlpActivation, Residual, RotaryConfig};
+
+decoder_config! {
+    /// Configuration of a GPT-NeoX.
+    pub struct NeoxConfig
+    sizes {}
+    own {
+        /// The size of the MLP's hidden layer; `4 * d_model` if not given.
+        pub d_hidden: Option<usize>,
+        /// The share of each head's elements that are turned, the first ones, from above 0 to 1.
+        #[config(default = 0.25)]
+        pub rotary_percent: f64,
+        /// What the wavelengths of the rotary embedding are powers of.
+        #[config(default = 10000.0)]
+        pub rotary_base: f64,
+        /// Whether attention and MLP read the residual stream at once, and not one after the other.
+        #[config(default = true)]
+        pub parallel_residual: bool,
+        /// Whether GELU is computed by tanh, as GPT-NeoX-20B's, and not by the error function.
+        #[config(default = false)]
+        pub tanh_gelu: bool,
+    }
+    tied_embeddings = false, norm_epsilon = 1e-5
+}
+
+/// A well-known size.
+pub type NeoxPreset = Preset<NeoxConfig>;
+
+const TABLE: FamilyTable = FamilyTable {
+    name: "neox",
+    choices: &["--ffn-hidden-size", "--rotary-base"],
+    names: DecoderNames {
+        token_embedding: "embed_in",
+        blocks: "layers",
+        block: BlockNames::of(
+            ["input_layernorm", "post_attention_layernorm"],
+            ["attention", "query_key_value", "dense"],
+            ["mlp", "dense_h_to_4h", "dense_4h_to_h"],
+        ),
+        norm: Some("final_layer_norm"),
+        head: "embed_out",
+        ..DecoderNames::USUAL
+    },
+    files: FileTable {
+        model_types: &["gpt_neox"],
+        prefix: "gpt_neox.",
+        embedding: "embed_in.weight",
+        head: "embed_out.weight",
+        norms_first: true,
+        flags: &[("attention_bias", true)],
+        ignored: &["classifier_dropout"],
+        ..FileTable::USUAL
+    },
+};
+
+/// What transformers 5 calls the head in memory.
+const NEWER_HEAD: &str = "lm_head.weight";
+/// The forms of GELU by tanh, which differ in the digits of their constants.
+const TANH_GELUS: [&str; 3] = ["gelu_fast", "gelu_new", "gelu_pytorch_tanh"];
+/// GELU by the error function.
+const GELU: &str = "gelu";
+
+impl NeoxPreset {
+    /// All presets, from the smallest to the largest.
+    pub const ALL: [Self; 9] = [
+        Self::new("pythia-70m", || sized([6, 512, 8, 50304])),
+        Self::new("pythia-160m", || sized([12, 768, 12, 50304])),
+        Self::new("pythia-410m", || sized([24, 1024, 16, 50304])),
+        Self::new("pythia-1b", || sized([16, 2048, 8, 50304])),
+        Self::new("pythia-1.4b", || sized([24, 2048, 16, 50304])),
+        Self::new("pythia-2.8b", || sized([32, 2560, 32, 50304])),
+        Self::new("pythia-6.9b", || sized([32, 4096, 32, 50432])),
+        Self::new("pythia-12b", || sized([36, 5120, 40, 50688])),
+        Self::new("gpt-neox-20b", || sized([44, 6144, 64, 50432]).with_tanh_gelu(true)),
+    ];
+}
+
+fn sized([n_layers, d_model, n_heads, vocab_size]: [usize; 4]) -> NeoxConfig {
+    NeoxConfig::new(n_layers, d_model, n_heads, 2048, vocab_size)
+}
+
+impl NeoxConfig {
+    /// The size of the MLP's hidden layer.
+    pub fn hidden_size(&self) -> usize {
+        self.d_hidden.unwrap_or(4 * self.d_model)
+    }
+
+    /// The elements of each head that are turned.
+    pub fn rotated(&self) -> usize {
+        let head_size = self.d_model / self.n_heads.max(1);
+        (head_size as f64 * self.rotary_percent) as usize
+    }
+}
+
+impl DecoderFamily for NeoxConfig {
+    const TABLE: FamilyTable = TABLE;
+    const PRESETS: &'static [NeoxPreset] = &NeoxPreset::ALL;
+
+    fn of(common: CommonSettings) -> Self {
+        Self::new(0, 0, 0, 0, 0).with_common(common)
+    }
+
+    fn with_choices(self, settings: &ModelSettings) -> Self {
+        Self {
+            d_hidden: settings.d_hidden.or(self.d_hidden),
+            rotary_percent: settings.rotary_percent.unwrap_or(self.rotary_percent),
+            rotary_base: settings.rotary_base.unwrap_or(self.rotary_base),
+            ..self
+        }
+    }
+
+    fn shape(&self, block: &mut BlockConfig) {
+        // Each head's query, key and value are next to each other.
+        block.attention.order = HeadOrder::Groups;
+        block.mlp.d_hidden = self.hidden_size();
+        if !self.tanh_gelu {
+            block.mlp.activation = MlpActivation::GeluErf;
+        }
+        if self.parallel_residual {
+            block.residual = Residual::Parallel;
+        }
+    }
+
+    fn positions(&self) -> Positions {
+        Positions::Rotary(RotaryConfig {
+            max_positions: self.max_seq_length,
+            rotated: self.rotated(),
+            base: self.rotary_base,
+            scaling: RotaryScaling::None,
+            layout: RotaryLayout::Halves,
+        })
+    }
+
+    fn rotary_percent(&self) -> f64 {
+        self.rotary_percent
+    }
+
+    fn check(&self) -> Result<(), TopologyError> {
+        let percent = self.rotary_percent;
+        if !(percent > 0.0 && percent <= 1.0) {
+            let what = format!("--rotary-percent must be above 0 and at most 1, got {percent}");
+            return Err(TopologyError::Setting(what));
+        }
+        let (what, rotated) = ("the turned elements of a head (--rotary-percent)", self.rotated());
+        if rotated == 0 {
+            return Err(TopologyError::Zero { name: what });
+        }
+        check_divides(what, rotated, "a pair of elements", 2)?;
+        let rotary = check(rotated, self.rotary_base, &RotaryScaling::None);
+        rotary.map_err(|error| TopologyError::Setting(error.to_string()))
+    }
+
+    fn own_sizes(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("the MLP's hidden size", self.hidden_size().to_string()),
+            ("--rotary-percent", self.rotary_percent.to_string()),
+            ("--rotary-base", self.rotary_base.to_string()),
+            ("a parallel residual", self.parallel_residual.to_string()),
+            ("GELU by tanh", self.tanh_gelu.to_string()),
+        ]
+    }
+
+    fn read(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
+        fields.expect("rope_scaling", &[Value::Null])?;
+        // transformers 5 has what is rotary in one place.
+        if let Some(mut rotary) = fields.object("rope_parameters")? {
+            let shown = Value::Object(rotary.clone());
+            for field in ["rope_theta", "partial_rotary_factor"] {
+                if let Some(value) = rotary.remove(field) {
+                    fields.put(field, value);
+                }
+            }
+            let is_plain = |(key, value): (&String, &Value)| key == "rope_type" && value == "default";
+            if !rotary.iter().all(is_plain) {
+                return Err(fields.refuse("rope_parameters", &shown, "no other than \"default\" frequencies"));
+            }
+        }
+        let any_gelu: Vec<Value> = TANH_GELUS.into_iter().chain([GELU]).map(Value::from).collect();
+        let activation = fields.one_of("hidden_act", GELU.into(), &any_gelu)?;
+        let common = TABLE.files.read::<Self>(fields)?;
+        let above_0 = f64::MIN_POSITIVE..1.0 + f64::EPSILON;
+        let above_1 = 1.0 + f64::EPSILON..f64::MAX;
+        Ok(Self::of(common)
+            .with_d_hidden(fields.size_unless("intermediate_size", 4 * common.d_model)?)
+            .with_rotary_percent(either(fields, ["rotary_pct", "partial_rotary_factor"], 0.25, above_0)?)
+            .with_rotary_base(either(fields, ["rotary_emb_base", "rope_theta"], 10000.0, above_1)?)
+            .with_parallel_residual(fields.flag("use_parallel_residual", true)?)
+            .with_tanh_gelu(activation != GELU))
+    }
+
+    fn written(&self) -> Value {
+        json!({
+            "architectures": ["GPTNeoXForCausalLM"],
+            "bos_token_id": null,
+            "eos_token_id": null,
+            "hidden_act": if self.tanh_gelu { TANH_GELUS[0] } else { GELU },
+            "intermediate_size": self.hidden_size(),
+            "model_type": "gpt_neox",
+            "rotary_emb_base": self.rotary_base,
+            "rotary_pct": self.rotary_percent,
+            "use_parallel_residual": self.parallel_residual,
+        })
+    }
+
+    fn key(name: &str) -> Option<&str> {
+        let of_layer = name.strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
+        match (name, of_layer) {
+            (NEWER_HEAD, _) => Some(TABLE.files.head),
+            // Masks and tables.
+            (_, Some((_, "attention.bias" | "attention.masked_bias" | "attention.rotary_emb.inv_freq"))) => None,
+            _ => Some(name),
+        }
+    }
+}
+
+/// Takes a number that files have by an older name, a newer one, or both.
+fn either(
+    fields: &mut Fields,
+    [older, newer]: [&str; 2],
+    default: f64,
+    range: Range<f64>,
+) -> Result<f64, HuggingFaceError> {
+    let is_given = fields.has(newer);
+    let value = fields.number(newer, default, range.clone())?;
+    let other = fields.number(older, value, range)?;
+    if is_given && other != value {
+        return Err(fields.refuse(older, &other.into(), &format!("{value}, as {newer}")));
+    }
+    Ok(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::huggingface::{HuggingFaceFormat, checks};
+
+    fn parse(value: Value) -> Result<NeoxConfig, String> {
+        checks::parse(value)
+    }
+
+    #[test]
+    fn presets_have_the_published_numbers_of_parameters() {
+        // Pythia's model cards, and what transformers counts of the published GPT-NeoX-20B.
+        let numbers = [
+            70_426_624,
+            162_322_944,
+            405_334_016,
+            1_011_781_632,
+            1_414_647_808,
+            2_775_208_960,
+            6_857_302_016,
+            11_846_072_320,
+            20_554_567_680,
+        ];
+        checks::expect_numbers(NeoxPreset::ALL.iter().map(NeoxPreset::config), &numbers);
+    }
+
+    /// The settings of the published Pythia with 70 million parameters.
+    fn pythia() -> Value {
+        json!({
+            "architectures": ["GPTNeoXForCausalLM"], "bos_token_id": 0, "eos_token_id": 0, "hidden_act": "gelu",
+            "hidden_size": 512, "initializer_range": 0.02, "intermediate_size": 2048, "layer_norm_eps": 1e-05,
+            "max_position_embeddings": 2048, "model_type": "gpt_neox", "num_attention_heads": 8,
+            "num_hidden_layers": 6, "rotary_emb_base": 10000, "rotary_pct": 0.25, "tie_word_embeddings": false,
+            "torch_dtype": "float16", "transformers_version": "4.24.0", "use_cache": true,
+            "use_parallel_residual": true, "vocab_size": 50304
+        })
+    }
+
+    #[test]
+    fn published_settings_are_the_presets() {
+        let preset = |name: &str| NeoxPreset::named(name).expect("a preset").config();
+        assert_eq!(parse(pythia()), Ok(preset("pythia-70m")));
+        let mut neox = pythia();
+        for (field, value) in [
+            ("attention_probs_dropout_prob", Value::Null),
+            ("hidden_act", json!("gelu_fast")),
+            ("hidden_size", json!(6144)),
+            ("intermediate_size", json!(24576)),
+            ("num_attention_heads", json!(64)),
+            ("num_hidden_layers", json!(44)),
+            ("vocab_size", json!(50432)),
+        ] {
+            neox[field] = value;
+        }
+        assert_eq!(parse(neox), Ok(preset("gpt-neox-20b")));
+    }
+
+    #[test]
+    fn what_is_rotary_may_be_in_one_place() {
+        let mut newer = pythia();
+        let fields = newer.as_object_mut().expect("an object");
+        fields.remove("rotary_pct");
+        fields.remove("rotary_emb_base");
+        newer["rope_parameters"] = json!({"rope_type": "default", "rope_theta": 77.0, "partial_rotary_factor": 0.5});
+        let config = parse(newer.clone()).expect("valid");
+        assert_eq!((config.rotary_base, config.rotary_percent), (77.0, 0.5));
+        newer["rope_parameters"]["rope_type"] = json!("linear");
+        assert!(parse(newer).unwrap_err().contains("rope_parameters is {"));
+    }
+
+    #[test]
+    fn what_no_flag_chooses_is_read_back() {
+        let config = NeoxConfig::new(3, 32, 4, 15, 61).with_parallel_residual(false);
+        checks::expect_read_back(config.with_tanh_gelu(true).with_rotary_percent(0.5));
+    }
+
+    #[test]
+    fn what_the_model_does_not_have_is_refused_by_name_and_value() {
+        let others = [
+            ("hidden_act", json!("relu"), "\"gelu_fast\""),
+            ("attention_bias", json!(false), "true"),
+            ("rope_scaling", json!({"type": "linear", "factor": 2.0}), "null"),
+            ("rotary_pct", json!(1.5), "to below"),
+            ("rotary_pct", json!(0.0), "a number from"),
+            ("partial_rotary_factor", json!("half"), "a number from"),
+            ("intermediate_size", json!(null), "from 1"),
+            ("use_parallel_residual", json!("no"), "true or false"),
+            ("extra", json!(3), "remove it if it changes nothing"),
+        ];
+        checks::expect_refused::<NeoxConfig>(&pythia(), &others);
+        let mut both = pythia();
+        both["partial_rotary_factor"] = json!(0.5);
+        assert!(parse(both).unwrap_err().contains("rotary_pct is 0.25: expected 0.5"));
+        let mut odd = pythia();
+        odd["rotary_pct"] = json!(0.05);
+        assert!(parse(odd).unwrap_err().contains("--rotary-percent"));
+    }
+
+    #[test]
+    fn names_are_those_of_published_files() {
+        let config = NeoxConfig::new(1, 16, 4, 15, 61);
+        let tensors = config.parameters().flat_map(|parameter| parameter.tensors);
+        let tensors: Vec<(String, Vec<usize>)> = tensors.map(|tensor| (tensor.file_name, tensor.shape)).collect();
+        for (name, shape) in [
+            ("gpt_neox.embed_in.weight", vec![61, 16]),
+            ("gpt_neox.layers.0.attention.query_key_value.weight", vec![48, 16]),
+            ("gpt_neox.layers.0.attention.query_key_value.bias", vec![48]),
+            ("gpt_neox.layers.0.mlp.dense_4h_to_h.weight", vec![16, 64]),
+            ("gpt_neox.final_layer_norm.bias", vec![16]),
+            ("embed_out.weight", vec![61, 16]),
+        ] {
+            assert!(tensors.contains(&(name.to_owned(), shape)), "{name}");
+        }
+        assert_eq!(NeoxConfig::imported_name("lm_head.weight"), Some("embed_out.weight"));
+        assert_eq!(
+            NeoxConfig::imported_name("gpt_neox.layers.0.attention.masked_bias"),
+            None
+        );
+    }
+}
