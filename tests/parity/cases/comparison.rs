@@ -1,4 +1,4 @@
-//! What the layer, plain-burn and fixture cases share: a rank's place and numbers, passes with a given output
+//! What the layer and fixture cases share: a rank's place and numbers, passes with a given output
 //! gradient, and comparisons of a rank's part with the whole.
 
 use std::cell::Cell;

@@ -18,7 +18,6 @@ mod memory;
 mod offload;
 mod one_rank;
 mod pipeline;
-mod plain_burn;
 mod ramp_up;
 mod sharded;
 mod shared_heads;
@@ -50,7 +49,6 @@ pub fn trials() -> Vec<Trial> {
         layers::trials(),
         from_pytorch::fixtures::trials(),
         from_pytorch::optimizers::trials(),
-        plain_burn::trials(),
         converted::trials(),
         drawing::trials(),
         wrapper::trials(),
@@ -102,7 +100,6 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "fixture" => from_pytorch::fixtures::run(case, world),
         "optimizer" => from_pytorch::optimizers::run(case, world),
         "unmatched_group" => from_pytorch::optimizers::unmatched_group(case, world),
-        "plain_burn" => plain_burn::run(case, world),
         "converted" => converted::run(case, world),
         "drawing" => drawing::run(case, world),
         "wrapper" => wrapper::run(case, world),
