@@ -1,11 +1,9 @@
-//! `vocab_parallel_cross_entropy` against burn's `CrossEntropyLoss` and against log-softmax.
+//! `vocab_parallel_cross_entropy` against burn's log-softmax.
 
 use anyhow::ensure;
-use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Int, Tensor};
-use burn_flex::FlexDevice;
-use burn_megatron::parameters::{Placement, read_host};
+use burn_megatron::parameters::Placement;
 use burn_megatron::tensor_parallel::{VocabShard, vocab_parallel_cross_entropy};
 
 use super::{Check, TENSOR, check};
@@ -13,7 +11,6 @@ use crate::cases::B;
 use crate::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = &[
-    check("cross_entropy_matches_burn", matches_burn, TENSOR),
     check(
         "cross_entropy_ignores_what_stands_in_the_padding",
         ignores_padding,
@@ -101,23 +98,6 @@ fn each(scene: &Scene, check: impl Fn(Vocabulary) -> anyhow::Result<()>) -> anyh
     VOCABULARIES
         .into_iter()
         .try_for_each(|sizes| check(Vocabulary::new(scene, sizes)))
-}
-
-fn matches_burn(scene: &Scene) -> anyhow::Result<()> {
-    each(scene, |vocabulary| {
-        let logits = scene.random("logits", TOKENS * vocabulary.size);
-        let parallel = vocabulary.compare("plain", &logits, 0.0)?;
-        // burn's loss is a mean, so each token by itself.
-        let loss = CrossEntropyLossConfig::new().init(&FlexDevice);
-        let logits: Tensor<B, 2> = scene.tensor(logits, [TOKENS, vocabulary.size]);
-        let by_burn: Vec<f64> = (0..TOKENS)
-            .flat_map(|token| {
-                let target = vocabulary.targets().narrow(0, token, 1);
-                read_host(loss.forward(logits.clone().narrow(0, token, 1), target))
-            })
-            .collect();
-        scene.close("burn's loss", &parallel.output, &by_burn, &Placement::whole([TOKENS]))
-    })
 }
 
 fn ignores_padding(scene: &Scene) -> anyhow::Result<()> {

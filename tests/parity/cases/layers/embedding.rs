@@ -21,7 +21,6 @@ use crate::cases::comparison::{Gradients, Pass, Scene, WholeParameters, backward
 
 pub const CHECKS: &[Check] = &[
     check("vocabulary_embedding_looks_up_the_same_bits", look_up, ALL),
-    check("embedding_logits_match_a_plain_product", logits, ALL),
     check("losses_in_chunks_are_those_of_all_logits", losses_in_chunks, ALL),
     check("a_tied_embedding_gets_both_gradients", tied, ALL),
     check(
@@ -112,28 +111,6 @@ fn look_up(scene: &Scene) -> anyhow::Result<()> {
             &declaration.placement,
         )?;
         scene.parameters(scope, layer, &gradients, &weight_of(&embedding, &expected_gradients))
-    })
-}
-
-fn logits(scene: &Scene) -> anyhow::Result<()> {
-    variants(scene, |scope, embedding, layer| {
-        let shape = [TOKENS, D_MODEL];
-        let hidden = scene.random("hidden", TOKENS * D_MODEL);
-        let output_gradient = scene.random("output gradient", TOKENS * layer.size);
-        let serial = Pass::run(
-            scene.tensor(hidden.clone(), shape),
-            scene.tensor(output_gradient.clone(), [TOKENS, layer.size]),
-            |hidden| hidden.matmul(embedding.weight.val().transpose()),
-        );
-        let (input, output) = (scene.placement(&shape, scene.token_cut()), layer.logits_placement());
-        let parallel = Pass::run(
-            scene.part(&hidden, &input, local_shape(scene, shape)),
-            scene.part(&output_gradient, &output, [TOKENS, output.local_shape()[1]]),
-            |hidden| layer.layer.logits(hidden),
-        );
-        parallel.compare(scene, scope, &serial, &input, &output)?;
-        let expected = weight_of(&embedding, &serial.gradients);
-        scene.parameters(scope, &layer.layer, &parallel.gradients, &expected)
     })
 }
 

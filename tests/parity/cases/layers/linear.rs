@@ -3,7 +3,6 @@
 use anyhow::ensure;
 use burn::module::Param;
 use burn::nn::Linear;
-use burn::tensor::activation::tanh;
 use burn_megatron::tensor_parallel::{ColumnParallelLinearConfig, RowParallelLinearConfig};
 
 use super::{ALL, Check, check};
@@ -16,7 +15,6 @@ pub const CHECKS: &[Check] = &[
     check("fused_column_linear_shards_each_matrix", column_fused, ALL),
     check("row_linear_matches_burn", row_parallel, ALL),
     check("row_linear_with_whole_input_matches_burn", row_whole, ALL),
-    check("column_then_row_matches_burn", column_then_row, ALL),
     check("frozen_weights_stay_frozen_when_sharded", frozen, &[super::TP2]),
 ];
 
@@ -152,35 +150,6 @@ fn row<const D: usize>(
     );
     parallel.compare(scene, &scope, &serial, &input_placement, &output_placement)?;
     scene.parameters(&scope, &layer, &parallel.gradients, &expected)
-}
-
-/// The pair that an MLP and an attention are made of: the activation between the two is never gathered.
-fn column_then_row(scene: &Scene) -> anyhow::Result<()> {
-    let shape = [8, D_INPUT];
-    let input = scene.random("input", 8 * D_INPUT);
-    let output_gradient = scene.random("output gradient", 8 * D_INPUT);
-    let first = plain_linear(scene, "first", D_INPUT, D_OUTPUT, true);
-    let second = plain_linear(scene, "second", D_OUTPUT, D_INPUT, true);
-    let serial = Pass::run(
-        scene.tensor(input.clone(), shape),
-        scene.tensor(output_gradient.clone(), shape),
-        |input| second.forward(tanh(first.forward(input))),
-    );
-    let expected = [&first, &second].map(|linear| whole_linear(linear, &serial.gradients));
-
-    let column = ColumnParallelLinearConfig::new(D_INPUT, D_OUTPUT);
-    let column = column.from_linear(first, &scene.context.scope("first"))?;
-    let row = RowParallelLinearConfig::new(D_OUTPUT, D_INPUT);
-    let row = row.from_linear(second, &scene.context.scope("second"))?;
-    let placement = scene.placement(&shape, scene.token_cut());
-    let parallel = Pass::run(
-        scene.part(&input, &placement, local_shape(scene, shape)),
-        scene.part(&output_gradient, &placement, local_shape(scene, shape)),
-        |input| row.forward(tanh(column.forward(input))),
-    );
-    parallel.compare(scene, "column then row", &serial, &placement, &placement)?;
-    scene.parameters("first", &column, &parallel.gradients, &expected[0])?;
-    scene.parameters("second", &row, &parallel.gradients, &expected[1])
 }
 
 fn frozen(scene: &Scene) -> anyhow::Result<()> {
