@@ -16,19 +16,12 @@ use tests::harness;
 static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
 
 fn main() -> ExitCode {
-    match harness::role() {
-        harness::Role::Runner => {
-            let arguments = libtest_mimic::Arguments::from_args();
-            libtest_mimic::run(&arguments, tests::sharpest(cases::trials())).exit_code()
-        }
-        harness::Role::Job(world_size) => harness::launch(world_size),
-        harness::Role::Rank(case) => harness::run_rank(
-            &case,
-            harness::Ranks {
-                before_join: cases::before_join,
-                change_environment: cases::change_environment,
-                run: cases::run,
-            },
-        ),
-    }
+    harness::main(
+        cases::trials,
+        harness::Ranks {
+            before_join: cases::before_join,
+            change_environment: cases::change_environment,
+            run: cases::run,
+        },
+    )
 }

@@ -1,7 +1,6 @@
 //! Runs a case in real processes and judges how they end.
 //!
-//! `main` asks [`role`] what this process is; a binary describes its jobs with [`Job`], and what their ranks do with
-//! [`Ranks`].
+//! A binary describes its jobs with [`Job`], and what their ranks do with [`Ranks`]; its `main` is [`main`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,26 +9,18 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::processes::isolate;
 use crate::program::{end, start};
+use crate::sharpest;
 
 const CASE: &str = "BURN_MEGATRON_TEST_CASE";
 const WORLD_SIZE: &str = "BURN_MEGATRON_TEST_WORLD_SIZE";
 /// Longer than any job takes on a busy machine; the launcher's own limits are far below.
 const JOB_LIMIT: Duration = Duration::from_secs(300);
-
-/// What this process is.
-pub enum Role {
-    /// The test runner.
-    Runner,
-    /// The launcher of a job with this number of ranks.
-    Job(usize),
-    Rank(Case),
-}
 
 /// A case with its settings, as text between processes: `name key=value …`.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,12 +133,9 @@ impl Job {
     /// A trial that passes when every rank does. With `--nocapture`, what the ranks say is shown then, too.
     pub fn succeeds(self, name: impl Into<String>) -> Trial {
         Trial::test(name, move || {
-            let end = self.run()?;
-            if end.code != 0 {
-                return Err(format!("exit code {}\n{}", end.code, end.output).into());
-            }
+            let output = self.output().map_err(|error| format!("{error:#}"))?;
             if std::env::args().any(|argument| argument == "--nocapture") {
-                print!("{}", end.output);
+                print!("{output}");
             }
             Ok(())
         })
@@ -156,18 +144,28 @@ impl Job {
     /// A trial that passes when the job fails and says all of `messages`.
     pub fn fails_with(self, name: impl Into<String>, messages: &[&'static str]) -> Trial {
         let messages = messages.to_vec();
-        Trial::test(name, move || {
-            let end = self.run()?;
-            if end.code == 0 {
-                return Err(format!("the job succeeded\n{}", end.output).into());
+        Trial::test(name, move || self.fails(&messages))
+    }
+
+    /// Runs it, and fails unless the job does, and says all of `messages`.
+    pub fn fails(&self, messages: &[&str]) -> Result<(), Failed> {
+        let end = self.run()?;
+        if end.code == 0 {
+            return Err(format!("the job succeeded\n{}", end.output).into());
+        }
+        for message in messages {
+            if !end.output.contains(message) {
+                return Err(format!("the output lacks {message:?}\n{}", end.output).into());
             }
-            for message in &messages {
-                if !end.output.contains(*message) {
-                    return Err(format!("the output lacks {message:?}\n{}", end.output).into());
-                }
-            }
-            Ok(())
-        })
+        }
+        Ok(())
+    }
+
+    /// Runs it, and returns what it printed if every rank passes.
+    pub fn output(&self) -> anyhow::Result<String> {
+        let end = self.run_inner()?;
+        ensure!(end.code == 0, "exit code {}\n{}", end.code, end.output);
+        Ok(end.output)
     }
 
     pub fn run(&self) -> Result<JobEnd, Failed> {
@@ -193,22 +191,22 @@ impl Job {
     }
 }
 
-/// Finds out what this process is from its environment.
-pub fn role() -> Role {
+/// Is what the environment says: the runner of the tests, the launcher of a job, or one of its ranks.
+pub fn main(trials: fn() -> Vec<Trial>, ranks: Ranks) -> ExitCode {
     let Ok(case) = std::env::var(CASE) else {
-        return Role::Runner;
+        return libtest_mimic::run(&Arguments::from_args(), sharpest(trials())).exit_code();
     };
     match std::env::var("RANK") {
-        Ok(_) => Role::Rank(Case::from_text(&case)),
+        Ok(_) => run_rank(&Case::from_text(&case), ranks),
         Err(_) => {
             let world_size = std::env::var(WORLD_SIZE).ok().and_then(|size| size.parse().ok());
-            Role::Job(world_size.unwrap_or(1))
+            launch(world_size.unwrap_or(1))
         }
     }
 }
 
 /// Starts the ranks of a job and waits for them.
-pub fn launch(world_size: usize) -> ExitCode {
+fn launch(world_size: usize) -> ExitCode {
     match Launcher::new(world_size).run() {
         Ok(summary) => ExitCode::from(u8::try_from(summary.exit_code()).unwrap_or(1)),
         Err(error) => {
@@ -219,7 +217,7 @@ pub fn launch(world_size: usize) -> ExitCode {
 }
 
 /// Joins the job and runs a case as one of its ranks.
-pub fn run_rank(case: &Case, ranks: Ranks) -> ExitCode {
+fn run_rank(case: &Case, ranks: Ranks) -> ExitCode {
     let result = (ranks.before_join)(case).and_then(|()| {
         let mut environment = Environment::detect()?.context("a rank has an environment")?;
         (ranks.change_environment)(case, &mut environment);

@@ -94,10 +94,8 @@ fn run_chain(chain: &[Link], dtype: &'static str, optimizer: &str) -> Result<(),
             .with("optimizer", optimizer)
             .with("first_step", link as u64 * STEPS_PER_LINK)
             .with("folder", folder.path().display());
-        let end = Job::new(case, layout.world_size()).run()?;
-        if end.code != 0 {
-            return Err(format!("link {link}, {}: exit code {}\n{}", layout.name, end.code, end.output).into());
-        }
+        let output = Job::new(case, layout.world_size()).output();
+        output.map_err(|error| format!("link {link}, {}: {error:#}", layout.name))?;
     }
     let saved = std::fs::read_dir(folder.path())?.filter_map(Result::ok);
     let saved = saved.filter(|entry| entry.file_name().to_string_lossy().starts_with("iter_"));

@@ -455,16 +455,8 @@ fn run_job(check: &str, layout: &Layout, dtype: &str, folder: &Path) -> anyhow::
         .with("chunks", layout.chunks)
         .with("layout", layout.name)
         .with("folder", folder.display());
-    let end = Job::new(case, layout.world_size()).run();
-    let end = end.map_err(|error| anyhow::anyhow!("{}: {error:?}", layout.name))?;
-    ensure!(
-        end.code == 0,
-        "{check}, {}: exit code {}\n{}",
-        layout.name,
-        end.code,
-        end.output
-    );
-    Ok(end.output)
+    let output = Job::new(case, layout.world_size()).output();
+    output.with_context(|| format!("{check}, {}", layout.name))
 }
 
 fn compare_layouts(dtype: &'static str) -> anyhow::Result<()> {

@@ -104,16 +104,8 @@ impl Folders {
             .with("chunks", layout.chunks)
             .with("padded", padded)
             .with("folder", self.root.path().display());
-        let end = Job::new(case, layout.world_size()).run();
-        let end = end.map_err(|error| anyhow::anyhow!("{}: {error:?}", layout.name))?;
-        ensure!(
-            end.code == 0,
-            "{check}, {}: exit code {}\n{}",
-            layout.name,
-            end.code,
-            end.output
-        );
-        Ok(())
+        let output = Job::new(case, layout.world_size()).output();
+        output.map(drop).with_context(|| format!("{check}, {}", layout.name))
     }
 }
 

@@ -96,10 +96,8 @@ pub fn same_bits_in_every_layout(chain: &[Layout], describe: impl Fn(Layout) -> 
             .with("check", "checkpoint")
             .with("link", link)
             .with("folder", folder.path().display());
-        let end = Job::new(case, layout.world_size()).run()?;
-        if end.code != 0 {
-            return Err(format!("{}: exit code {}\n{}", layout.name, end.code, end.output).into());
-        }
+        let output = Job::new(case, layout.world_size()).output();
+        output.map_err(|error| format!("{}: {error:#}", layout.name))?;
     }
     let open = |link| Checkpoint::latest(link_folder(folder.path(), link))?.context("a checkpoint of each link");
     let first = open(0).map_err(|error| error.to_string())?;

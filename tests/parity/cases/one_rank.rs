@@ -58,9 +58,7 @@ fn file_in(folder: &TempDir) -> PathBuf {
 
 fn make(one: Case) -> anyhow::Result<TempDir> {
     let folder = TempDir::new()?;
-    let end = Job::new(one.with("one_rank", file_in(&folder).display()), 1).run();
-    let end = end.map_err(|error| anyhow::anyhow!("{}", error.message().unwrap_or("no message")))?;
-    ensure!(end.code == 0, "exit code {}\n{}", end.code, end.output);
+    Job::new(one.with("one_rank", file_in(&folder).display()), 1).output()?;
     Ok(folder)
 }
 

@@ -23,19 +23,12 @@ use tests::harness;
 const SEED: u64 = 11;
 
 fn main() -> ExitCode {
-    match harness::role() {
-        harness::Role::Runner => {
-            let arguments = libtest_mimic::Arguments::from_args();
-            libtest_mimic::run(&arguments, tests::sharpest(cases::trials())).exit_code()
-        }
-        harness::Role::Job(world_size) => harness::launch(world_size),
-        harness::Role::Rank(case) => harness::run_rank(
-            &case,
-            harness::Ranks {
-                before_join: |_| Ok(()),
-                change_environment: |_, _| {},
-                run: cases::run,
-            },
-        ),
-    }
+    harness::main(
+        cases::trials,
+        harness::Ranks {
+            before_join: |_| Ok(()),
+            change_environment: |_, _| {},
+            run: cases::run,
+        },
+    )
 }

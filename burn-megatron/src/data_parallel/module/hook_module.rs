@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use super::binding::Binding;
 use crate::autodiff::GradientSink;
 use crate::autodiff::TrainingBackend;
-use crate::data_parallel::planted_faults;
 
 /// Returns a clone of the module, for one forward pass, whose bound parameters are hooked.
 pub(in crate::data_parallel) fn hook_module<B: TrainingBackend, M: Module<B>>(
