@@ -1,6 +1,7 @@
 //! All cases: which trials there are, and which function runs each on a rank.
 
 mod checkpoints;
+mod checks;
 mod clipping;
 mod comparison;
 mod converted;

@@ -13,43 +13,28 @@ mod regions;
 mod shared_columns;
 mod transformer;
 
-use anyhow::Context as _;
 use burn_megatron::launch::World;
 use libtest_mimic::Trial;
 
+use super::checks::{self, BOTH_TYPES, F32};
 use super::comparison::{Layout, ONE, Scene, TP2, TP2SP, TP4, TP4SP};
 use crate::harness::{Case, Job};
 
-/// A claim, the function that checks it on a rank, and the layouts it is checked in.
-pub struct Check {
-    name: &'static str,
-    run: fn(&Scene) -> anyhow::Result<()>,
-    layouts: &'static [Layout],
-    dtypes: &'static [&'static str],
-}
+type Check = checks::Check<Scene>;
 
 const ALL: &[Layout] = &[ONE, TP2, TP4, TP2SP, TP4SP];
 const TENSOR: &[Layout] = &[ONE, TP2, TP4];
 const SEQUENCE: &[Layout] = &[TP2SP, TP4SP];
 /// Where several ranks share each layer.
 const SHARED: &[Layout] = &[TP2, TP4, TP2SP, TP4SP];
-const BOTH_TYPES: &[&str] = &["f64", "f32"];
 
 const fn check(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
-    Check {
-        name,
-        run,
-        layouts,
-        dtypes: BOTH_TYPES,
-    }
+    Check::new(name, run, layouts, BOTH_TYPES)
 }
 
 /// A check whose outcome has nothing to do with the element type.
 const fn check_once(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
-    Check {
-        dtypes: &["f32"],
-        ..check(name, run, layouts)
-    }
+    Check::new(name, run, layouts, F32)
 }
 
 fn checks() -> impl Iterator<Item = &'static Check> {
@@ -72,16 +57,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
 }
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for check in checks() {
-        for layout in check.layouts {
-            for dtype in check.dtypes {
-                let case = layout.describe(Case::new("layer").with("check", check.name), dtype);
-                let name = format!("{}_{}_{dtype}", check.name, layout.name);
-                trials.push(Job::new(case, layout.world_size()).succeeds(name));
-            }
-        }
-    }
+    let mut trials = checks::trials("layer", checks());
     let case = TP2.describe(Case::new("layer").with("check", regions::INDIVISIBLE), "f32");
     trials.push(Job::new(case, 2).fails_with(
         "a_dimension_that_does_not_split_ends_the_job_with_its_sizes",
@@ -92,14 +68,11 @@ pub fn trials() -> Vec<Trial> {
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let scene = Scene::new(case, world)?;
-    let name: String = case.setting("check")?;
-    if name == regions::INDIVISIBLE {
+    if case.setting::<String>("check")? == regions::INDIVISIBLE {
         regions::split_an_odd_dimension(&scene);
         return Ok(());
     }
-    let check = checks().find(|check| check.name == name);
-    let check = check.with_context(|| format!("there is no check {name}"))?;
-    (check.run)(&scene)?;
+    checks::run(case, checks(), &scene)?;
     println!("worst difference: {:.1e}", scene.worst());
     Ok(())
 }

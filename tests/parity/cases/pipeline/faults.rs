@@ -90,7 +90,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 pub(super) fn run(run: &Run) -> anyhow::Result<()> {
-    let (scene, case) = (&run.scene, run.case);
+    let (scene, case) = (&run.scene, &run.case);
     let variant = Variant::default();
     let fault = if scene.context.coordinates().pipeline == case.setting::<usize>("victim")? {
         Some((2, case.setting("signal")?))

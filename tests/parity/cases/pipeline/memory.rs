@@ -17,27 +17,23 @@ use models::layers::LayerRecompute;
 use super::nets::mean;
 use super::{Check, PP2, PP2V2, PP4, Run};
 use crate::cases::B;
+use crate::cases::checks::F32;
 use crate::cases::problem::{self, Recompute, Stages, Variant};
 
 pub const CHECKS: &[Check] = &[
-    Check {
-        name: "a_step_leaves_no_byte_behind",
-        run: flat,
-        layouts: &[PP2, PP2V2],
-        dtypes: &["f32"],
-    },
-    Check {
-        name: "a_step_with_recomputation_leaves_no_byte_behind",
-        run: flat_recomputed,
-        layouts: &[PP2, PP2V2],
-        dtypes: &["f32"],
-    },
-    Check {
-        name: "a_stage_holds_the_micro_batches_under_way",
-        run: held,
-        layouts: &[PP2, PP4, PP2V2],
-        dtypes: &["f32"],
-    },
+    Check::new("a_step_leaves_no_byte_behind", flat, &[PP2, PP2V2], F32),
+    Check::new(
+        "a_step_with_recomputation_leaves_no_byte_behind",
+        flat_recomputed,
+        &[PP2, PP2V2],
+        F32,
+    ),
+    Check::new(
+        "a_stage_holds_the_micro_batches_under_way",
+        held,
+        &[PP2, PP4, PP2V2],
+        F32,
+    ),
 ];
 
 /// The bytes of a tensor that is sent from stage to stage.

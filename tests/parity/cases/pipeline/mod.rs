@@ -6,26 +6,20 @@ mod nets;
 mod recomputation;
 mod training;
 
-use anyhow::Context as _;
 use burn_megatron::launch::World;
 use libtest_mimic::Trial;
 
+use super::checks;
 use super::comparison::{Layout, PP2, Scene, layout};
-use crate::harness::{Case, Job};
+use crate::harness::Case;
 
-/// A claim, the function that checks it on a rank, and the layouts it is checked in.
-struct Check {
-    name: &'static str,
-    run: fn(&Run) -> anyhow::Result<()>,
-    layouts: &'static [Layout],
-    dtypes: &'static [&'static str],
-}
+type Check = checks::Check<Run>;
 
 /// What a check gets.
-struct Run<'a> {
+struct Run {
     scene: Scene,
-    case: &'a Case,
-    world: &'a World,
+    case: Case,
+    world: World,
     num_chunks: usize,
 }
 
@@ -41,18 +35,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
 }
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for check in checks() {
-        for layout in check.layouts {
-            for dtype in check.dtypes {
-                let case = layout
-                    .describe(Case::new("pipeline").with("check", check.name), dtype)
-                    .with("chunks", layout.chunks);
-                let name = format!("{}_{}_{dtype}", check.name, layout.name);
-                trials.push(Job::new(case, layout.world_size()).succeeds(name));
-            }
-        }
-    }
+    let mut trials = checks::trials("pipeline", checks());
     trials.extend(faults::trials());
     trials
 }
@@ -60,16 +43,14 @@ pub fn trials() -> Vec<Trial> {
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let run = Run {
         scene: Scene::new(case, world)?,
-        case,
-        world,
+        case: case.clone(),
+        world: world.clone(),
         num_chunks: case.setting("chunks")?,
     };
-    let name: String = case.setting("check")?;
-    if name == faults::NAME {
+    if case.setting::<String>("check")? == faults::NAME {
         return faults::run(&run);
     }
-    let check = checks().find(|check| check.name == name);
-    (check.with_context(|| format!("there is no check {name}"))?.run)(&run)?;
+    checks::run(case, checks(), &run)?;
     println!("worst difference: {:.1e}", run.scene.worst());
     Ok(())
 }

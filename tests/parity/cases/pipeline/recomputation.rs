@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 
 use super::{Check, PP1, PP2, PP2V2, Run};
+use crate::cases::checks::BOTH_TYPES;
 use crate::cases::comparison::connect;
 use crate::cases::problem::{self, Recompute, Stages, Variant};
 use crate::cases::wrapper::nets::named;
 
-pub const CHECKS: &[Check] = &[Check {
-    name: "recomputation_changes_no_bit",
-    run: same_bits,
-    layouts: &[PP1, PP2, PP2V2],
-    dtypes: &["f64", "f32"],
-}];
+pub const CHECKS: &[Check] = &[Check::new(
+    "recomputation_changes_no_bit",
+    same_bits,
+    &[PP1, PP2, PP2V2],
+    BOTH_TYPES,
+)];
 
 const STEPS: u64 = 3;
 
@@ -43,7 +44,7 @@ fn trace(run: &Run, stages: &Stages, recompute: Recompute) -> anyhow::Result<Tra
         ..Variant::USUAL
     };
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    let mut trainer = problem::trainer(variant, STEPS, stages, &connect(run.case, run.world)?)?;
+    let mut trainer = problem::trainer(variant, STEPS, stages, &connect(&run.case, &run.world)?)?;
     let mut trace = Trace::new();
     for step in 0..STEPS {
         let result = trainer.step_inspected(&problem::micro_batches(step, 0, 1), |gradients| {

@@ -16,76 +16,60 @@ use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use super::nets::{Part, Samples, Variant, gradients_by_name, mean, pipeline, values_by_name};
 use super::{Check, PP1, PP2, PP2DP2, PP2V2, PP4, Run};
 use crate::cases::B;
+use crate::cases::checks::{BOTH_TYPES, F64};
 use crate::cases::comparison::{Closeness, Layout};
 use crate::cases::wrapper::nets::{named, same_values};
 
-const BOTH: &[&str] = &["f64", "f32"];
-const F64: &[&str] = &["f64"];
-
 pub const CHECKS: &[Check] = &[
-    check("conv_net_is_trained_as_in_one_process", trained, ALL, BOTH),
-    check(
+    Check::new("conv_net_is_trained_as_in_one_process", trained, ALL, BOTH_TYPES),
+    Check::new(
         "conv_net_is_trained_by_gpipe_as_in_one_process",
         trained_by_gpipe,
         &[PP2, PP4],
         F64,
     ),
-    check(
+    Check::new(
         "recomputed_segments_give_the_gradients_of_one_process",
         recomputed,
         ALL,
         F64,
     ),
-    check(
+    Check::new(
         "stages_that_are_frozen_from_the_first_train_the_others",
         frozen,
         ALL,
         F64,
     ),
-    check(
+    Check::new(
         "stages_that_are_frozen_and_recomputed_train_the_others",
         frozen_recomputed,
         &[PP2, PP2V2],
         F64,
     ),
-    check("last_micro_batch_may_be_smaller", smaller, ALL, F64),
-    check(
+    Check::new("last_micro_batch_may_be_smaller", smaller, ALL, F64),
+    Check::new(
         "burns_clipping_of_stages_is_that_of_one_process",
         clipped,
         &[PP2, PP2DP2, PP2V2],
         F64,
     ),
-    check(
+    Check::new(
         "running_statistics_are_those_of_the_own_micro_batches",
         statistics,
         ALL,
-        BOTH,
+        BOTH_TYPES,
     ),
-    check(
+    Check::new(
         "a_model_that_is_frozen_on_every_stage_is_refused",
         all_frozen,
         &[PP2],
         F64,
     ),
-    check("evaluation_gives_the_losses_of_one_process", evaluated, ALL, F64),
+    Check::new("evaluation_gives_the_losses_of_one_process", evaluated, ALL, F64),
 ];
 
 const ALL: &[Layout] = &[PP1, PP2, PP4, PP2DP2, PP2V2];
 const STEPS: usize = 4;
-
-const fn check(
-    name: &'static str,
-    run: fn(&Run) -> anyhow::Result<()>,
-    layouts: &'static [Layout],
-    dtypes: &'static [&'static str],
-) -> Check {
-    Check {
-        name,
-        run,
-        layouts,
-        dtypes,
-    }
-}
 
 fn trained(run: &Run) -> anyhow::Result<()> {
     train(run, None, Variant::default())

@@ -12,20 +12,14 @@ mod trainer;
 mod training;
 mod weights;
 
-use anyhow::Context as _;
 use burn_megatron::launch::World;
 use libtest_mimic::Trial;
 
+use super::checks::{self, BOTH_TYPES, F64};
 use super::comparison::{DP2, DP4, Layout, ONE, Scene, TP2, TP2SP, TP4};
 use crate::harness::{Case, Job};
 
-/// A claim, the function that checks it on a rank, and the layouts it is checked in.
-struct Check {
-    name: &'static str,
-    run: fn(&Scene) -> anyhow::Result<()>,
-    layouts: &'static [Layout],
-    dtypes: &'static [&'static str],
-}
+type Check = checks::Check<Scene>;
 
 /// A job that must fail, and what must be said.
 struct Failure {
@@ -40,20 +34,12 @@ const SEVERAL: &[Layout] = &[DP2, DP4];
 
 /// In f64, where nothing but a fault is larger than rounding.
 const fn check(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
-    Check {
-        name,
-        run,
-        layouts,
-        dtypes: &["f64"],
-    }
+    Check::new(name, run, layouts, F64)
 }
 
 /// For what must hold to the bit in every type.
 const fn check_bits(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
-    Check {
-        dtypes: &["f64", "f32"],
-        ..check(name, run, layouts)
-    }
+    Check::new(name, run, layouts, BOTH_TYPES)
 }
 
 fn checks() -> impl Iterator<Item = &'static Check> {
@@ -80,16 +66,7 @@ fn failures() -> impl Iterator<Item = &'static Failure> {
 }
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for check in checks() {
-        for layout in check.layouts {
-            for dtype in check.dtypes {
-                let case = layout.describe(Case::new("wrapper").with("check", check.name), dtype);
-                let name = format!("{}_{}_{dtype}", check.name, layout.name);
-                trials.push(Job::new(case, layout.world_size()).succeeds(name));
-            }
-        }
-    }
+    let mut trials = checks::trials("wrapper", checks());
     for Failure {
         name, layout, messages, ..
     } in failures()
@@ -103,11 +80,10 @@ pub fn trials() -> Vec<Trial> {
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let scene = Scene::new(case, world)?;
     let name: String = case.setting("check")?;
-    let check = checks().map(|check| (check.name, check.run));
-    let failure = failures().map(|failure| (failure.name, failure.run));
-    let found = check.chain(failure).find(|(found, _)| *found == name);
-    let (_, run) = found.with_context(|| format!("there is no check {name}"))?;
-    run(&scene)?;
+    match failures().find(|failure| failure.name == name) {
+        Some(failure) => (failure.run)(&scene)?,
+        None => checks::run(case, checks(), &scene)?,
+    }
     println!("worst difference: {:.1e}", scene.worst());
     Ok(())
 }
