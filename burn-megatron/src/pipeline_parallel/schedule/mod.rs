@@ -32,6 +32,8 @@ mod error;
 mod generate;
 mod geometry;
 mod simulate;
+#[cfg(test)]
+mod tests;
 
 pub use check::{ScheduleReport, StageReport};
 pub use config::{ScheduleConfig, ScheduleKind};

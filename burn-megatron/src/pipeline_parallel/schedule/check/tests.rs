@@ -2,8 +2,9 @@
 
 use super::StageReport;
 use crate::pipeline_parallel::schedule::{
-    Action, Direction, Message, Schedule, ScheduleConfig, Task,
+    Action, Direction, Message, Schedule, Task,
     geometry::{Geometry, Step},
+    tests::config,
 };
 
 /// Reads a list of stage `stage`: `F0` and `B0` are tasks of chunk 0, `F0.1` of chunk 1, `>F0` sends what they make,
@@ -182,14 +183,7 @@ fn a_message_sent_before_it_was_made_is_named() {
 
 #[test]
 fn a_wrong_peer_is_named() {
-    let mut wrong = ScheduleConfig {
-        kind: "1f1b".parse().unwrap(),
-        num_stages: 3,
-        num_chunks: 1,
-        num_micro_batches: 1,
-    }
-    .init()
-    .unwrap();
+    let mut wrong = config("1f1b", 3, 1, 1).init().unwrap();
     let Action::Recv(message) = &mut wrong.stages[1][0] else {
         panic!("begins with a receive")
     };

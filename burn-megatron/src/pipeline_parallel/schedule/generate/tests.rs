@@ -4,17 +4,10 @@ use proptest::prelude::*;
 
 use super::{Sizes, interleaved};
 use crate::pipeline_parallel::schedule::{
-    Action, Direction, Message, Pass, Schedule, ScheduleConfig, ScheduleError, ScheduleKind, Task, geometry::Step,
+    Action, Direction, Message, Pass, Schedule, ScheduleError, ScheduleKind, Task,
+    geometry::Step,
+    tests::{config, schedules, sizes},
 };
-
-fn config(kind: &str, num_stages: usize, num_chunks: usize, num_micro_batches: usize) -> ScheduleConfig {
-    ScheduleConfig {
-        kind: kind.parse().unwrap(),
-        num_stages,
-        num_chunks,
-        num_micro_batches,
-    }
-}
 
 /// The list of a stage, short: `F0 B0` are tasks of chunk 0, `F0.1` of chunk 1, `>F0` sends and `<F0` receives the
 /// activation of micro-batch 0 (`B`: its gradient), and what is in brackets is exchanged.
@@ -76,24 +69,7 @@ fn one_forward_one_backward_alternates_after_its_warm_up() {
 }
 
 #[test]
-fn fewer_micro_batches_than_stages_are_all_warm_up() {
-    let schedule = config("1f1b", 4, 1, 2).init().unwrap();
-    assert_eq!(tasks(&schedule, 0), "F0 F1 B0 B1");
-    assert_eq!(tasks(&schedule, 2), "F0 F1 B0 B1");
-    assert_eq!(tasks(&schedule, 3), "F0 B0 F1 B1");
-}
-
-#[test]
-fn a_single_stage_has_no_messages() {
-    for kind in ["1f1b", "gpipe"] {
-        let schedule = config(kind, 1, 1, 3).init().unwrap();
-        let expected = if kind == "1f1b" {
-            "F0 B0 F1 B1 F2 B2"
-        } else {
-            "F0 F1 F2 B0 B1 B2"
-        };
-        assert_eq!(text(&schedule, 0), expected);
-    }
+fn forward_passes_alone_take_each_group_through_the_chunks() {
     let schedule = config("1f1b", 1, 2, 2).forward_only().unwrap();
     assert_eq!(text(&schedule, 0), "F0 F0.1 F1 F1.1");
 }
@@ -217,97 +193,65 @@ fn sizes_are_bounded_before_anything_is_allocated() {
     assert!(matches!(error, ScheduleError::TooLarge { most: 0, .. }), "{error}");
 }
 
-/// Sizes that the interleaved rule allows.
-fn interleaved_sizes() -> impl Strategy<Value = (usize, usize, usize, usize)> {
-    (2usize..=8, 2usize..=4, 1usize..=32)
-        .prop_flat_map(|(p, v, m)| (Just(p), Just(v), Just(p.max(m)), p..=p.max(m)))
-        .prop_filter("rule", |&(p, _, m, g)| m % g == 0 || m % g >= p)
-}
-
-/// The peak of held activations of each stage, after checks at capacities 0, 1 and 2.
-fn checked_peaks(schedule: &Schedule) -> Result<Vec<usize>, TestCaseError> {
-    let mut peaks = Vec::new();
-    for capacity in [0, 1, 2, usize::MAX] {
-        let report = schedule.check(capacity);
-        let report = report.map_err(|error| TestCaseError::fail(format!("at capacity {capacity}: {error}")))?;
-        peaks = report.stages.iter().map(|stage| stage.peak_activations).collect();
-        for stage in &report.stages {
-            // From either neighbour, in either direction.
-            prop_assert!(stage.peak_messages <= capacity.saturating_mul(4));
-        }
-    }
-    Ok(peaks)
-}
-
 proptest! {
     #[test]
-    fn gpipe_passes_its_check_and_holds_all_micro_batches(p in 1usize..=8, m in 1usize..=32) {
-        let schedule = config("gpipe", p, 1, m).init().unwrap();
-        prop_assert_eq!(checked_peaks(&schedule)?, vec![m; p]);
-    }
-
-    #[test]
-    fn one_forward_one_backward_passes_its_check_and_holds_the_pipeline_ahead(p in 1usize..=8, m in 1usize..=32) {
-        let schedule = config("1f1b", p, 1, m).init().unwrap();
-        let expected: Vec<usize> = (0..p).map(|stage| m.min(p - stage)).collect();
-        prop_assert_eq!(checked_peaks(&schedule)?, expected);
-    }
-
-    /// The warm-up, and the one forward pass that comes before the first backward pass.
-    #[test]
-    fn interleaved_passes_its_check_and_holds_its_warm_up((p, v, m, g) in interleaved_sizes()) {
-        let schedule = config(&format!("interleaved:{g}"), p, v, m).init().unwrap();
-        let expected: Vec<usize> = (0..p).map(|stage| (m * v).min(2 * (p - stage - 1) + (v - 1) * g + 1)).collect();
-        prop_assert_eq!(checked_peaks(&schedule)?, expected);
-    }
-
-    #[test]
-    fn forward_only_passes_its_check(p in 1usize..=8, v in 1usize..=4, m in 1usize..=32) {
-        let schedule = config("1f1b", p, v, m).forward_only().unwrap();
-        prop_assert_eq!(checked_peaks(&schedule)?, vec![0; p]);
-    }
-
-    #[test]
-    fn messages_are_sent_at_once_and_received_right_before_use_unless_interleaved(
-        (p, v, m, g) in interleaved_sizes(), kind in 0usize..4,
-    ) {
-        let schedule = match kind {
-            0 => config("gpipe", p, 1, m).init().unwrap(),
-            1 => config("1f1b", p, 1, m).init().unwrap(),
-            2 => config("gpipe", p, v, m).forward_only().unwrap(),
-            _ => config(&format!("interleaved:{g}"), p, v, m).init().unwrap(),
-        };
-        let geometry = schedule.geometry();
-        for (stage, list) in schedule.stages.iter().enumerate() {
-            let mut made = None;
-            let mut received: Vec<Message> = Vec::new();
-            for action in list {
-                for message in action.sends() {
-                    prop_assert_eq!(made.take(), Some(*message));
-                }
-                received.extend(action.recvs());
-                let Some((pass, task)) = action.compute() else { continue };
-                prop_assert_eq!(made, None);
-                let step = Step { stage, pass, task };
-                made = geometry.output(step);
-                if kind < 3 {
-                    prop_assert_eq!(std::mem::take(&mut received), Vec::from_iter(geometry.input(step)));
+    fn every_schedule_passes_its_check_and_holds_its_warm_up(sizes in sizes()) {
+        let (p, v, m, g) = sizes;
+        for (kind, schedule) in schedules(sizes) {
+            let peak = |stage| match kind {
+                None => 0,
+                Some(ScheduleKind::GPipe) => m,
+                Some(ScheduleKind::OneForwardOneBackward) => m.min(p - stage),
+                // The warm-up, and the one forward pass that comes before the first backward pass.
+                Some(ScheduleKind::Interleaved { .. }) => (m * v).min(2 * (p - stage - 1) + (v - 1) * g + 1),
+            };
+            for capacity in [0, 1, 2, usize::MAX] {
+                let report = schedule.check(capacity);
+                let report = report.map_err(|error| TestCaseError::fail(format!("at capacity {capacity}: {error}")))?;
+                for (number, stage) in report.stages.iter().enumerate() {
+                    prop_assert_eq!(stage.peak_activations, peak(number), "{:?}, stage {}", kind, number);
+                    // From either neighbour, in either direction.
+                    prop_assert!(stage.peak_messages <= capacity.saturating_mul(4));
                 }
             }
         }
     }
 
     #[test]
-    fn the_backward_passes_of_a_chunk_ascend_whatever_the_kind(p in 1usize..=8, v in 1usize..=4, m in 1usize..=32) {
-        for kind in ScheduleKind::ALL {
-            let config = ScheduleConfig { kind, num_stages: p, num_chunks: v, num_micro_batches: m };
-            let Ok(schedule) = config.init() else { continue };
+    fn messages_are_sent_at_once_and_received_right_before_use_unless_interleaved(sizes in sizes()) {
+        for (kind, schedule) in schedules(sizes) {
+            let geometry = schedule.geometry();
+            for (stage, list) in schedule.stages.iter().enumerate() {
+                let mut made = None;
+                let mut received: Vec<Message> = Vec::new();
+                for action in list {
+                    for message in action.sends() {
+                        prop_assert_eq!(made.take(), Some(*message));
+                    }
+                    received.extend(action.recvs());
+                    let Some((pass, task)) = action.compute() else { continue };
+                    prop_assert_eq!(made, None);
+                    let step = Step { stage, pass, task };
+                    made = geometry.output(step);
+                    if !matches!(kind, Some(ScheduleKind::Interleaved { .. })) {
+                        prop_assert_eq!(std::mem::take(&mut received), Vec::from_iter(geometry.input(step)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_backward_passes_of_a_chunk_ascend_whatever_the_kind(sizes in sizes()) {
+        let (_, _, m, _) = sizes;
+        for (kind, schedule) in schedules(sizes) {
+            let count = if kind.is_some() { m } else { 0 };
             for stage in &schedule.stages {
-                for chunk in 0..v {
+                for chunk in 0..schedule.num_chunks {
                     let backward = stage.iter().filter_map(Action::compute).filter_map(|(pass, task)| {
                         (pass == Pass::Backward && task.chunk == chunk).then_some(task.micro_batch)
                     });
-                    prop_assert!(backward.eq(0..m), "{kind} on {p} stages of {v} chunks, {m} micro-batches");
+                    prop_assert!(backward.eq(0..count), "{kind:?} at {sizes:?}");
                 }
             }
         }
