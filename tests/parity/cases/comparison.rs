@@ -13,7 +13,7 @@ use burn_megatron::collectives::{EngineChoice, GroupConfig, ProcessGroup, Reduce
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Declaration, Distribution, Placement, read_host, tensor_from_host};
-use burn_megatron::parity::{Tolerance, compare_shard};
+use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::random::RandomStream;
 use burn_megatron::topology::ParallelConfig;
 
@@ -383,6 +383,16 @@ pub fn backward<const D: usize>(output: Tensor<B, D>, output_gradient: Tensor<B,
 pub fn whole<const D: usize>(param: &Param<Tensor<B, D>>, gradients: &Gradients) -> (Vec<f64>, Vec<f64>) {
     let gradient = param.val().grad(gradients).expect("every parameter is used");
     (read_host(param.val()), read_host(gradient))
+}
+
+/// Prints the largest differences that a judge has accepted.
+pub fn print_worst(judge: &Judge) {
+    println!(
+        "worst differences: loss {:.1e}, gradient {:.1e}, parameter {:.1e}",
+        judge.worst_loss(),
+        judge.worst_gradient(),
+        judge.worst_parameter()
+    );
 }
 
 /// The elements of a whole that a placement covers, in the order of its local array; padding is zero.

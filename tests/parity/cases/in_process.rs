@@ -16,7 +16,7 @@ use models::decoder::Decoder;
 use tests::checkpoints::expect_same;
 
 use super::checkpoints::writer;
-use super::comparison::Layout;
+use super::comparison::{Layout, print_worst};
 use super::layouts::{PARITY_BROKEN, parameter_differences, unpad};
 use super::{B, problem};
 use crate::harness::{Case, Job};
@@ -78,12 +78,7 @@ pub fn compare_training(layout: &mut Trained, one: &mut Trained, dtype: DType, s
         }
     }
     let judge = judge.context("at least one step")?;
-    println!(
-        "worst differences: loss {:.1e}, gradient {:.1e}, parameter {:.1e}",
-        judge.worst_loss(),
-        judge.worst_gradient(),
-        judge.worst_parameter()
-    );
+    print_worst(&judge);
     Ok(())
 }
 

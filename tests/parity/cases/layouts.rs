@@ -18,7 +18,7 @@ use models::ModelConfig;
 use tests::takes_all;
 
 use super::comparison::{
-    DP2, DP4, HSDP2X2, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero,
+    DP2, DP4, HSDP2X2, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero, print_worst,
 };
 use super::one_rank::{Files, OneRank};
 use super::{B, problem};
@@ -522,12 +522,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         let groups = problem::training(variant, steps).groups().groups().len();
         check_traffic(&context, dtype, steps, groups)?;
     }
-    println!(
-        "worst differences: loss {:.1e}, gradient {:.1e}, parameter {:.1e}",
-        judge.worst_loss(),
-        judge.worst_gradient(),
-        judge.worst_parameter()
-    );
+    print_worst(&judge);
     Ok(())
 }
 

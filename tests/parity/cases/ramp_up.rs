@@ -21,7 +21,7 @@ use libtest_mimic::Trial;
 use models::ModelConfig;
 use models::gpt::Gpt;
 
-use super::comparison::{DP2, Layout, PP2, TP2SP, connect, dtype, layout};
+use super::comparison::{DP2, Layout, PP2, TP2SP, connect, dtype, layout, print_worst};
 use super::layouts::{PARITY_BROKEN, parameter_differences};
 use super::{B, problem};
 use crate::harness::{Case, Job};
@@ -99,11 +99,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         }
         consumed += size as u64;
     }
-    println!(
-        "worst differences: loss {:.1e}, parameter {:.1e}",
-        judge.worst_loss(),
-        judge.worst_parameter()
-    );
+    print_worst(&judge);
     Ok(())
 }
 

@@ -26,7 +26,7 @@ use models::gpt::{Gpt, GptConfig};
 use safetensors::tensor::{Dtype, SafeTensors};
 
 use crate::cases::B;
-use crate::cases::comparison::{DP2, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, cut};
+use crate::cases::comparison::{DP2, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, cut, print_worst};
 use crate::harness::{Case, Job};
 
 pub fn trials() -> Vec<Trial> {
@@ -119,19 +119,19 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             judge.parameter(last, &part)
         })?;
     }
+    println!("worst difference of the logits: {:.1e}", scene.worst());
+    conclude(&judge, &scene)
+}
+
+/// Fails if a judge has found more than rounding.
+pub(in crate::cases) fn conclude(judge: &Judge, scene: &Scene) -> anyhow::Result<()> {
     ensure!(
         judge.failures().is_empty(),
         "rank {} is not PyTorch: {}",
-        world.rank(),
+        scene.context.rank(),
         judge.failures().join("; ")
     );
-    println!(
-        "worst differences: logits {:.1e}, loss {:.1e}, gradient {:.1e}, parameter {:.1e}",
-        scene.worst(),
-        judge.worst_loss(),
-        judge.worst_gradient(),
-        judge.worst_parameter()
-    );
+    print_worst(judge);
     Ok(())
 }
 

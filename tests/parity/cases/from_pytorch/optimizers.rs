@@ -14,7 +14,7 @@ use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, Traini
 use libtest_mimic::Trial;
 use models::ModelConfig;
 
-use super::fixtures::{Fixture, is_noise, judged_steps, load, model_config, parameters, training_config};
+use super::fixtures::{Fixture, conclude, is_noise, judged_steps, load, model_config, parameters, training_config};
 use crate::cases::comparison::{DP2, Layout, ONE, PP2, Scene, TP2, TP2SP, connect};
 use crate::cases::{B, problem};
 use crate::harness::{Case, Job};
@@ -130,16 +130,5 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     truth.compare(&format!("{name}.final."), &parameters, &scene.context, |part| {
         judge.parameter(losses.len() as u64, &part)
     })?;
-    ensure!(
-        judge.failures().is_empty(),
-        "rank {} is not PyTorch: {}",
-        world.rank(),
-        judge.failures().join("; ")
-    );
-    println!(
-        "worst differences: loss {:.1e}, parameter {:.1e}",
-        judge.worst_loss(),
-        judge.worst_parameter()
-    );
-    Ok(())
+    conclude(&judge, &scene)
 }

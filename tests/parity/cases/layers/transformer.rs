@@ -1,8 +1,6 @@
 //! Converted composites against burn's own: values and every gradient, masks on.
 
-use std::collections::BTreeMap;
-
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::attention::{self, MultiHeadAttentionConfig};
 use burn::nn::transformer::{self, PositionWiseFeedForwardConfig, TransformerDecoderConfig, TransformerEncoderConfig};
 use burn::tensor::backend::Backend;
@@ -17,7 +15,8 @@ use burn_megatron::tensor_parallel::{
 
 use super::{ALL, Check, check};
 use crate::cases::B;
-use crate::cases::comparison::{Closeness, Gradients, Pass, Scene, WholeParameters, whole};
+use crate::cases::comparison::{Closeness, Gradients, Pass, Scene, WholeParameters};
+use crate::cases::wrapper::nets::{Named, named};
 
 pub const CHECKS: &[Check] = &[
     check("multi_head_attention_matches_burn", attention, ALL),
@@ -57,31 +56,15 @@ fn numbered<M: Module<B>>(scene: &Scene, module: M) -> M {
 
 /// A module's parameters and gradients by the names that a conversion declares.
 fn whole_parameters<M: Module<B>>(module: &M, gradients: &Gradients) -> WholeParameters {
-    struct Reader<'a> {
-        path: Vec<String>,
-        gradients: &'a Gradients,
-        found: WholeParameters,
-    }
-    impl ModuleVisitor<B> for Reader<'_> {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            let path = self.path.join(".");
-            let name = path.replace(".gamma", ".weight").replace(".beta", ".bias");
-            self.found.insert(name, whole(param, self.gradients));
-        }
-    }
-    let mut reader = Reader {
-        path: Vec::new(),
-        gradients,
-        found: BTreeMap::new(),
-    };
-    module.visit(&mut reader);
-    reader.found
+    let Named { values, mut gradients } = named(module, Some(gradients));
+    let with_gradient = values.into_iter().map(|(path, values)| {
+        let gradient = gradients.remove(&path).expect("every parameter is used");
+        (
+            path.replace(".gamma", ".weight").replace(".beta", ".bias"),
+            (values, gradient),
+        )
+    });
+    with_gradient.collect()
 }
 
 /// The last token of the second sample.
