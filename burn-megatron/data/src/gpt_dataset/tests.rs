@@ -1,4 +1,4 @@
-//! Tests of `gpt_dataset`: known answers from numpy, properties, and a straightforward reference.
+//! Tests of `gpt_dataset`: known answers from numpy, and a straightforward reference.
 
 use super::*;
 use crate::in_memory::InMemoryDocuments;
@@ -34,13 +34,6 @@ fn samples(dataset: &GptDataset) -> Vec<Vec<u32>> {
         tokens
     };
     (0..dataset.num_samples()).map(read).collect()
-}
-
-/// The samples in stream order.
-fn unshuffled(dataset: &GptDataset) -> Vec<Vec<u32>> {
-    let mut by_stream: Vec<_> = dataset.shuffle_index.iter().zip(samples(dataset)).collect();
-    by_stream.sort();
-    by_stream.into_iter().map(|(_, sample)| sample).collect()
 }
 
 // The known answers come from a script that shuffles with numpy 2.4.6's `RandomState`, joins the
@@ -89,16 +82,6 @@ fn a_long_last_epoch_is_shuffled_among_the_others_as_numpy_does() {
     let samples = samples(&dataset);
     assert_eq!(samples[4], [2, 3, 4, 8]);
     assert_eq!(samples[15], [6, 7, 25, 26]);
-}
-
-#[test]
-fn one_token_samples_over_three_epochs_match_numpy() {
-    let dataset = dataset(&[3, 4, 4, 2], 1, 30, 99);
-    assert_eq!(*dataset.document_index, [2, 2, 0, 1, 0, 3, 3, 1, 2, 3, 1, 0]);
-    assert_eq!(dataset.num_samples(), 38);
-    let samples = samples(&dataset);
-    assert_eq!(samples[..4], [[0, 1], [3, 4], [6, 0], [12, 11]]);
-    assert_eq!(samples[36..], [[11, 12], [6, 7]]);
 }
 
 #[test]
@@ -176,85 +159,6 @@ fn impossible_configurations_are_errors() {
     assert!(message(usize::MAX, usize::MAX, &[2]).contains("must be at most 4294967295"));
 }
 
-proptest! {
-    #[test]
-    fn every_sample_has_its_tokens_and_neighbours_share_one(
-        lengths in prop::collection::vec(0usize..40, 1..12),
-        seq_length in 1usize..50,
-        wanted in 1usize..60,
-        seed: u32,
-    ) {
-        prop_assume!(lengths.iter().sum::<usize>() > 0);
-        let dataset = dataset(&lengths, seq_length, wanted, seed);
-        prop_assert!(dataset.num_samples() >= wanted as u64);
-        let samples = unshuffled(&dataset);
-        for sample in &samples {
-            prop_assert_eq!(sample.len(), seq_length + 1);
-        }
-        for pair in samples.windows(2) {
-            prop_assert_eq!(pair[0].last(), pair[1].first());
-        }
-    }
-
-    #[test]
-    fn one_epoch_covers_every_token_once(
-        lengths in prop::collection::vec(0usize..60, 1..20),
-        seq_length in 1usize..30,
-        seed: u32,
-    ) {
-        let tokens: usize = lengths.iter().sum();
-        prop_assume!(tokens > seq_length);
-        let num_samples = (tokens - 1) / seq_length;
-        let dataset = dataset(&lengths, seq_length, num_samples, seed);
-        prop_assert_eq!(dataset.num_samples(), num_samples as u64);
-        let mut inputs: Vec<u32> = samples(&dataset)
-            .iter()
-            .flat_map(|sample| &sample[..seq_length])
-            .copied()
-            .collect();
-        inputs.sort();
-        inputs.dedup();
-        // All but the last token and what does not fill a sample.
-        prop_assert_eq!(inputs.len(), num_samples * seq_length);
-        prop_assert!(tokens - inputs.len() <= seq_length);
-    }
-
-    #[test]
-    fn a_separate_last_epoch_comes_last(
-        lengths in prop::collection::vec(1usize..40, 2..12),
-        seq_length in 1usize..10,
-        wanted in 1usize..300,
-        seed: u32,
-    ) {
-        let tokens: usize = lengths.iter().sum();
-        let epochs = plan::plan_epochs(&config(seq_length, wanted, seed), tokens as u64, lengths.len()).unwrap();
-        let dataset = dataset(&lengths, seq_length, wanted, seed);
-        prop_assert_eq!(dataset.num_samples(), epochs.num_samples as u64);
-        let mut order = dataset.shuffle_index.to_vec();
-        if let Some(before_last) = epochs.samples_before_last {
-            let is_first = |&sample: &u32| (sample as usize) < before_last;
-            prop_assert!(order[..before_last].iter().all(is_first));
-        }
-        order.sort();
-        prop_assert_eq!(order, (0..epochs.num_samples as u32).collect::<Vec<_>>());
-        // Every epoch, and the last among them, holds every document once.
-        for epoch_document in 0..lengths.len() as u32 {
-            let times = dataset.document_index.iter().filter(|&&d| d == epoch_document).count();
-            prop_assert_eq!(times, epochs.num_epochs);
-        }
-    }
-
-    #[test]
-    fn the_order_depends_on_the_seed_alone(seed in 0u32..1000, other in 1000u32..2000) {
-        let lengths: Vec<usize> = (0..40).map(|i| 5 + i * 7 % 23).collect();
-        let first = dataset(&lengths, 6, 100, seed);
-        let second = dataset(&lengths, 6, 100, seed);
-        prop_assert_eq!(samples(&first), samples(&second));
-        let third = dataset(&lengths, 6, 100, other);
-        prop_assert_ne!(samples(&first), samples(&third));
-    }
-}
-
 /// The samples as the definition has them: shuffle, join to one list, slice, shuffle.
 fn reference(lengths: &[usize], config: &GptDatasetConfig) -> Vec<Vec<u32>> {
     let (s, extra) = (config.seq_length, usize::from(config.extra_token));
@@ -305,7 +209,7 @@ proptest! {
     fn samples_are_those_of_the_reference(
         lengths in prop::collection::vec(0usize..40, 1..12),
         seq_length in 1usize..50,
-        wanted in prop::option::of(1u64..60),
+        wanted in prop::option::of(1u64..300),
         seed: u32,
         extra_token: bool,
         drop_last_partial: bool,
