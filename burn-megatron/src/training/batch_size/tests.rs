@@ -61,22 +61,6 @@ fn a_ramp_up_adds_its_increment_after_equal_shares_of_the_samples() {
 }
 
 #[test]
-fn the_steps_of_a_ramp_up_are_counted() {
-    let schedule = ramp(4, 4, 100, 16);
-    // Nine of 4 up to 36, four of 8 up to 68, three of 12 up to 104, then those of 16.
-    assert_eq!(schedule.samples_of_steps(9), 36);
-    assert_eq!(schedule.samples_of_steps(13), 68);
-    assert_eq!(schedule.samples_of_steps(16), 104);
-    assert_eq!(schedule.samples_of_steps(18), 136);
-    assert_eq!(schedule.num_steps(3), 0);
-    assert_eq!(schedule.num_steps(35), 8);
-    assert_eq!(schedule.num_steps(36), 9);
-    assert_eq!(schedule.num_steps(43), 9);
-    assert_eq!(schedule.num_steps(104), 16);
-    assert_eq!(schedule.num_steps(135), 17);
-}
-
-#[test]
 fn a_short_ramp_up_leaves_sizes_out() {
     // Increments after 2, 4, 6 and 8 samples.
     let schedule = ramp(4, 1, 8, 8);
@@ -177,24 +161,6 @@ proptest! {
         prop_assert_eq!(schedule.num_steps(train_samples), steps.len() as u64);
         for (step, (consumed, _)) in steps.iter().enumerate() {
             prop_assert_eq!(schedule.samples_of_steps(step as u64), *consumed);
-        }
-    }
-
-    #[test]
-    fn a_resumed_run_has_the_sizes_of_an_undisturbed_one(
-        start in 1usize..20,
-        increment in 1usize..10,
-        increments in 1usize..10,
-        samples in 1u64..300,
-        stop in 0u64..50,
-    ) {
-        let schedule = ramp(start, increment, samples, start + increment * increments);
-        let whole = count_out(&schedule, 2000);
-        // Nothing is known of the first run but what it consumed.
-        let mut consumed = schedule.samples_of_steps(stop);
-        for &(before, size) in whole.iter().skip(stop as usize) {
-            prop_assert_eq!((before, size), (consumed, schedule.global_batch_size(consumed) as u64));
-            consumed += size;
         }
     }
 }
