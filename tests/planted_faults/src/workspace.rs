@@ -16,7 +16,7 @@ const SETTINGS: &str = "[profile.dev.package.cubecl-kernels]\nopt-level = 1\n";
 /// The variable and its value.
 pub const INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "1");
 /// The variable that makes programs of the kernels run all trials, as `.ci/full` does, and its value.
-pub const ALL: (&str, &str) = ("KERNEL_TESTS_ALL", "1");
+pub const ALL: (&str, &str) = ("BURN_MEGATRON_ALL_TESTS", "1");
 
 /// A test that was built.
 #[derive(Debug)]
