@@ -184,6 +184,13 @@ mod tests {
         fn run<C: ModelFamily>(self) {
             let presets = C::presets().into_iter().map(|preset| ModelSettings {
                 preset: Some(preset.to_owned()),
+                n_layers: None,
+                d_model: None,
+                n_heads: None,
+                n_kv_heads: None,
+                d_hidden: None,
+                max_seq_length: None,
+                qkv_bias: false,
                 hidden_dropout: 0.1,
                 ..ModelSettings::small()
             });
