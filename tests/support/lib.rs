@@ -39,13 +39,13 @@ pub fn takes_all() -> bool {
     std::env::var_os("BURN_MEGATRON_ALL_TESTS").is_some()
 }
 
-/// Leaves out trials in f32 whose claim is tried in f64 too, where differences beyond rounding are sharper, unless all
-/// are to run.
+/// Leaves out trials in f32 whose claim is tried in f64 as well, where differences beyond rounding are sharper, or in
+/// bf16, which has main values in f32 too, unless all are to run.
 pub fn sharpest(mut trials: Vec<Trial>) -> Vec<Trial> {
     if !takes_all() {
         let names: BTreeSet<String> = trials.iter().map(|trial| trial.name().to_owned()).collect();
-        let has_twin = |name: &str| name.contains("f32") && names.contains(&name.replace("f32", "f64"));
-        trials.retain(|trial| !has_twin(trial.name()));
+        let has = |name: &str, dtype| name.contains("f32") && names.contains(&name.replace("f32", dtype));
+        trials.retain(|trial| !has(trial.name(), "f64") && !has(trial.name(), "bf16"));
     }
     trials
 }
