@@ -71,13 +71,13 @@ pub trait DecoderFamily:
         vec![("the MLP's hidden size", self.parts(1).block.mlp.d_hidden.to_string())]
     }
 
-    /// Takes the settings of a `config.json`: see [`FileTable::read`].
+    /// Takes the settings of a `config.json`: see [`FileTable::read`](super::FileTable::read).
     ///
     /// # Errors
     /// One asks for what the family does not have.
     fn read(model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError>;
 
-    /// Returns what `config.json` has in addition to what [`FileTable::write`] writes.
+    /// Returns what `config.json` has in addition to what [`FileTable::write`](super::FileTable::write) writes.
     fn written(&self) -> serde_json::Value;
 
     /// Returns the key of a tensor by its name without prefix: `None` if it is no parameter.
