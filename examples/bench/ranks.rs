@@ -9,7 +9,7 @@ use burn_megatron::training::StepMetrics;
 use examples::json_lines::JsonLines;
 use serde::de::DeserializeOwned;
 
-/// What a rank is part of, as its subcommand writes it.
+/// Variable with the part of a subcommand that a rank runs.
 pub const PART: &str = "BENCH_PART";
 /// Where rank 0 reports.
 const REPORTS: &str = "BENCH_REPORTS";

@@ -110,7 +110,7 @@ pub fn check(arguments: &TrainingArguments, grid: &RankGrid) -> anyhow::Result<(
             "--recompute-granularity",
             arguments.model.recompute.recompute_granularity.is_some(),
         ),
-        ("--overlap-tensor-reduce false", !overlap.overlaps_reduce),
+        ("--tp-comm-overlap off", !overlap.overlaps_reduce),
         ("--tp-comm-overlap", overlap.chunks != TensorOverlap::Off),
     ];
     match unknown.into_iter().find(|(_, is_asked)| *is_asked) {

@@ -129,6 +129,7 @@ mod tests {
             qkv_bias: false,
             qk_norm: true,
             d_head: Some(6),
+            window: Some(5),
             tells_pairs: Some(false),
             rotary_percent: Some(0.5),
             rotary_base: Some(77.0),
@@ -145,7 +146,11 @@ mod tests {
             window: Some(7),
             ..small.clone()
         };
-        vec![small, odd, tied]
+        let windowed = ModelSettings {
+            window: Some(5),
+            ..small.clone()
+        };
+        vec![small, odd, tied, windowed]
     }
 
     /// Checks a family's files.

@@ -99,7 +99,6 @@ impl EvaluationArguments {
         self.parallel.config().grid(self.parallel.world_size())?;
         self.parallel.communication.timeout()?;
         self.precision.validate()?;
-        self.precision.validate()?;
         self.device.validate(self.precision.dtype())?;
         self.task.validate()
     }

@@ -403,11 +403,12 @@ impl CommunicationArguments {
             overlaps_reduce: self.overlap_tensor_reduce.unwrap_or(true),
             chunks: TensorOverlap::Off,
         });
-        if let (TensorOverlap::Off, Some(given)) = (overlap.chunks, self.overlap_tensor_reduce) {
+        if let Some(given) = self.overlap_tensor_reduce {
             anyhow::ensure!(
-                given == overlap.overlaps_reduce,
+                given == overlap.overlaps_reduce || overlap.chunks != TensorOverlap::Off,
                 "--overlap-tensor-reduce {given} contradicts --tp-comm-overlap: leave one of them out"
             );
+            overlap.overlaps_reduce = given;
         }
         if let Some(number) = self.tp_comm_overlap_chunks {
             anyhow::ensure!(
@@ -502,9 +503,17 @@ mod tests {
                 [
                     "--tp-comm-overlap",
                     "--tp-comm-overlap chunks",
-                    "--tp-comm-overlap --overlap-tensor-reduce false",
+                    "--tp-comm-overlap --overlap-tensor-reduce",
                 ],
                 (true, TensorOverlap::WhereItPays),
+            ),
+            (
+                [
+                    "--tp-comm-overlap --overlap-tensor-reduce false",
+                    "--tp-comm-overlap chunks --overlap-tensor-reduce false",
+                    "--overlap-tensor-reduce false --tp-comm-overlap",
+                ],
+                (false, TensorOverlap::WhereItPays),
             ),
             (
                 [

@@ -22,7 +22,7 @@ use crate::model_config::ModelConfig;
 pub trait DecoderFamily:
     HasCommonSettings + Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
-    /// What is the same for all models.
+    /// Properties that all models of the family share.
     const TABLE: FamilyTable;
     /// The well-known sizes, from the smallest to the largest.
     const PRESETS: &'static [Preset<Self>];
@@ -40,7 +40,7 @@ pub trait DecoderFamily:
     /// Makes a block of GPT-2, with an MLP of four times `d_model`, this model's.
     fn shape(&self, block: &mut BlockConfig);
 
-    /// How the model knows where a token is.
+    /// Source of a token's position.
     fn positions(&self) -> Positions;
 
     /// The share of a head that is turned where positions are rotary.
@@ -48,12 +48,12 @@ pub trait DecoderFamily:
         1.0
     }
 
-    /// What a model that predicts masked tokens has in addition.
+    /// Returns the parts that only a model of masked tokens has.
     fn masked(&self) -> Option<MaskedTokenConfig> {
         None
     }
 
-    /// What the parameters are called.
+    /// Returns the names of the parameters.
     fn names(&self) -> DecoderNames {
         Self::TABLE.names
     }

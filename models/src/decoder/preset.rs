@@ -36,7 +36,7 @@ impl<C> fmt::Debug for Preset<C> {
 }
 
 impl<C> PartialEq for Preset<C> {
-    /// Of a family, names are different.
+    /// Presets of a family differ in name.
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }

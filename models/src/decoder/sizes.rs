@@ -90,7 +90,7 @@ pub(super) fn activations_per_element(block: &BlockConfig, parallel: &ParallelCo
     outside + inside as f64 / attention.d_model as f64 / tensor
 }
 
-/// Of these numbers, those that burn's operations hold: with GELU by the error function three of its input.
+/// Returns those of these numbers that burn's operations hold: with GELU by the error function three of its input.
 pub(super) fn unfused_per_element(block: &BlockConfig, parallel: &ParallelConfig) -> f64 {
     let mlp = &block.mlp;
     let of_hidden = if mlp.activation == MlpActivation::GeluErf {

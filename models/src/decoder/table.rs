@@ -7,14 +7,13 @@ use super::config::DecoderNames;
 use super::settings::{CommonSettings, HasCommonSettings};
 use crate::huggingface::{Fields, HuggingFaceError};
 
-/// What is the same for all models of a family.
+/// Properties that all models of a family share.
 #[derive(Clone, Copy, Debug)]
 pub struct FamilyTable {
     /// The family's name on the command line and in checkpoints.
     pub name: &'static str,
     /// The flags of settings that are not every family's and that this one has a choice of.
     pub choices: &'static [&'static str],
-    /// What the parameters are called.
     pub names: DecoderNames,
     /// How models are stored in Hugging Face's files.
     pub files: FileTable,
@@ -25,7 +24,7 @@ pub struct FamilyTable {
 pub struct FileTable {
     /// The values of `model_type` in `config.json`.
     pub model_types: &'static [&'static str],
-    /// What is before the names of all tensors except for the head's.
+    /// Text before the names of all tensors except for the head's.
     pub prefix: &'static str,
     /// The name of the token embedding's weight.
     pub embedding: &'static str,

@@ -138,7 +138,7 @@ impl LlamaPreset {
     ];
 }
 
-/// Of layers, size of a token, query heads, key heads, hidden size of the MLP, longest sequence, vocabulary.
+/// Returns a Llama of layers, size of a token, query heads, key heads, hidden size, longest sequence, vocabulary.
 fn sized(
     [
         n_layers,

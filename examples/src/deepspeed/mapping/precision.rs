@@ -31,6 +31,14 @@ pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
 /// Returns whether a section is enabled, by its key, by the flag, or by the name of its type.
 fn enable(mapping: &mut Mapping<'_>, key: &str, flag: &'static str, dtype: &str) -> Result<bool, ConfigError> {
     match mapping.document.bool(key) {
+        // The flag's other name.
+        Setting::Is(is_on) if mapping.line.value("--dtype") == Some(dtype) => {
+            if !is_on {
+                return Err(mapping.contradiction(format!("--dtype {dtype}"), &[key], format!("no {flag}")));
+            }
+            mapping.use_key(key);
+            Ok(true)
+        }
         Setting::Is(is_on) => {
             mapping.switch(flag, is_on, key)?;
             Ok(is_on)

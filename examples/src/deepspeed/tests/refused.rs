@@ -222,6 +222,11 @@ fn a_flag_that_contradicts_a_key_is_named_with_both_values() {
             "--bf16 contradicts bf16.enabled false, which becomes no --bf16: leave out one of them",
         ),
         (
+            r#"{"fp16": {"enabled": false}}"#,
+            "--dtype f16",
+            "--dtype f16 contradicts fp16.enabled false, which becomes no --fp16: leave out one of them",
+        ),
+        (
             r#"{"fp16": {"enabled": true, "loss_scale": 0}}"#,
             "--loss-scale 128",
             "--loss-scale 128 contradicts fp16.loss_scale 0, which becomes a dynamic loss scale: leave out one of them",

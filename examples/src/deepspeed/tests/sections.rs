@@ -147,6 +147,9 @@ fn precision_has_one_type_and_a_scale_where_it_is_fp16() {
         "fp16.enabled true cannot be honoured: bf16.enabled is true as well; enable one of them"
     );
     assert_eq!(flags(r#"{"bfloat16": {"enabled": true}}"#, ""), ["--bf16"]);
+    let twice = r#"{"fp16": {"enabled": true}}"#;
+    assert!(!flags(twice, "--dtype f16").contains(&"--fp16".to_owned()));
+
     let constant = r#"{"fp16": {"enabled": true, "loss_scale": 128, "hysteresis": 3}}"#;
     assert_eq!(flags(constant, ""), ["--fp16", "--loss-scale 128"]);
     assert_eq!(without_effect(&report(constant, "")), ["fp16.hysteresis"]);
