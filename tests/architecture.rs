@@ -199,8 +199,9 @@ const CRATES: [(&str, &[&str]); 9] = [
             "timeline",
             "training_program",
             "measured_run",
-            "pretraining",
             "deepspeed",
+            "pretraining",
+            "comparing",
         ],
     ),
 ];

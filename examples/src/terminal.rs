@@ -1,4 +1,5 @@
-//! Draws a progress bar on the launcher's terminal from rank 0, whose own output is a pipe to the launcher.
+//! Prints lines, and draws a progress bar on the launcher's terminal from rank 0, whose own output is a pipe to the
+//! launcher.
 //!
 //! The launcher tells its terminal's width in the environment; rank 0's `Progress` asks for it.
 
@@ -23,6 +24,11 @@ pub fn environment() -> Vec<(&'static str, String)> {
 /// Whether a person types what rank 0 reads: into this process's terminal, or the launcher's.
 pub fn has_input() -> bool {
     io::stdin().is_terminal() || std::env::var_os(INPUT).is_some()
+}
+
+/// Prints a line. A closed standard output does not end the program.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// Returns where to draw a bar: this process's terminal, or the launcher's; none if neither is one.

@@ -11,10 +11,10 @@ use burn_megatron::training::StepMetrics;
 
 use super::arguments::Arguments;
 use super::interrupt::Interrupt;
-use super::report::say;
 use super::worker;
 use crate::json_lines::JsonLines;
 use crate::layout::Layout;
+use crate::terminal::say;
 
 /// A finished run: metrics in memory, recordings in files.
 pub struct Run {

@@ -22,12 +22,13 @@ use burn_megatron::training::memory::keep_freed_memory;
 
 use crate::arguments::Dtype;
 use crate::launching::{exit_code, refuse_launcher};
+use crate::terminal::say;
 use arguments::Arguments;
 use files::OutputFolder;
 use interrupt::{Interrupt, Interrupted};
 use jobs::Run;
 use judge::Rules;
-use report::{Comparison, Report, say};
+use report::{Comparison, Report};
 
 /// A layout does not compute what one rank does.
 const PARITY_BROKEN: u8 = 1;

@@ -2,8 +2,6 @@
 //!
 //! `main` makes and prints it, `table` and `plot` draw it, `files` writes it.
 
-use std::io::Write as _;
-
 use burn_megatron::parity::Tolerance;
 use burn_megatron::training::StepMetrics;
 use clap::ValueEnum;
@@ -189,11 +187,6 @@ pub fn describe(arguments: &TrainingArguments, model: &dyn ModelConfig) -> Strin
             norm => format!("at norm {norm}"),
         },
     )
-}
-
-/// Prints a line. A closed standard output does not end the comparison.
-pub fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 /// A difference with two digits; no digits where there is none.
