@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use libtest_mimic::Trial;
 use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
@@ -470,7 +471,10 @@ fn cycle(edges: &BTreeSet<(String, String)>) -> Option<Vec<String>> {
     }
 }
 
-#[test]
+pub fn trials() -> Vec<Trial> {
+    tests::trials![self => [modules_import_one_way, production_code_imports_no_host_reference, no_folder_is_crowded, a_planted_cycle_is_found]]
+}
+
 fn modules_import_one_way() {
     for (folder, order) in CRATES {
         let sources = Crate::read(&tests::folder().join("..").join(folder));
@@ -480,7 +484,6 @@ fn modules_import_one_way() {
     }
 }
 
-#[test]
 fn production_code_imports_no_host_reference() {
     let kernels = Crate::read(&tests::folder().join("../cubecl-kernels/src"));
     assert_eq!(kernels.imports_of(HOST_REFERENCE), [""; 0]);
@@ -493,7 +496,6 @@ fn production_code_imports_no_host_reference() {
     assert_eq!(planted.imports_of(HOST_REFERENCE), ["a::sizes imports from a::host"]);
 }
 
-#[test]
 fn no_folder_is_crowded() {
     assert_eq!(crowded(sources(&tests::folder().join(".."))), [""; 0]);
     let files = |count: usize| (0..count).map(|number| PathBuf::from(format!("a/{number}.rs")));
@@ -509,7 +511,6 @@ fn planted(files: &[(&str, &str)]) -> Crate {
     Crate::of(files).expect("sources that can be parsed")
 }
 
-#[test]
 fn a_planted_cycle_is_found() {
     let straight = [
         ("lib.rs", "mod a; mod b; pub use b::B;"),

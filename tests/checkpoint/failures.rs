@@ -7,10 +7,10 @@ use std::path::Path;
 use libtest_mimic::{Failed, Trial};
 use tempfile::TempDir;
 
-use crate::arrays;
-use crate::job::{Ended, expect};
-use crate::layouts::{latest, names, run, start};
-use crate::small_disk::SmallDisk;
+use crate::checkpoint::arrays;
+use crate::checkpoint::layouts::{latest, names, run, start};
+use tests::job::{Ended, expect};
+use tests::small_disk::SmallDisk;
 
 /// Returns what each of two ranks was refused with, after checking that it is the same on both.
 fn refusals(ended: &Ended) -> Result<Vec<String>, Failed> {
@@ -43,7 +43,7 @@ fn expect_whole(directory: &Path, iterations: [&str; 2]) -> Result<(), Failed> {
     Ok(arrays::check(&checkpoint, 0, 1)?)
 }
 
-pub fn file_too_large() -> Result<(), Failed> {
+pub fn file_too_large_on_one_rank_fails_on_all() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let ended = run("too_large", 2, folder.path())?;
     let messages = refusals(&ended)?;
@@ -64,7 +64,7 @@ pub fn file_too_large() -> Result<(), Failed> {
     expect_whole(folder.path(), ["iter_0000010", "iter_0000030"])
 }
 
-pub fn ranks_disagree() -> Result<(), Failed> {
+pub fn ranks_that_disagree_are_named() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let ended = run("disagree", 2, folder.path())?;
     let messages = refusals(&ended)?;
@@ -99,7 +99,7 @@ pub fn second_run_is_refused() -> Result<(), Failed> {
     expect(refusals(&third)? == ["nothing"], "the third run is not refused")
 }
 
-pub fn later_checkpoint() -> Result<(), Failed> {
+pub fn later_checkpoint_is_named_on_all() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let ended = run("begins_early", 2, folder.path())?;
     let place = folder.path().join("iter_0000040");
@@ -113,7 +113,7 @@ pub fn later_checkpoint() -> Result<(), Failed> {
     expect(names(folder.path())? == [".lock", "iter_0000040"], "nothing is changed")
 }
 
-pub fn not_writable() -> Result<(), Failed> {
+pub fn folder_that_is_not_writable_is_named() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
     let directory = folder.path().join("read-only");
@@ -132,7 +132,7 @@ pub fn not_writable() -> Result<(), Failed> {
     Ok(())
 }
 
-pub fn two_folders() -> Result<(), Failed> {
+pub fn folders_that_are_not_the_same_are_named() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let ended = run("two_folders", 2, folder.path())?;
     let messages: Vec<&str> = ended.stdout.lines().collect();

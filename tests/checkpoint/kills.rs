@@ -12,9 +12,9 @@ use libtest_mimic::Failed;
 use tempfile::TempDir;
 use tests::processes::send;
 
-use crate::job::expect;
-use crate::layouts::{latest, names, start};
-use crate::{FIRST, arrays};
+use crate::checkpoint::layouts::{latest, names, start};
+use crate::checkpoint::{FIRST, arrays};
+use tests::job::expect;
 
 const NUM_KILLS: usize = 20;
 const SEED: u64 = 5;

@@ -7,15 +7,15 @@ use libtest_mimic::Failed;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::job::{Ended, Job, expect};
-use crate::{DIRECTORY, RANKS, arrays};
+use crate::checkpoint::{DIRECTORY, RANKS, arrays};
+use tests::job::{Ended, Job, expect};
 
 pub fn start(case: &str, ranks: usize, directory: &Path, more: &[(&str, &str)]) -> Result<Job, Failed> {
     let directory = directory.to_str().ok_or("a temporary path is text")?;
     let ranks = ranks.to_string();
     let mut environment = vec![(RANKS, ranks.as_str()), (DIRECTORY, directory)];
     environment.extend(more);
-    Ok(Job::start_with(case, &environment)?)
+    Ok(Job::start_with("checkpoint", case, &environment)?)
 }
 
 /// Runs a case that must end well.

@@ -12,8 +12,8 @@ use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_pa
 use burn_megatron::parameters::Placement;
 use serde_json::json;
 
-use crate::job::{launch, note};
-use crate::{DIRECTORY, FIRST, LONG, RANKS, arrays, number};
+use crate::checkpoint::{DIRECTORY, FIRST, LONG, RANKS, arrays, number};
+use tests::job::{launch, note};
 
 type Outcome = Result<(), Box<dyn Error>>;
 

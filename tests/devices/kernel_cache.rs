@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 use tests::program::{end, pretrain_gpt, start, training_text};
 
-use crate::{KERNEL_CACHE, LIMIT, MODEL, emulate};
+use crate::devices::{KERNEL_CACHE, LIMIT, MODEL, emulate};
 
 /// The file of known kernels.
 const KERNELS: &str = "kernels";

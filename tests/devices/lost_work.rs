@@ -13,7 +13,7 @@ use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use tests::program::{end, start};
 
-use crate::{LIMIT, emulate, run_on_cuda};
+use crate::devices::{LIMIT, emulate, run_on_cuda};
 
 type B = Autodiff<Cuda>;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use burn_megatron::checkpoint::Checkpoint;
+use libtest_mimic::Trial;
 use tests::checkpoints::expect_same;
 use tests::program::{self, Ended, training_text};
 use tests::training::Training;
@@ -19,7 +20,10 @@ fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str]) -> anyh
     program::run(program, folder, flags, more, LIMIT)
 }
 
-#[test]
+pub fn trials() -> Vec<Trial> {
+    tests::trials![self => [adapters_are_trained_resumed_merged_and_go_to_peft_and_back, adapters_that_do_not_fit_are_refused_by_name]]
+}
+
 fn adapters_are_trained_resumed_merged_and_go_to_peft_and_back() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
@@ -85,7 +89,6 @@ fn adapters_are_trained_resumed_merged_and_go_to_peft_and_back() -> anyhow::Resu
     Ok(())
 }
 
-#[test]
 fn adapters_that_do_not_fit_are_refused_by_name() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let base = folder.path().join("base");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use burn_megatron::checkpoint::Checkpoint;
+use libtest_mimic::Trial;
 use serde_json::json;
 use tests::checkpoints::expect_same;
 use tests::program::{self, Ended, training_text};
@@ -52,7 +53,10 @@ fn compare(family: &str, flags: &str, lines: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
+pub fn trials() -> Vec<Trial> {
+    tests::trials![self => [ranks_that_share_key_heads_train_as_one_rank, layouts_of_llama_train_as_one_rank, layouts_of_normed_queries_and_keys_train_as_one_rank, layouts_of_neox_train_as_one_rank, layouts_of_bloom_train_as_one_rank, layouts_of_bert_train_as_one_rank, layouts_of_t5_train_as_one_rank, conversations_train_as_on_one_rank, layouts_of_windows_train_as_one_rank, what_is_trained_generates_and_goes_to_hugging_face_and_back, what_a_family_does_not_have_is_refused_by_flag]]
+}
+
 fn ranks_that_share_key_heads_train_as_one_rank() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let flags = "--model-family llama --num-layers 2 --hidden-size 20 --num-attention-heads 4 --num-query-groups 2 \
@@ -65,7 +69,6 @@ fn ranks_that_share_key_heads_train_as_one_rank() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
 fn layouts_of_llama_train_as_one_rank() -> anyhow::Result<()> {
     let dropped = format!("{LLAMA} {DROPOUT}");
     compare(
@@ -81,7 +84,6 @@ fn layouts_of_llama_train_as_one_rank() -> anyhow::Result<()> {
     )
 }
 
-#[test]
 fn layouts_of_normed_queries_and_keys_train_as_one_rank() -> anyhow::Result<()> {
     let dropped = format!("{QWEN3} {DROPOUT}");
     compare(
@@ -95,7 +97,6 @@ fn layouts_of_normed_queries_and_keys_train_as_one_rank() -> anyhow::Result<()> 
     )
 }
 
-#[test]
 fn layouts_of_neox_train_as_one_rank() -> anyhow::Result<()> {
     let dropped = format!("{NEOX} {DROPOUT}");
     compare(
@@ -119,7 +120,6 @@ fn layouts_of_neox_train_as_one_rank() -> anyhow::Result<()> {
     )
 }
 
-#[test]
 fn layouts_of_bloom_train_as_one_rank() -> anyhow::Result<()> {
     let dropped = format!("{BLOOM} {DROPOUT}");
     compare(
@@ -133,7 +133,6 @@ fn layouts_of_bloom_train_as_one_rank() -> anyhow::Result<()> {
     )
 }
 
-#[test]
 fn layouts_of_bert_train_as_one_rank() -> anyhow::Result<()> {
     let dropped = format!("{BERT} {DROPOUT}");
     compare(
@@ -158,7 +157,6 @@ fn layouts_of_bert_train_as_one_rank() -> anyhow::Result<()> {
     )
 }
 
-#[test]
 fn layouts_of_t5_train_as_one_rank() -> anyhow::Result<()> {
     let dropped = format!("{T5} {DROPOUT}");
     compare(
@@ -178,7 +176,6 @@ fn layouts_of_t5_train_as_one_rank() -> anyhow::Result<()> {
     compare("t5", &gated, &["--dtype f64 --layouts tp2sp"])
 }
 
-#[test]
 fn conversations_train_as_on_one_rank() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let line = |number: usize| {
@@ -202,7 +199,6 @@ fn conversations_train_as_on_one_rank() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
 fn layouts_of_windows_train_as_one_rank() -> anyhow::Result<()> {
     let windowed = format!("{LLAMA} {DROPOUT} --window-size 4,0");
     let lines = [
@@ -212,7 +208,6 @@ fn layouts_of_windows_train_as_one_rank() -> anyhow::Result<()> {
     compare("llama", &windowed, &lines)
 }
 
-#[test]
 fn what_is_trained_generates_and_goes_to_hugging_face_and_back() -> anyhow::Result<()> {
     for (flags, count) in [
         (LLAMA, 2 + 4 * 7 + 1),
@@ -273,7 +268,6 @@ fn generate_and_convert(family: &str, expected_count: usize) -> anyhow::Result<(
     Ok(())
 }
 
-#[test]
 fn what_a_family_does_not_have_is_refused_by_flag() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let text = training_text().display().to_string();

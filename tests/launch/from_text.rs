@@ -12,12 +12,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::processes::isolate;
 use tests::program::{Ended, build, build_bin, end, start, training_text};
 use tests::training::Training;
+use tests::trials::trial;
 
 const LIMIT: Duration = Duration::from_secs(300);
 /// The guide's.
@@ -46,27 +47,17 @@ const GENERATE: [&str; 11] = [
 const SMALL: &str = "--num_layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --micro-batch-size 1 \
                      --global_batch_size 4 --train-iters 3 --log-interval 1 --eval-iters 1";
 
-fn main() {
+pub fn trials() -> Vec<Trial> {
     let name = "the_real_tensorboard_reads_the_numbers_of_a_run";
     let python = tensorboard::python_for(name);
     let is_absent = python.is_none();
     let read_back = move || the_real_tensorboard_reads_the_numbers_of_a_run(&python.unwrap_or_default());
-    let trials = vec![
-        test(
-            "commands_of_the_guide_lead_from_a_corpus_to_text",
-            commands_of_the_guide_lead_from_a_corpus_to_text,
-        ),
-        test(
-            "what_is_missing_or_does_not_fit_is_said_before_a_step",
-            what_is_missing_or_does_not_fit_is_said_before_a_step,
-        ),
-        test(name, read_back).with_ignored_flag(is_absent),
-    ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
-
-fn test(name: &str, body: impl FnOnce() -> anyhow::Result<()> + Send + 'static) -> Trial {
-    Trial::test(name, move || body().map_err(|error| Failed::from(format!("{error:#}"))))
+    let mut trials = tests::trials![self => [
+        commands_of_the_guide_lead_from_a_corpus_to_text,
+        what_is_missing_or_does_not_fit_is_said_before_a_step,
+    ]];
+    trials.push(trial(name, read_back).with_ignored_flag(is_absent));
+    trials
 }
 
 struct Folder {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use libtest_mimic::Trial;
 use serde_json::Value;
 use tests::program::{self, Ended};
 use tests::training::Training;
@@ -34,7 +35,10 @@ fn train(folder: &Path) -> anyhow::Result<()> {
     training.run().map(drop)
 }
 
-#[test]
+pub fn trials() -> Vec<Trial> {
+    tests::trials![self => [every_layout_generates_the_same_text_from_a_checkpoint, a_model_in_training_writes_what_its_checkpoint_writes]]
+}
+
 fn every_layout_generates_the_same_text_from_a_checkpoint() -> anyhow::Result<()> {
     let root = tempfile::tempdir()?;
     train(root.path())?;
@@ -84,7 +88,6 @@ fn every_layout_generates_the_same_text_from_a_checkpoint() -> anyhow::Result<()
 
 /// The text that the last step's TensorBoard event has is that of its checkpoint, and training has the bits of one
 /// without texts, while updated parameters are gathered and in stages.
-#[test]
 fn a_model_in_training_writes_what_its_checkpoint_writes() -> anyhow::Result<()> {
     let root = tempfile::tempdir()?;
     let one_way = "--tensor-model-parallel-size 2 --sequence-parallel --world-size 4 --use-distributed-optimizer";

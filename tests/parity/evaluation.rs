@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use libtest_mimic::Trial;
 use serde::Deserialize;
 use serde_json::Value;
 use tests::program::{self, Ended};
@@ -81,7 +82,10 @@ fn expect_figures(what: &str, found: &Value, expected: &Value, tolerance: f64) -
     Ok(())
 }
 
-#[test]
+pub fn trials() -> Vec<Trial> {
+    tests::trials![self => [wikitext_of_a_gpt2_is_that_of_transformers, lambada_of_a_gpt2_is_that_of_transformers, multiple_choice_of_a_gpt2_is_that_of_transformers, figures_are_the_same_in_every_layout, a_checkpoint_of_bytes_is_evaluated_and_what_cannot_be_is_refused]]
+}
+
 fn wikitext_of_a_gpt2_is_that_of_transformers() -> anyhow::Result<()> {
     compare_with_transformers("wikitext")?;
     let case = &cases()?[0];
@@ -89,12 +93,10 @@ fn wikitext_of_a_gpt2_is_that_of_transformers() -> anyhow::Result<()> {
     expect_figures("f32", &found["figures"], &case.figures, 1e-5)
 }
 
-#[test]
 fn lambada_of_a_gpt2_is_that_of_transformers() -> anyhow::Result<()> {
     compare_with_transformers("lambada")
 }
 
-#[test]
 fn multiple_choice_of_a_gpt2_is_that_of_transformers() -> anyhow::Result<()> {
     compare_with_transformers("multiple-choice")
 }
@@ -115,7 +117,6 @@ fn compare_with_transformers(task: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
 fn figures_are_the_same_in_every_layout() -> anyhow::Result<()> {
     // Windows of several sizes, tokens and words, several choices.
     for case in cases()?.iter().skip(1).step_by(2) {
@@ -131,7 +132,6 @@ fn figures_are_the_same_in_every_layout() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
 fn a_checkpoint_of_bytes_is_evaluated_and_what_cannot_be_is_refused() -> anyhow::Result<()> {
     let root = tempfile::tempdir()?;
     let folder = root.path();

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use program::{end, start};
 use similar::{ChangeTag, TextDiff};
 use tests::job::lines_of_rank_zero;
@@ -35,7 +35,7 @@ const VARIANTS_IN_THE_WORKSPACE: [&str; 4] = [
     "existing_tensor_parallel",
 ];
 
-fn main() {
+pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (name, original, most) in VARIANTS {
         trials.push(Trial::test(
@@ -47,10 +47,7 @@ fn main() {
             move || trains_to_the_losses_of_serial(name),
         ));
     }
-    let mut arguments = Arguments::from_args();
-    // Each takes all cores.
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, trials).exit();
+    trials
 }
 
 fn source() -> PathBuf {

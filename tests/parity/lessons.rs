@@ -5,37 +5,31 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::ensure;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Trial;
 use tests::job::lines_of_rank_zero;
 use tests::program;
+use tests::trials::trial;
 
-fn main() {
-    let test = |name: &'static str, body: fn() -> anyhow::Result<()>| {
-        Trial::test(name, move || body().map_err(|error| Failed::from(format!("{error:#}"))))
-    };
-    let tests = vec![
-        test("01_data_parallel_prints_the_losses_of_one_rank", data_parallel),
-        test("02_tensor_parallel_computes_what_the_layers_did", tensor_parallel),
-        test("03_pipeline_prints_the_losses_of_one_rank", pipeline),
-        test("04_sharded_optimizer_resumes_on_other_ranks", sharded_optimizer),
-        test(
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("01_data_parallel_prints_the_losses_of_one_rank", data_parallel),
+        trial("02_tensor_parallel_computes_what_the_layers_did", tensor_parallel),
+        trial("03_pipeline_prints_the_losses_of_one_rank", pipeline),
+        trial("04_sharded_optimizer_resumes_on_other_ranks", sharded_optimizer),
+        trial(
             "05_burn_train_learner_prints_the_metrics_of_one_rank",
             burn_train_learner,
         ),
-        test("06_transformer_encoder_has_one_loss_in_f64", || {
+        trial("06_transformer_encoder_has_one_loss_in_f64", || {
             transformer_encoder("f64", 0.0)
         }),
-        test("06_transformer_encoder_has_one_loss_in_f32", || {
+        trial("06_transformer_encoder_has_one_loss_in_f32", || {
             transformer_encoder("f32", 2e-6)
         }),
-        test("07_any_model_has_one_loss_in_f64", || any_model("f64", 0.0)),
-        test("07_any_model_has_one_loss_in_f32", || any_model("f32", 2e-6)),
-        test("07_any_model_compares_itself_with_one_rank", any_model_compares),
-    ];
-    let mut arguments = Arguments::from_args();
-    // Each takes all cores.
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, tests::sharpest(tests)).exit();
+        trial("07_any_model_has_one_loss_in_f64", || any_model("f64", 0.0)),
+        trial("07_any_model_has_one_loss_in_f32", || any_model("f32", 2e-6)),
+        trial("07_any_model_compares_itself_with_one_rank", any_model_compares),
+    ]
 }
 
 /// Runs a lesson and returns what its first rank printed.

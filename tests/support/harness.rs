@@ -1,6 +1,7 @@
 //! Runs a case in real processes and judges how they end.
 //!
-//! A binary describes its jobs with [`Job`], and what their ranks do with [`Ranks`]; its `main` is [`main`].
+//! Trials describe their jobs with [`Job`]. The program is started again as a job's launcher and as each of its ranks, and
+//! is that by [`act`], with what the [`Ranks`] of the case's room do.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,28 +12,30 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 use crate::processes::isolate;
 use crate::program::{end, start};
-use crate::sharpest;
 
 const CASE: &str = "BURN_MEGATRON_TEST_CASE";
 const WORLD_SIZE: &str = "BURN_MEGATRON_TEST_WORLD_SIZE";
 /// Longer than any job takes on a busy machine; the launcher's own limits are far below.
 const JOB_LIMIT: Duration = Duration::from_secs(300);
 
-/// A case with its settings, as text between processes: `name key=value …`.
+/// A case with its settings, as text between processes: `room name key=value …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
+    /// The module that plays it.
+    pub room: String,
     /// What the ranks know it by.
     pub name: String,
     settings: BTreeMap<String, String>,
 }
 
 impl Case {
-    pub fn new(name: &str) -> Self {
+    pub fn new(room: &str, name: &str) -> Self {
         Self {
+            room: room.to_owned(),
             name: name.to_owned(),
             settings: BTreeMap::new(),
         }
@@ -53,7 +56,7 @@ impl Case {
     }
 
     fn to_text(&self) -> String {
-        let mut text = self.name.clone();
+        let mut text = format!("{} {}", self.room, self.name);
         for (key, value) in &self.settings {
             let _ = write!(text, " {key}={value}");
         }
@@ -62,7 +65,8 @@ impl Case {
 
     fn from_text(text: &str) -> Self {
         let mut words = text.split(' ');
-        let mut case = Self::new(words.next().unwrap_or_default());
+        let mut next = || words.next().unwrap_or_default();
+        let mut case = Self::new(next(), next());
         for (key, value) in words.filter_map(|word| word.split_once('=')) {
             case = case.with(key, value);
         }
@@ -70,7 +74,7 @@ impl Case {
     }
 }
 
-/// What the ranks of a binary's cases do.
+/// What the ranks of a room's cases do.
 #[derive(Clone, Copy)]
 pub struct Ranks {
     /// What a rank does before it joins the job.
@@ -191,18 +195,18 @@ impl Job {
     }
 }
 
-/// Is what the environment says: the runner of the tests, the launcher of a job, or one of its ranks.
-pub fn main(trials: fn() -> Vec<Trial>, ranks: Ranks) -> ExitCode {
-    let Ok(case) = std::env::var(CASE) else {
-        return libtest_mimic::run(&Arguments::from_args(), sharpest(trials())).exit_code();
-    };
-    match std::env::var("RANK") {
-        Ok(_) => run_rank(&Case::from_text(&case), ranks),
-        Err(_) => {
-            let world_size = std::env::var(WORLD_SIZE).ok().and_then(|size| size.parse().ok());
-            launch(world_size.unwrap_or(1))
-        }
+/// Returns the case that this process has been started for, if it is a launcher or a rank of one.
+pub fn case() -> Option<Case> {
+    std::env::var(CASE).ok().map(|text| Case::from_text(&text))
+}
+
+/// Is the launcher of a case, or, with RANK set, one of its ranks.
+pub fn act(case: &Case, ranks: Ranks) -> ExitCode {
+    if std::env::var_os("RANK").is_some() {
+        return run_rank(case, ranks);
     }
+    let world_size = std::env::var(WORLD_SIZE).ok().and_then(|size| size.parse().ok());
+    launch(world_size.unwrap_or(1))
 }
 
 /// Starts the ranks of a job and waits for them.

@@ -13,11 +13,18 @@ use tempfile::TempDir;
 
 use crate::processes::{Process, is_alive, wait_until};
 
-/// The case of a process that a test has started.
+/// The room and the case of a process that a test has started.
 pub const CASE: &str = "JOB_TEST_CASE";
 pub const FOLDER: &str = "JOB_TEST_FOLDER";
 /// Longer than what is waited for takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
+
+/// Returns the room and the case that this process has been started for, if it is a launcher or a rank of one.
+pub fn case() -> Option<(String, String)> {
+    let text = std::env::var(CASE).ok()?;
+    let (room, case) = text.split_once(' ')?;
+    Some((room.to_owned(), case.to_owned()))
+}
 
 /// The test's folder, for the processes that it has started.
 pub fn folder() -> PathBuf {
@@ -85,11 +92,12 @@ pub struct Ended {
 }
 
 impl Job {
-    pub fn start(case: &str) -> io::Result<Job> {
-        Job::start_with(case, &[])
+    /// Starts this program as the launcher of a case that a room plays.
+    pub fn start(room: &str, case: &str) -> io::Result<Job> {
+        Job::start_with(room, case, &[])
     }
 
-    pub fn start_with(case: &str, environment: &[(&str, &str)]) -> io::Result<Job> {
+    pub fn start_with(room: &str, case: &str, environment: &[(&str, &str)]) -> io::Result<Job> {
         let folder = TempDir::new()?;
         let mut command = Command::new(std::env::current_exe()?);
         command
@@ -97,7 +105,7 @@ impl Job {
             .env_remove("MASTER_PORT")
             .env_remove("RUST_BACKTRACE")
             .envs(environment.iter().copied())
-            .env(CASE, case)
+            .env(CASE, format!("{room} {case}"))
             .env(FOLDER, folder.path())
             .stdout(File::create(folder.path().join("stdout"))?)
             .stderr(File::create(folder.path().join("stderr"))?);

@@ -15,6 +15,7 @@ pub mod small_disk;
 pub mod sockets;
 pub mod storm;
 pub mod training;
+pub mod trials;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -11,8 +11,8 @@ use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::parameters::Placement;
 use tempfile::TempDir;
 
-use crate::program::training_text;
-use crate::training::{Training, names, of_step};
+use tests::program::training_text;
+use tests::training::{Training, names, of_step};
 
 /// Steps of the run whose checkpoints are broken; it saves after half of them, too.
 const STEPS: u64 = 6;
@@ -103,7 +103,7 @@ fn files(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Vec<u8>>> {
 
 type Damage = fn(&Path) -> anyhow::Result<()>;
 
-pub fn checkpoints() -> anyhow::Result<()> {
+pub fn bad_checkpoints_are_named_and_left_alone() -> anyhow::Result<()> {
     let shard = |path: &Path| path.join("rank_00001.safetensors");
     let bytes = fs::metadata(shard(&Sample::new()?.newest()))?.len();
     let missing = format!("rank_00001.safetensors is missing: expected {bytes} bytes, written by rank 1");
@@ -167,7 +167,7 @@ pub fn checkpoints() -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn vocabulary() -> anyhow::Result<()> {
+pub fn checkpoint_of_another_vocabulary_is_refused() -> anyhow::Result<()> {
     let sample = Sample::new()?;
     let checkpoint = Checkpoint::open(sample.newest())?;
     let mut state = checkpoint.state().clone();
@@ -189,7 +189,7 @@ pub fn vocabulary() -> anyhow::Result<()> {
     sample.expect_refusal(&sample.resume("")?, &["iter_0000006", &words])
 }
 
-pub fn text() -> anyhow::Result<()> {
+pub fn other_text_is_refused_unless_allowed() -> anyhow::Result<()> {
     let sample = Sample::new()?;
     let other = training_text().join("../collectives").display().to_string();
     for (flag, value, words) in [
@@ -216,7 +216,7 @@ pub fn text() -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn schedule() -> anyhow::Result<()> {
+pub fn other_schedule_is_refused_unless_asked_for() -> anyhow::Result<()> {
     let sample = Sample::new()?;
     let half = sample.go_back()?;
     let changed = sample
@@ -235,7 +235,7 @@ pub fn schedule() -> anyhow::Result<()> {
 }
 
 /// Half the samples in batches of 8, and the other half in batches of 4.
-pub fn batches() -> anyhow::Result<()> {
+pub fn run_goes_on_with_another_batch_size_to_its_last_sample() -> anyhow::Result<()> {
     let sample = Sample::new()?;
     let half = sample.go_back()?;
     let smaller = sample

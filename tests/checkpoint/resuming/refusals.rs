@@ -10,10 +10,10 @@ use anyhow::ensure;
 use libtest_mimic::{Failed, Trial};
 use tempfile::TempDir;
 
-use crate::processes::send;
-use crate::program::pretrain_gpt;
-use crate::small_disk::SmallDisk;
-use crate::training::{Ended, Training, is_temporary, names, read_all};
+use tests::processes::send;
+use tests::program::pretrain_gpt;
+use tests::small_disk::SmallDisk;
+use tests::training::{Ended, Training, is_temporary, names, read_all};
 
 const LAYOUT: &str = "--world-size 2 --use-distributed-optimizer";
 /// A user that may write nothing, for a test that runs as root.
@@ -35,7 +35,7 @@ fn trial(name: &'static str, problem: Option<String>, body: fn() -> anyhow::Resu
         .with_ignored_flag(problem.is_some())
 }
 
-pub fn file_in_place_of_the_folder() -> anyhow::Result<()> {
+pub fn file_in_place_of_the_folder_is_named() -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let save = folder.path().join("save");
     fs::write(&save, "a person's notes")?;
@@ -161,7 +161,7 @@ pub fn no_space_left() -> Trial {
     })
 }
 
-pub fn two_runs() -> anyhow::Result<()> {
+pub fn second_run_is_refused_and_the_first_unharmed() -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let save = folder.path().join("save");
     let run = |name: &str| -> anyhow::Result<Training> {
@@ -191,7 +191,7 @@ pub fn two_runs() -> anyhow::Result<()> {
     let saves = |text: String| text.lines().filter(|line| line.ends_with("| saved")).count();
     let before = saves(first.stdout());
     ensure!(
-        crate::processes::wait_until(std::time::Duration::from_secs(60), || saves(first.stdout())
+        tests::processes::wait_until(std::time::Duration::from_secs(60), || saves(first.stdout())
             >= before + 2),
         "the first run saves no more"
     );

@@ -8,9 +8,9 @@ use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 use tests::references::References;
 
-use crate::processes::send;
-use crate::program::{expect_same, losses};
-use crate::training::{Content, Ended, Run, Training, is_temporary, names, of_step, read_all};
+use tests::processes::send;
+use tests::program::{expect_same, losses};
+use tests::training::{Content, Ended, Run, Training, is_temporary, names, of_step, read_all};
 
 /// Enough that a signal arrives before the end, a second of training.
 const STEPS: u64 = 150;
@@ -109,7 +109,7 @@ impl Pair {
     }
 }
 
-pub fn sigterm_to_the_launcher() -> anyhow::Result<()> {
+pub fn sigterm_to_the_launcher_saves() -> anyhow::Result<()> {
     for (layout, more) in [(SHARDED, ""), (STAGES, "--async-save --save-interval 2")] {
         let ended = Pair::new(layout)?
             .interrupt(more, |run| send(run.launcher(), libc::SIGTERM))
@@ -121,7 +121,7 @@ pub fn sigterm_to_the_launcher() -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn sigterm_to_one_rank() -> anyhow::Result<()> {
+pub fn sigterm_to_one_rank_saves_on_all() -> anyhow::Result<()> {
     for (layout, more) in [(SHARDED, "--async-save --save-interval 1"), (STAGES, "")] {
         Pair::new(layout)?
             .interrupt(more, |run| send(run.ranks()[&1], libc::SIGTERM))
@@ -131,14 +131,14 @@ pub fn sigterm_to_one_rank() -> anyhow::Result<()> {
 }
 
 /// As a supervisor does that asks all processes of a job; the ranks hear of it from their launcher, too.
-pub fn sigterm_to_every_process() -> anyhow::Result<()> {
+pub fn sigterm_to_every_process_saves() -> anyhow::Result<()> {
     let all = |run: &Run| run.processes().into_iter().for_each(|pid| send(pid, libc::SIGTERM));
     Pair::new(SHARDED)?.interrupt("", all)?;
     Ok(())
 }
 
 /// One step on four ranks, one on two, the rest on one: the losses say which samples each step has seen.
-pub fn other_numbers_of_ranks() -> anyhow::Result<()> {
+pub fn run_with_other_numbers_of_data_parallel_ranks_sees_each_sample_once() -> anyhow::Result<()> {
     const STEPS: u64 = 5;
     let folder = TempDir::new()?;
     let one = Training::new(&folder.path().join("one"), STEPS, "--dtype f64")?;
@@ -166,7 +166,7 @@ pub fn other_numbers_of_ranks() -> anyhow::Result<()> {
     expect_same(&pieces?, &one?)
 }
 
-pub fn pieces_of_time() -> anyhow::Result<()> {
+pub fn run_in_pieces_of_time_is_the_same_run() -> anyhow::Result<()> {
     let pair = Pair::new(SHARDED)?;
     // 0.4 s; a step is taken in any case.
     let pieces = pair.pieces.clone().with("--exit-duration-in-mins 0.0067");

@@ -8,9 +8,9 @@ use libtest_mimic::{Failed, Trial};
 use parking_lot::RwLock;
 use tests::processes::send;
 
-use crate::endings::PAUSED;
-use crate::job::{Ended, Job, expect};
-use crate::{ON_GPU, RANKS, chunks, many, memory};
+use crate::devices::nccl::endings::PAUSED;
+use crate::devices::nccl::{ON_GPU, RANKS, chunks, many, memory};
+use tests::job::{Ended, Job, expect};
 
 /// The call that somebody does not come to.
 const REDUCTION: &str = "all_reduce sum of 42 f32";
@@ -23,8 +23,6 @@ const LOADED_MEANWHILE: &[&str] = &["transfers", "busy"];
 /// How long the drop of a group may take: for what is on its way, for the ends of communicators, for lanes, and for
 /// this machine.
 const DROP_LIMIT: f64 = 5.0 + 2.0 + 1.0 + 2.0;
-/// How many trials that wait run at once: more of their ranks would come too late, as they start, for each other.
-pub const AT_ONCE: usize = 3;
 /// What a process that must not find NVIDIA's libraries gets.
 const NOWHERE: &str = "/nonexistent";
 
@@ -240,7 +238,7 @@ fn start(
         variables.push((WAIT_LIMIT, "0"));
     }
     variables.extend(more);
-    Ok(Job::start_with(case, &variables)?)
+    Ok(Job::start_with("nccl", case, &variables)?)
 }
 
 fn play(case: &str, ranks: usize, more: &[(&str, &str)]) -> Result<Ended, Failed> {
@@ -426,7 +424,7 @@ fn missing_library(ranks: usize) -> Result<(), Failed> {
         .count();
     expect(refused == ranks, &ended.stdout)?;
     // One rank that lacks it stops all.
-    let job = Job::start_with("missing", &[(RANKS, "2"), ("LD_LIBRARY_PATH", NOWHERE)])?;
+    let job = Job::start_with("nccl", "missing", &[(RANKS, "2"), ("LD_LIBRARY_PATH", NOWHERE)])?;
     expect(
         job.end()?.stdout.contains("no CUDA driver"),
         "without a driver it says so",

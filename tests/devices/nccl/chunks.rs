@@ -16,7 +16,7 @@ use burn_megatron::launch::World;
 use burn_megatron::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
 use burn_megatron::topology::ParallelConfig;
 
-use crate::ranks::{Cuda, Outcome, expect_same};
+use crate::devices::nccl::ranks::{Cuda, Outcome, expect_same};
 
 type B = Autodiff<Cuda>;
 

@@ -7,9 +7,9 @@ use burn_megatron::collectives::{CollectiveBackend, ReduceOp, TensorCall};
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::World;
 
-use crate::LONG;
-use crate::job::note;
-use crate::ranks::{Cuda, Gpu, Outcome, expect_same, primitive, value, values};
+use crate::devices::nccl::LONG;
+use crate::devices::nccl::ranks::{Cuda, Gpu, Outcome, expect_same, primitive, value, values};
+use tests::job::note;
 
 /// What is logged when ranks have been connected.
 pub const PAUSED: &str = "NCCL connects ranks";

@@ -19,8 +19,8 @@ use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::topology::ParallelConfig;
 use tests::takes_all;
 
-use crate::memory::SLOW;
-use crate::ranks::{Cuda, Outcome};
+use crate::devices::nccl::memory::SLOW;
+use crate::devices::nccl::ranks::{Cuda, Outcome};
 
 type B = Autodiff<Cuda>;
 /// Without NCCL.

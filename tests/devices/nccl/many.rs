@@ -7,7 +7,7 @@ use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::preflight;
 
-use crate::ranks::{Cuda, Outcome};
+use crate::devices::nccl::ranks::{Cuda, Outcome};
 
 /// Ranks: tensor 4, pipeline 2, data 4.
 pub const RANKS: usize = 32;

@@ -10,7 +10,7 @@ use cubecl::Runtime;
 use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
 
-use crate::ranks::{Cuda, Gpu, Outcome, expect_same, value};
+use crate::devices::nccl::ranks::{Cuda, Gpu, Outcome, expect_same, value};
 
 /// How much longer each operation takes, in microseconds.
 pub const SLOW: &str = "200000";

@@ -13,7 +13,7 @@ use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
 use burn_megatron::topology::ParallelConfig;
 
-use crate::ranks::{Cuda, Outcome};
+use crate::devices::nccl::ranks::{Cuda, Outcome};
 
 type B = Autodiff<Cuda>;
 

@@ -17,7 +17,7 @@ use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::sharded::{AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, backward, distribute, parallelize};
 use burn_megatron::topology::ParallelConfig;
 
-use crate::ranks::{Cuda, Outcome};
+use crate::devices::nccl::ranks::{Cuda, Outcome};
 
 const STEPS: usize = 3;
 const WIDTH: usize = 6;

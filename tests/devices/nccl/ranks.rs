@@ -11,9 +11,9 @@ use burn_megatron::collectives::{
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, join, report_and_exit};
 
-use crate::endings::{self, PAUSED};
-use crate::job::{launch, note};
-use crate::{LONG, RANKS, chunks, gather, many, matmul, memory, pipeline, placed};
+use crate::devices::nccl::endings::{self, PAUSED};
+use crate::devices::nccl::{LONG, RANKS, chunks, gather, many, matmul, memory, pipeline, placed};
+use tests::job::{launch, note};
 
 pub type Cuda = burn_cuda::Cuda<f32, i32>;
 pub type Outcome = Result<(), Box<dyn Error>>;

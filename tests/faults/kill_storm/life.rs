@@ -10,8 +10,8 @@ use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 use tests::processes::send;
 
-use crate::plan::{Kill, Layout, Life, Moment, STEPS, Victim};
-use crate::training::{
+use crate::faults::kill_storm::plan::{Kill, Layout, Life, Moment, STEPS, Victim};
+use tests::training::{
     Content, Ended, Run, Training, is_temporary, names, of_step, read_all, reported_saves, resumed_after,
 };
 

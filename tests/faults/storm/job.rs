@@ -14,8 +14,8 @@ use tests::cable::{ADDRESSES, Cable};
 use tests::job::FOLDER;
 use tests::processes::{Marked, Process, isolate, wait_until};
 
-use crate::plan::{Layout, Place};
-use crate::worker::variables;
+use crate::faults::storm::plan::{Layout, Place};
+use crate::faults::storm::worker::variables;
 
 /// Longest wait for the end; what a fault allows is less.
 pub const END_LIMIT: Duration = Duration::from_secs(90);

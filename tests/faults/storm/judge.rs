@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use crate::job::End;
-use crate::plan::{Fault, Kind};
-use crate::worker::{GRACE, SILENCE, TIMEOUT};
+use crate::faults::storm::job::End;
+use crate::faults::storm::plan::{Fault, Kind};
+use crate::faults::storm::worker::{GRACE, SILENCE, TIMEOUT};
 
 /// A death ends the job in this time, on every rank.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);

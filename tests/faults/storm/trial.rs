@@ -8,10 +8,10 @@ use anyhow::{Context as _, ensure};
 use tests::processes::{Process, send, wait_until};
 use tests::references::References;
 
-use crate::job::{END_LIMIT, End, Job, indented};
-use crate::judge::{self, Outcome};
-use crate::plan::{Fault, Kind, Layout, STEPS};
-use crate::untrusted_clients::TARGET;
+use crate::faults::storm::job::{END_LIMIT, End, Job, indented};
+use crate::faults::storm::judge::{self, Outcome};
+use crate::faults::storm::plan::{Fault, Kind, Layout, STEPS};
+use crate::faults::storm::untrusted_clients::TARGET;
 
 /// Longest wait for what must come before a fault can strike.
 const READY_LIMIT: Duration = Duration::from_secs(40);

@@ -47,7 +47,7 @@ struct Waiting {
 
 impl Waiting {
     fn start(environment: &[(&str, &str)]) -> Waiting {
-        let job = Job::start_with(CASE, environment).unwrap();
+        let job = Job::start_with("untrusted_clients", CASE, environment).unwrap();
         let tokens = job
             .wait_until_ready(2)
             .unwrap_or_else(|failed| panic!("{:?}", failed.message()));

@@ -19,56 +19,33 @@ use burn_megatron::collectives::{EngineChoice, GroupConfig, ProcessGroup, Reduce
 use burn_megatron::launch::{
     Environment, JobToken, JoinConfig, LaunchError, StoreServer, StoreServerConfig, World, variables,
 };
-use libtest_mimic::{Arguments, Trial};
-use tests::job::CASE;
+use libtest_mimic::Arguments;
+use tests::job;
 
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
-    match (std::env::var(CASE), Environment::detect()) {
-        (Err(_), _) => run_tests(),
-        (Ok(_), Ok(None)) => launched::act_as_launcher(),
-        (Ok(_), Ok(Some(environment))) => launched::act_as_rank(&environment),
-        (Ok(_), Err(error)) => panic!("{error}"),
+    match (job::case(), Environment::detect()) {
+        (None, _) => run_tests(),
+        (Some(_), Ok(None)) => launched::act_as_launcher(),
+        (Some(_), Ok(Some(environment))) => launched::act_as_rank(&environment),
+        (Some(_), Err(error)) => panic!("{error}"),
     }
 }
 
 fn run_tests() {
-    let test = |name: &'static str, body: fn()| {
-        Trial::test(name, move || {
-            body();
-            Ok(())
-        })
-    };
-    let tests = vec![
-        test(
-            "a_crowd_at_every_door_neither_delays_a_job_nor_takes_its_memory",
-            crowd::a_crowd_at_every_door_neither_delays_a_job_nor_takes_its_memory,
-        ),
-        test(
-            "the_token_never_crosses_the_wire_and_what_does_opens_nothing",
-            secrets::the_token_never_crosses_the_wire_and_what_does_opens_nothing,
-        ),
-        test(
-            "a_rank_of_another_job_is_refused_at_once_and_nobody_else_notices",
-            secrets::a_rank_of_another_job_is_refused_at_once_and_nobody_else_notices,
-        ),
-        test(
-            "the_token_is_in_no_command_line_and_in_nothing_that_is_printed",
-            launched::the_token_is_in_no_command_line_and_in_nothing_that_is_printed,
-        ),
-        test(
-            "a_job_listens_on_the_interface_that_was_asked_for_and_on_no_other",
-            launched::a_job_listens_on_the_interface_that_was_asked_for_and_on_no_other,
-        ),
-        test(
-            "an_interface_that_is_not_there_is_an_error_that_lists_those_that_are",
-            launched::an_interface_that_is_not_there_is_an_error_that_lists_those_that_are,
-        ),
-        test(
-            "a_world_beyond_all_bounds_is_an_error_before_anything_is_allocated",
-            launched::a_world_beyond_all_bounds_is_an_error_before_anything_is_allocated,
-        ),
+    let tests = tests::trials![
+        crowd => [a_crowd_at_every_door_neither_delays_a_job_nor_takes_its_memory],
+        secrets => [
+            the_token_never_crosses_the_wire_and_what_does_opens_nothing,
+            a_rank_of_another_job_is_refused_at_once_and_nobody_else_notices,
+        ],
+        launched => [
+            the_token_is_in_no_command_line_and_in_nothing_that_is_printed,
+            a_job_listens_on_the_interface_that_was_asked_for_and_on_no_other,
+            an_interface_that_is_not_there_is_an_error_that_lists_those_that_are,
+            a_world_beyond_all_bounds_is_an_error_before_anything_is_allocated,
+        ],
     ];
     let mut arguments = Arguments::from_args();
     // They count this process's memory and descriptors.

@@ -21,7 +21,7 @@ use models::gpt::Gpt;
 
 use super::comparison::{DP2, DP4, HSDP2X2, Layout, ONE, TP2, TP2SP, TP4, connect, dtype, layout};
 use super::{B, problem};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const TP2PP2: Layout = layout("tp2pp2", 2, false, 1).stages(2, 1);
 const PP2DP2: Layout = layout("pp2dp2", 1, false, 2).stages(2, 1);
@@ -69,7 +69,7 @@ pub fn trials() -> Vec<Trial> {
     ] {
         for dtype in ["f32", "f64"] {
             let case = layout
-                .describe(Case::new("checkpoint"), dtype)
+                .describe(Case::new("parity", "checkpoint"), dtype)
                 .with("check", "resume")
                 .with("update", update);
             let name = format!(
@@ -86,7 +86,7 @@ fn run_chain(chain: &[Link], dtype: &'static str, optimizer: &str) -> Result<(),
     let folder = tempfile::tempdir()?;
     for (link, (layout, update, padded)) in chain.iter().enumerate() {
         let case = layout
-            .describe(Case::new("checkpoint"), dtype)
+            .describe(Case::new("parity", "checkpoint"), dtype)
             .with("check", "chain")
             .with("chunks", layout.chunks)
             .with("update", update)

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use libtest_mimic::Trial;
 
 use super::comparison::Layout;
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 pub const BOTH_TYPES: &[&str] = &["f64", "f32"];
 pub const F64: &[&str] = &["f64"];
@@ -40,7 +40,7 @@ pub fn trials<S: 'static>(case: &str, checks: impl Iterator<Item = &'static Chec
     for check in checks {
         for layout in check.layouts {
             for dtype in check.dtypes {
-                let case = layout.describe(Case::new(case).with("check", check.name), dtype);
+                let case = layout.describe(Case::new("parity", case).with("check", check.name), dtype);
                 let job = Job::new(case.with("chunks", layout.chunks), layout.world_size());
                 trials.push(job.succeeds(format!("{}_{}_{dtype}", check.name, layout.name)));
             }

@@ -18,7 +18,7 @@ use burn_megatron::random::RandomStream;
 use burn_megatron::topology::ParallelConfig;
 
 use super::B;
-use crate::harness::Case;
+use tests::harness::Case;
 
 pub const SEED: u64 = 42;
 pub type Gradients = <B as AutodiffBackend>::Gradients;

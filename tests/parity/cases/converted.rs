@@ -22,7 +22,7 @@ use libtest_mimic::Trial;
 
 use super::B;
 use super::comparison::{DP2, Layout, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, TP4SP, layout};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const VOCABULARY: usize = 11;
 const SEQ: usize = 6;
@@ -47,7 +47,12 @@ pub fn trials() -> Vec<Trial> {
         .chain(dropping)
         .chain([(TP2SP, "f32", 0.3)]);
     let mixed = [TP2, TP2PP2SP].map(|layout| {
-        let case = layout.describe(Case::new("converted").with("dropout", 0.0).with("mixed", true), "f64");
+        let case = layout.describe(
+            Case::new("parity", "converted")
+                .with("dropout", 0.0)
+                .with("mixed", true),
+            "f64",
+        );
         let name = format!(
             "other_samples_on_a_tensor_rank_of_a_pipeline_are_refused_{}",
             layout.name
@@ -55,7 +60,9 @@ pub fn trials() -> Vec<Trial> {
         Job::new(case, layout.world_size()).succeeds(name)
     });
     let trained = all.map(|(layout, dtype, dropout)| {
-        let case = Case::new("converted").with("dropout", dropout).with("mixed", false);
+        let case = Case::new("parity", "converted")
+            .with("dropout", dropout)
+            .with("mixed", false);
         let case = layout.describe(case, dtype);
         let name = if dropout > 0.0 {
             format!("a_dropping_encoder_has_one_loss_on_{}_{dtype}", layout.name)

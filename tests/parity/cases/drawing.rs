@@ -14,13 +14,13 @@ use libtest_mimic::Trial;
 
 use super::B;
 use super::comparison::{DP2, Layout, PP2, Scene, layout};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const TP2DP2: Layout = layout("tp2dp2", 2, false, 2);
 
 pub fn trials() -> Vec<Trial> {
     let job = |what: &str, layout: Layout| {
-        let case = layout.describe(Case::new("drawing").with("what", what), "f32");
+        let case = layout.describe(Case::new("parity", "drawing").with("what", what), "f32");
         Job::new(case, layout.world_size())
     };
     vec![

@@ -15,13 +15,13 @@ use burn_megatron::training::{RankTime, StragglerReport};
 use libtest_mimic::{Failed, Trial};
 
 use super::problem::{self, Variant};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 /// The longest time that a job may run after a rank has died.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 pub fn trials() -> Vec<Trial> {
-    let fault = |kind: &str| Case::new("fault").with("kind", kind);
+    let fault = |kind: &str| Case::new("parity", "fault").with("kind", kind);
     let training = |kind: &str, tensor: usize| fault(kind).with("tensor", tensor).with("dtype", "f32");
     let mismatch = |kind: &str| Job::new(fault(kind).with("timeout_secs", 20), 2);
     let mut trials = vec![
@@ -175,7 +175,7 @@ fn printed_once(job: Job, words: &'static str) -> Trial {
 fn flight_record(name: &'static str, kind: &'static str) -> Trial {
     Trial::test(name, move || -> Result<(), Failed> {
         let folder = tempfile::tempdir()?;
-        let case = Case::new("fault")
+        let case = Case::new("parity", "fault")
             .with("kind", kind)
             .with("timeout_secs", 2)
             .with("records", folder.path().display());

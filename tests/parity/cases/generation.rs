@@ -40,7 +40,7 @@ use serde_json::json;
 use super::checkpoints::{step, trainer, writer};
 use super::comparison::{Layout, ONE, PP2, TP2, TP2SP, TP4, connect, dtype, layout};
 use super::{B, problem};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const TP2SPPP2: Layout = layout("tp2sppp2", 2, true, 1).stages(2, 1);
 const TP2PP2: Layout = layout("tp2pp2", 2, false, 1).stages(2, 1);
@@ -450,7 +450,7 @@ fn same(what: &str, expected: &Samples, found: &Samples, tolerance: f64) -> anyh
 }
 
 fn run_job(check: &str, layout: &Layout, dtype: &str, folder: &Path) -> anyhow::Result<String> {
-    let case = (layout.describe(Case::new("generation"), dtype))
+    let case = (layout.describe(Case::new("parity", "generation"), dtype))
         .with("check", check)
         .with("chunks", layout.chunks)
         .with("layout", layout.name)

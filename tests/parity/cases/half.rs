@@ -20,7 +20,7 @@ use super::B;
 use super::comparison::{DP2, DP4, Layout, ONE, PP2, TP2, TP2SP, TP4, TP4SP, connect, cut, layout};
 use super::layouts::tensor_overlap;
 use super::problem::{self, Precision, Update, Variant};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
 const PP2V2: Layout = layout("pp2v2", 1, false, 1).stages(2, 2);
@@ -89,7 +89,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn case(layout: Layout, check: &str, update: &str) -> Case {
     layout
-        .describe(Case::new("half"), "f32")
+        .describe(Case::new("parity", "half"), "f32")
         .with("chunks", layout.chunks)
         .with("check", check)
         .with("update", update)

@@ -26,7 +26,7 @@ use tests::program;
 use super::checkpoints::{step, trainer, writer};
 use super::comparison::{Layout, ONE, TP4, connect, layout};
 use super::problem;
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const TP2SPPP2: Layout = layout("tp2sppp2", 2, true, 1).stages(2, 1);
 const PP2V2DP2: Layout = layout("pp2v2dp2", 1, false, 2).stages(2, 2);
@@ -98,7 +98,7 @@ impl Folders {
     }
 
     fn run_job(&self, check: &str, layout: &Layout, padded: usize, head: &str) -> anyhow::Result<()> {
-        let case = (layout.describe(Case::new("huggingface"), "f32"))
+        let case = (layout.describe(Case::new("parity", "huggingface"), "f32"))
             .with("check", check)
             .with("head", head)
             .with("chunks", layout.chunks)

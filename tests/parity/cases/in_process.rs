@@ -19,7 +19,7 @@ use super::checkpoints::writer;
 use super::comparison::{Layout, print_worst};
 use super::layouts::{PARITY_BROKEN, parameter_differences, unpad};
 use super::{B, problem};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 /// A trainer and the ranks that it trains on.
 pub struct Trained {

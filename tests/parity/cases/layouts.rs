@@ -22,7 +22,7 @@ use super::comparison::{
 };
 use super::one_rank::{Files, OneRank};
 use super::{B, problem};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 /// Said by a rank whose run is not the one-rank run.
 pub const PARITY_BROKEN: &str = "parity is broken";
@@ -394,7 +394,7 @@ fn matches_one_rank(layout: Layout, settings: Settings, files: &Files) -> Trial 
 
 fn job(layout: Layout, settings: Settings, files: &Files) -> Job {
     let case = layout
-        .describe(Case::new("layout"), settings.dtype)
+        .describe(Case::new("parity", "layout"), settings.dtype)
         .with("chunks", layout.chunks)
         .with("tied", settings.tied)
         .with("clip", settings.clip)

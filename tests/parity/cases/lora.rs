@@ -34,7 +34,7 @@ use super::from_pytorch::fixtures::array;
 use super::in_process::{Trained, compare_training, pass_on, same_bits_in_every_layout};
 use super::layouts::parameters;
 use super::{B, problem};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const STEPS: u64 = 6;
 /// Rows of the embedding, which two ranks divide; the files have 61.
@@ -44,7 +44,7 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = comparisons();
     for model in ["llama", "gpt2"] {
         for layout in [ONE, TP2, TP2SP] {
-            let case = layout.describe(Case::new("lora"), "f32").with("model", model);
+            let case = layout.describe(Case::new("parity", "lora"), "f32").with("model", model);
             let name = format!("adapters_of_{model}_train_as_pefts_in_{}", layout.name);
             trials.push(Job::new(case.with("check", "peft"), layout.world_size()).succeeds(name));
         }
@@ -81,7 +81,7 @@ fn comparisons() -> Vec<Trial> {
 }
 
 fn describe(model: &str, layout: Layout, dtype: &str, update: &str) -> Case {
-    let case = layout.describe(Case::new("lora"), dtype);
+    let case = layout.describe(Case::new("parity", "lora"), dtype);
     case.with("model", model).with("update", update)
 }
 

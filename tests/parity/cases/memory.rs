@@ -21,7 +21,7 @@ use super::B;
 use super::comparison::{DP2, DP4, HSDP2X2, Layout, ONE, connect, layout};
 use super::offload::FilesFolder;
 use super::problem::{self, Offloads, Update, Variant};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 /// How far a rank may be from the formula: what it holds in addition to parameters and the like is small.
 const TOLERANCE: f64 = 0.05;
@@ -80,7 +80,7 @@ pub fn trials() -> Vec<Trial> {
             layout.name
         );
         let case = layout
-            .describe(Case::new("memory"), "f32")
+            .describe(Case::new("parity", "memory"), "f32")
             .with("precision", precision)
             .with("update", update)
             .with("in_files", "state");
@@ -92,7 +92,7 @@ pub fn trials() -> Vec<Trial> {
             layout.name
         );
         let case = layout
-            .describe(Case::new("memory"), "f32")
+            .describe(Case::new("parity", "memory"), "f32")
             .with("precision", precision)
             .with("update", "sharded_parameters")
             .with("in_files", "all");
@@ -100,7 +100,7 @@ pub fn trials() -> Vec<Trial> {
     });
     let trial = |(layout, precision, update): (Layout, &str, &str)| {
         let case = layout
-            .describe(Case::new("memory"), "f32")
+            .describe(Case::new("parity", "memory"), "f32")
             .with("precision", precision)
             .with("update", update)
             .with("in_files", "nothing");
@@ -109,19 +109,25 @@ pub fn trials() -> Vec<Trial> {
     };
     let traffic = [(DP2, 1), (DP2, 4), (DP4, 1)].map(|(layout, micro_batches)| {
         // Which counts each byte that a rank sends.
-        let case = layout.describe(Case::new("traffic"), "f32").with("engine", "tcp");
+        let case = layout
+            .describe(Case::new("parity", "traffic"), "f32")
+            .with("engine", "tcp");
         let name = format!(
             "stages_send_what_the_formulas_say_{}_{micro_batches}_micro_batches",
             layout.name
         );
         Job::new(case.with("micro_batches", micro_batches), layout.world_size()).succeeds(name)
     });
-    let peak = DP2.describe(Case::new("peak"), "f32");
+    let peak = DP2.describe(Case::new("parity", "peak"), "f32");
     let name = "peak_of_sharded_parameters_does_not_depend_on_the_layers";
     let peak = Job::new(peak, DP2.world_size()).succeeds(name);
     let start = [(DP2, "f64"), (DP4, "f32"), (TP2SPDP2, "f32"), (HSDP2X2, "f64")].map(|(layout, dtype)| {
         let name = format!("shards_that_are_drawn_alone_start_as_the_whole_{}_{dtype}", layout.name);
-        Job::new(layout.describe(Case::new("start"), dtype), layout.world_size()).succeeds(name)
+        Job::new(
+            layout.describe(Case::new("parity", "start"), dtype),
+            layout.world_size(),
+        )
+        .succeeds(name)
     });
     let counted = COUNTED.into_iter().map(trial).chain(offloaded).chain(all_offloaded);
     counted.chain(traffic).chain([peak]).chain(start).collect()

@@ -30,7 +30,7 @@ use burn_megatron::launch::{Environment, World};
 use libtest_mimic::Trial;
 pub use tests::{B, problem};
 
-use crate::harness::Case;
+use tests::harness::Case;
 
 /// All trials, in the order in which they are listed.
 pub fn trials() -> Vec<Trial> {

@@ -17,7 +17,7 @@ use super::checkpoints::{TestTrainer, load, save, step, writer};
 use super::comparison::{DP2, Layout, ONE, TP2SP, connect, layout};
 use super::problem::{self, Offloads, Precision, Update, Variant};
 use super::sharded::train_offloaded;
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const PP2DP2: Layout = layout("pp2dp2", 1, false, 2).stages(2, 1);
 /// Steps from one checkpoint to the next.
@@ -28,7 +28,7 @@ pub fn trials() -> Vec<Trial> {
     for layout in [ONE, DP2, PP2DP2] {
         for numbers in ["f32", "f64", "bf16"] {
             let dtype = if numbers == "f64" { "f64" } else { "f32" };
-            let case = layout.describe(Case::new("offload"), dtype);
+            let case = layout.describe(Case::new("parity", "offload"), dtype);
             let case = case.with("check", "bits").with("numbers", numbers);
             let name = format!(
                 "state_in_files_has_the_bits_of_that_in_memory_{}_{numbers}",
@@ -45,7 +45,7 @@ pub fn trials() -> Vec<Trial> {
         (PP2DP2, "none", "bf16"),
     ] {
         let dtype = if numbers == "f64" { "f64" } else { "f32" };
-        let case = layout.describe(Case::new("offload"), dtype);
+        let case = layout.describe(Case::new("parity", "offload"), dtype);
         let case = case
             .with("check", "activations")
             .with("recompute", recompute)
@@ -63,7 +63,7 @@ pub fn trials() -> Vec<Trial> {
         ("sharded_parameters", "bf16"),
     ] {
         let dtype = if numbers == "f64" { "f64" } else { "f32" };
-        let case = DP2.describe(Case::new("offload"), dtype);
+        let case = DP2.describe(Case::new("parity", "offload"), dtype);
         let case = case
             .with("check", "resume")
             .with("update", update)
@@ -262,7 +262,7 @@ fn resume(case: &Case, world: &World) -> anyhow::Result<()> {
 fn full_disk_harms_no_checkpoint() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let case = DP2
-        .describe(Case::new("offload"), "f32")
+        .describe(Case::new("parity", "offload"), "f32")
         .with("check", "full_disk")
         .with("numbers", "f32")
         .with("folder", folder.path().display());

@@ -14,7 +14,7 @@ use tests::references::References;
 
 use super::layouts::{parameters, unpad};
 use super::problem;
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 /// The settings of a case that decide what one rank computes.
 const SETTINGS: [&str; 7] = ["dtype", "tied", "clip", "dropout", "n_layers", "steps", "optimizer"];
@@ -40,7 +40,7 @@ pub struct Files(Arc<References<String, TempDir>>);
 impl Files {
     /// Returns the file of a case's variant.
     pub fn file_of(&self, case: &Case) -> anyhow::Result<PathBuf> {
-        let mut one = Case::new("one_rank")
+        let mut one = Case::new("parity", "one_rank")
             .with("tensor", 1)
             .with("sequence", false)
             .with("pipeline", 1);

@@ -24,7 +24,7 @@ use models::gpt::Gpt;
 use super::comparison::{DP2, Layout, PP2, TP2SP, connect, dtype, layout, print_worst};
 use super::layouts::{PARITY_BROKEN, parameter_differences};
 use super::{B, problem};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const PP2V2: Layout = layout("pp2v2", 1, false, 1).stages(2, 2);
 
@@ -45,7 +45,7 @@ const VARIANT: problem::Variant = problem::Variant::USUAL;
 pub fn trials() -> Vec<Trial> {
     let job = |layout: Layout, packed: bool| {
         let case = layout
-            .describe(Case::new("ramp_up"), "f64")
+            .describe(Case::new("parity", "ramp_up"), "f64")
             .with("chunks", layout.chunks)
             .with("packed", packed);
         Job::new(case, layout.world_size())

@@ -16,7 +16,7 @@ use super::comparison::{DP2, DP4, Layout, connect, layout};
 use super::problem::Update;
 use super::wrapper::nets::named;
 use super::{B, problem};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const LAYOUTS: [Layout; 4] = [
     DP2,
@@ -30,7 +30,7 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for layout in LAYOUTS {
         for dtype in ["f32", "f64"] {
-            let case = layout.describe(Case::new("sharded"), dtype);
+            let case = layout.describe(Case::new("parity", "sharded"), dtype);
             let name = format!("shards_have_the_bits_of_the_whole_{}_{dtype}", layout.name);
             trials.push(Job::new(case, layout.world_size()).succeeds(name));
         }

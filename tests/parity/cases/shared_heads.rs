@@ -12,7 +12,7 @@ use models::llama::LlamaConfig;
 use super::comparison::{Layout, ONE, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout};
 use super::in_process::{Trained, compare_training, pass_on, same_bits_in_every_layout};
 use super::problem;
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const TP2PP2: Layout = layout("tp2pp2", 2, false, 1).stages(2, 1);
 const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
@@ -54,7 +54,7 @@ fn comparisons() -> Vec<Trial> {
 }
 
 fn describe(layout: Layout, key_heads: usize, dtype: &str, update: &str) -> Case {
-    let case = layout.describe(Case::new("shared_heads"), dtype);
+    let case = layout.describe(Case::new("parity", "shared_heads"), dtype);
     case.with("key_heads", key_heads).with("update", update)
 }
 

@@ -29,9 +29,9 @@ use burn_megatron::learner::{ParallelLearner, SilentRenderer};
 use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
 
-use crate::harness::{Case, Job};
-use crate::net::{Batches, Dropping, INTERRUPTED, Net, Numbered, STEPS, Samples};
-use crate::recording::{Entry, Recording};
+use crate::parity::learner::net::{Batches, Dropping, INTERRUPTED, Net, Numbered, STEPS, Samples};
+use crate::parity::learner::recording::{Entry, Recording};
+use tests::harness::{Case, Job};
 
 /// The backend of all cases.
 pub type B = Autodiff<Flex>;
@@ -43,7 +43,9 @@ pub fn trials() -> Vec<Trial> {
     for ranks in [1, 2, 4] {
         for sharded in [false, true] {
             let kind = if sharded { "sharded" } else { "whole" };
-            let case = Case::new("parity").with("sharded", sharded).with("accumulation", 1);
+            let case = Case::new("learner", "parity")
+                .with("sharded", sharded)
+                .with("accumulation", 1);
             add(
                 format!("learner_is_burn_trains_own_{kind}_on_{ranks}_ranks"),
                 case,
@@ -51,32 +53,48 @@ pub fn trials() -> Vec<Trial> {
             );
         }
     }
-    let case = Case::new("parity").with("sharded", true).with("accumulation", 3);
+    let case = Case::new("learner", "parity")
+        .with("sharded", true)
+        .with("accumulation", 3);
     add("accumulated_gradients_are_those_of_one_rank".into(), case, 2);
     // Training batches of 26, 26 and 1 samples: the second rank has none of the last.
-    let case = Case::new("parity").with("sharded", false).with("accumulation", 1);
+    let case = Case::new("learner", "parity")
+        .with("sharded", false)
+        .with("accumulation", 1);
     add("a_rank_without_samples_takes_part".into(), case.with("batch", 26), 2);
     for sharded in [false, true] {
         let kind = if sharded { "sharded" } else { "whole" };
-        let case = Case::new("resuming").with("sharded", sharded).with("dtype", "f32");
+        let case = Case::new("learner", "resuming")
+            .with("sharded", sharded)
+            .with("dtype", "f32");
         add(format!("learner_resumes_from_a_{kind}_checkpoint_on_2_ranks"), case, 2);
     }
-    add("early_stopping_is_agreed".into(), Case::new("stopping"), 2);
-    add("interruption_of_one_rank_ends_all".into(), Case::new("interrupting"), 2);
-    add("running_means_reach_the_learner".into(), Case::new("norm"), 2);
+    add("early_stopping_is_agreed".into(), Case::new("learner", "stopping"), 2);
+    add(
+        "interruption_of_one_rank_ends_all".into(),
+        Case::new("learner", "interrupting"),
+        2,
+    );
+    add(
+        "running_means_reach_the_learner".into(),
+        Case::new("learner", "norm"),
+        2,
+    );
     add(
         "a_converted_encoder_drops_what_it_drops_on_one_rank".into(),
-        Case::new("dropout"),
+        Case::new("learner", "dropout"),
         2,
     );
     for ranks in [2, 3] {
         add(
             format!("averaged_gradients_are_those_of_one_rank_on_{ranks}"),
-            Case::new("averaging"),
+            Case::new("learner", "averaging"),
             ranks,
         );
     }
-    let fails = |case: &str, messages| Job::new(Case::new(case), 2).fails_with(format!("{case}_are_refused"), messages);
+    let fails = |case: &str, messages| {
+        Job::new(Case::new("learner", case), 2).fails_with(format!("{case}_are_refused"), messages)
+    };
     trials.extend([
         fails(
             "same_samples",

@@ -23,7 +23,7 @@ use burn_megatron::parameters::{read_host, settle_running_states};
 use burn_megatron::random::RandomStream;
 use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
 
-use crate::cases::B;
+use crate::parity::learner::cases::B;
 
 const FEATURES: usize = 6;
 const CLASSES: usize = 3;

@@ -33,7 +33,7 @@ const MODELS: [&str; 5] = ["classifier", "convolutional", "recurrent", "gpt", "f
 
 /// A case of a model, in one type and with a dropout.
 fn case(kind: &str, model: &str, dtype: &str, dropout: f64) -> Case {
-    Case::new(kind)
+    Case::new("sharded_models", kind)
         .with("model", model)
         .with("dtype", dtype)
         .with("dropout", dropout)
@@ -129,10 +129,10 @@ pub fn trials() -> Vec<Trial> {
         trials.push(Job::new(half, ranks).succeeds(format!("gpt_in_bf16_is_near_one_rank_in_{layout}")));
     }
     for dtype in ["f64", "f32"] {
-        let compared = Case::new("compared").with("dtype", dtype);
+        let compared = Case::new("sharded_models", "compared").with("dtype", dtype);
         trials.push(Job::new(compared, 2).succeeds(format!("compare_finds_no_tensor_that_differs_in_{dtype}")));
     }
-    let mistakes = Case::new("mistakes");
+    let mistakes = Case::new("sharded_models", "mistakes");
     trials.push(Job::new(mistakes, 2).succeeds("compare_names_the_first_tensor_that_a_mistake_changes"));
     for (layout, ranks) in [("tp2", 2), ("fsdp2", 2), ("tp2fsdp2sp", 4)] {
         let resumed = case("resumed", "gpt", "f32", 0.0).with("layout", layout);

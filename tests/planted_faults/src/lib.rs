@@ -65,12 +65,20 @@ impl Test {
     pub fn program(self) -> &'static str {
         match self {
             Self::Operations => "operations",
-            Self::Parity => "parity",
-            Self::Devices => "devices",
-            Self::Nccl => "nccl",
-            Self::Serving => "serving",
-            Self::Evaluation => "evaluation",
             Self::CudaCompile => "cuda_compile",
+            _ => "tests",
+        }
+    }
+
+    /// Returns what stands before the names of its trials: the room in a program that has several.
+    pub fn room(self) -> &'static str {
+        match self {
+            Self::Operations | Self::CudaCompile => "",
+            Self::Parity => "[parity] ",
+            Self::Devices => "[devices] ",
+            Self::Nccl => "[nccl] ",
+            Self::Serving => "[serving] ",
+            Self::Evaluation => "[evaluation] ",
         }
     }
 

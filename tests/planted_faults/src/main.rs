@@ -143,7 +143,8 @@ fn run_trial(programs: &Programs, test: Test, trial: &str) -> Result<(bool, Stri
     let run_with = |settings: Option<(&str, &str)>| {
         let mut command = programs[&test].command();
         command
-            .args(["--include-ignored", "--exact", trial])
+            .args(["--include-ignored", "--exact"])
+            .arg(format!("{}{trial}", test.room()))
             .env(INCREMENTAL.0, INCREMENTAL.1)
             .envs(settings);
         run(command, TRIAL_LIMIT).with_context(|| format!("the trial {trial}"))

@@ -27,9 +27,9 @@ impl Flags {
         }
     }
 
-    /// Reads the program's arguments. Returns none where no flag asks for a storm of its own.
+    /// Reads the program's arguments after the storm's name. Returns none where no flag asks for a storm of its own.
     pub fn from_arguments(test: &Test) -> anyhow::Result<Option<Self>> {
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let arguments: Vec<String> = std::env::args().skip(2).collect();
         let (count, usual) = test.count_flag;
         let mut flags = Self {
             seed: 0,

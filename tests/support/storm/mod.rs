@@ -2,8 +2,8 @@
 //! them.
 //!
 //! ```text
-//! cargo test -p tests --test STORM -- --seed 7 --COUNT 200 --jobs 3
-//! cargo test -p tests --test STORM -- --seed 7 --only 42
+//! cargo test -p tests --test tests -- STORM --seed 7 --COUNT 200 --jobs 3
+//! cargo test -p tests --test tests -- STORM --seed 7 --only 42
 //! ```
 //!
 //! Prints a line for each plan that went wrong, and the summary; fails if any did. Without these flags it is a test: a
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use parking_lot::Mutex;
 
 pub use draw::Draw;
@@ -73,20 +73,24 @@ impl<S: Storm + ?Sized> Outcome<S> {
     }
 }
 
-/// Runs the storm that the program's arguments ask for, or the test.
-pub fn run<S: Storm + 'static>(test: Test, prepare: fn() -> S) -> anyhow::Result<ExitCode> {
-    if let Some(flags) = Flags::from_arguments(&test)? {
-        let wrong = blow(&prepare(), flags, test.units);
-        return Ok(ExitCode::from(u8::from(!wrong.is_empty())));
-    }
-    let trial = Trial::test(test.name, move || {
+/// Runs the storm that the program's arguments ask for, if they do.
+pub fn run<S: Storm>(test: Test, prepare: fn() -> S) -> anyhow::Result<Option<ExitCode>> {
+    let Some(flags) = Flags::from_arguments(&test)? else {
+        return Ok(None);
+    };
+    let wrong = blow(&prepare(), flags, test.units);
+    Ok(Some(ExitCode::from(u8::from(!wrong.is_empty()))))
+}
+
+/// Returns the test that a storm is by itself.
+pub fn trial<S: Storm + 'static>(test: Test, prepare: fn() -> S) -> Trial {
+    Trial::test(test.name, move || {
         let wrong = blow(&prepare(), Flags::of_test(&test), test.units);
         match wrong.len() {
             0 => Ok(()),
             count => Err(format!("{count} went wrong: {wrong:?}").into()),
         }
-    });
-    Ok(libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code())
+    })
 }
 
 /// Tries plans of at most `units` each until all that is counted is spent, prints what was wrong and the summary, and

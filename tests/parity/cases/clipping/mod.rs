@@ -28,7 +28,7 @@ use self::nets::{CutNet, PlainNet, Tokens};
 use super::B;
 use super::comparison::{Closeness, DP2, Layout, ONE, Scene, TP2, TP2SP, layout};
 use super::wrapper::nets::{MICRO_BATCHES, micro_batches_of, named};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
 const STEPS: usize = 4;
@@ -39,7 +39,7 @@ type Values = BTreeMap<String, Vec<f64>>;
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = comparisons();
-    let muon = TP2.describe(Case::new("clipping").with("check", "muon"), "f64");
+    let muon = TP2.describe(Case::new("parity", "clipping").with("check", "muon"), "f64");
     let name = "muon_is_refused_by_name_where_parameters_are_cut_tp2";
     trials.push(Job::new(muon, TP2.world_size()).fails_with(
         name,
@@ -48,7 +48,7 @@ pub fn trials() -> Vec<Trial> {
             "each of 2 tensor-parallel ranks holds a part of",
         ],
     ));
-    let adafactor = TP2.describe(Case::new("clipping").with("check", "adafactor"), "f64");
+    let adafactor = TP2.describe(Case::new("parity", "clipping").with("check", "adafactor"), "f64");
     let name = "adafactor_is_refused_by_name_without_the_sums_of_other_ranks_tp2";
     trials.push(Job::new(adafactor, TP2.world_size()).fails_with(
         name,
@@ -67,7 +67,7 @@ fn comparisons() -> Vec<Trial> {
         .into_iter()
         .flat_map(|layout| ["f64", "f32"].map(|dtype| (layout, dtype)));
     let compared = |(layout, dtype): (Layout, &str)| {
-        let case = layout.describe(Case::new("clipping").with("check", "parity"), dtype);
+        let case = layout.describe(Case::new("parity", "clipping").with("check", "parity"), dtype);
         let name = format!("burns_clipping_is_that_of_one_process_{}_{dtype}", layout.name);
         Job::new(case, layout.world_size()).succeeds(name)
     };

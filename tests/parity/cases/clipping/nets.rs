@@ -13,9 +13,9 @@ use burn_megatron::tensor_parallel::{
     RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 
-use crate::cases::B;
-use crate::cases::comparison::Scene;
-use crate::cases::wrapper::nets::numbered;
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::Scene;
+use crate::parity::cases::wrapper::nets::numbered;
 
 const VOCABULARY: usize = 11;
 /// Odd, and more than a shard's alignment where it meets the others: some parameters are in two shards of a bucket.

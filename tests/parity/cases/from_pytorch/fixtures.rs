@@ -25,9 +25,9 @@ use models::ModelConfig;
 use models::gpt::{Gpt, GptConfig};
 use safetensors::tensor::{Dtype, SafeTensors};
 
-use crate::cases::B;
-use crate::cases::comparison::{DP2, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, cut, print_worst};
-use crate::harness::{Case, Job};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{DP2, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, cut, print_worst};
+use tests::harness::{Case, Job};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -35,7 +35,9 @@ pub fn trials() -> Vec<Trial> {
         for dtype in ["f64", "f32"] {
             for head in ["tied", "untied"] {
                 for clipping in ["clipped", "unclipped"] {
-                    let case = Case::new("fixture").with("head", head).with("clipping", clipping);
+                    let case = Case::new("parity", "fixture")
+                        .with("head", head)
+                        .with("clipping", clipping);
                     let name = format!("{}_matches_pytorch_{dtype}_{head}_{clipping}", layout.name);
                     trials.push(Job::new(layout.describe(case, dtype), layout.world_size()).succeeds(name));
                 }
@@ -124,7 +126,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 }
 
 /// Fails if a judge has found more than rounding.
-pub(in crate::cases) fn conclude(judge: &Judge, scene: &Scene) -> anyhow::Result<()> {
+pub(in crate::parity::cases) fn conclude(judge: &Judge, scene: &Scene) -> anyhow::Result<()> {
     ensure!(
         judge.failures().is_empty(),
         "rank {} is not PyTorch: {}",
@@ -138,12 +140,12 @@ pub(in crate::cases) fn conclude(judge: &Judge, scene: &Scene) -> anyhow::Result
 /// Whether a gradient is nothing but rounding, PyTorch's and ours: that of the bias of the keys, which softmax ignores.
 ///
 /// In f32 it is as large as what the judge allows of so few elements, three of them over four ranks.
-pub(in crate::cases) fn is_noise(part: &PartDifference, dtype: DType) -> bool {
+pub(in crate::parity::cases) fn is_noise(part: &PartDifference, dtype: DType) -> bool {
     dtype == DType::F32 && part.name.ends_with("attn.c_attn.bias[1]")
 }
 
 /// Every parameter's local values, and where they belong.
-pub(in crate::cases) type LocalTensors = HashMap<String, (Placement, Vec<f64>)>;
+pub(in crate::parity::cases) type LocalTensors = HashMap<String, (Placement, Vec<f64>)>;
 
 /// The elements of a tensor of a file, row-major, and its shape; every type of the fixtures is exact in f64.
 pub fn array(file: &[u8], name: &str) -> anyhow::Result<(Vec<f64>, Vec<usize>)> {
@@ -165,13 +167,13 @@ pub fn array(file: &[u8], name: &str) -> anyhow::Result<(Vec<f64>, Vec<usize>)> 
     Ok((elements, tensor.shape().to_vec()))
 }
 
-pub(in crate::cases) struct Fixture {
+pub(in crate::parity::cases) struct Fixture {
     bytes: Vec<u8>,
-    pub(in crate::cases) meta: serde_json::Value,
+    pub(in crate::parity::cases) meta: serde_json::Value,
 }
 
 impl Fixture {
-    pub(in crate::cases) fn read(name: &str) -> anyhow::Result<Self> {
+    pub(in crate::parity::cases) fn read(name: &str) -> anyhow::Result<Self> {
         let folder = tests::folder().join("parity/fixtures");
         let bytes = std::fs::read(folder.join(format!("{name}.safetensors")))?;
         let (_, header) = SafeTensors::read_metadata(&bytes)?;
@@ -183,13 +185,13 @@ impl Fixture {
     }
 
     /// A tensor's elements, row-major.
-    pub(in crate::cases) fn values(&self, name: &str) -> anyhow::Result<Vec<f64>> {
+    pub(in crate::parity::cases) fn values(&self, name: &str) -> anyhow::Result<Vec<f64>> {
         Ok(array(&self.bytes, name)?.0)
     }
 
     /// Compares local tensors with those of the file whose names start with `prefix`, all of them: those of all stages
     /// together, of which a tied embedding is on two.
-    pub(in crate::cases) fn compare(
+    pub(in crate::parity::cases) fn compare(
         &self,
         prefix: &str,
         local: &LocalTensors,
@@ -228,7 +230,7 @@ fn size(meta: &serde_json::Value, key: &str) -> usize {
     number(meta, key) as usize
 }
 
-pub(in crate::cases) fn model_config(meta: &serde_json::Value) -> GptConfig {
+pub(in crate::parity::cases) fn model_config(meta: &serde_json::Value) -> GptConfig {
     GptConfig::new(
         size(meta, "n_layers"),
         size(meta, "d_model"),
@@ -242,7 +244,7 @@ pub(in crate::cases) fn model_config(meta: &serde_json::Value) -> GptConfig {
     .with_tied_embeddings(meta["tied"].as_bool().expect("run files say so"))
 }
 
-pub(in crate::cases) fn training_config(meta: &serde_json::Value, clipping: &str) -> TrainingConfig {
+pub(in crate::parity::cases) fn training_config(meta: &serde_json::Value, clipping: &str) -> TrainingConfig {
     TrainingConfig {
         seq_length: size(meta, "seq_length"),
         micro_batch_size: size(meta, "micro_batch_size"),
@@ -267,7 +269,7 @@ pub(in crate::cases) fn training_config(meta: &serde_json::Value, clipping: &str
 }
 
 /// The micro-batches of a step that this rank takes: all of them in turn, over the data-parallel ranks.
-pub(in crate::cases) fn micro_batches(
+pub(in crate::parity::cases) fn micro_batches(
     batches: &Fixture,
     step: usize,
     context: &ParallelContext,
@@ -299,7 +301,7 @@ pub(in crate::cases) fn micro_batches(
 
 /// Takes a step for each loss and norm that is expected, and judges them; `of_first` judges the gradients of the first,
 /// before they are clipped.
-pub(in crate::cases) fn judged_steps(
+pub(in crate::parity::cases) fn judged_steps(
     trainer: &mut Trainer<B, Gpt<B>>,
     batches: &Fixture,
     scene: &Scene,
@@ -347,7 +349,11 @@ fn compare_logits(model: &Gpt<B>, batches: &Fixture, truth: &Fixture, scene: &Sc
 }
 
 /// Returns the model with this rank's part of the fixture's weights.
-pub(in crate::cases) fn load(model: Vec<Gpt<B>>, weights: &Fixture, scene: &Scene) -> anyhow::Result<Vec<Gpt<B>>> {
+pub(in crate::parity::cases) fn load(
+    model: Vec<Gpt<B>>,
+    weights: &Fixture,
+    scene: &Scene,
+) -> anyhow::Result<Vec<Gpt<B>>> {
     struct Loader<'a> {
         weights: &'a Fixture,
         scene: &'a Scene,
@@ -391,7 +397,10 @@ pub(in crate::cases) fn load(model: Vec<Gpt<B>>, weights: &Fixture, scene: &Scen
     }
 }
 
-pub(in crate::cases) fn parameters(model: &Vec<Gpt<B>>, context: &ParallelContext) -> anyhow::Result<LocalTensors> {
+pub(in crate::parity::cases) fn parameters(
+    model: &Vec<Gpt<B>>,
+    context: &ParallelContext,
+) -> anyhow::Result<LocalTensors> {
     struct Reader<'a>(&'a ParallelContext, anyhow::Result<LocalTensors>);
     impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<T, D>>) {

@@ -15,9 +15,9 @@ use libtest_mimic::Trial;
 use models::ModelConfig;
 
 use super::fixtures::{Fixture, conclude, is_noise, judged_steps, load, model_config, parameters, training_config};
-use crate::cases::comparison::{DP2, Layout, ONE, PP2, Scene, TP2, TP2SP, connect};
-use crate::cases::{B, problem};
-use crate::harness::{Case, Job};
+use crate::parity::cases::comparison::{DP2, Layout, ONE, PP2, Scene, TP2, TP2SP, connect};
+use crate::parity::cases::{B, problem};
+use tests::harness::{Case, Job};
 
 /// Lion takes signs, which rounding in f32 flips.
 const RUNS: [(&str, &[&str]); 5] = [
@@ -36,7 +36,7 @@ pub fn trials() -> Vec<Trial> {
     for (optimizer, dtypes) in RUNS {
         for dtype in dtypes {
             for (layout, is_sharded) in LAYOUTS {
-                let case = Case::new("optimizer")
+                let case = Case::new("parity", "optimizer")
                     .with("optimizer", optimizer)
                     .with("sharded", is_sharded);
                 let name = format!("{}_matches_pytorch_{dtype}_{optimizer}", layout.name);
@@ -44,7 +44,7 @@ pub fn trials() -> Vec<Trial> {
             }
         }
     }
-    let case = PP2.describe(Case::new("unmatched_group"), "f32");
+    let case = PP2.describe(Case::new("parity", "unmatched_group"), "f32");
     let name = "a_group_that_names_nothing_is_refused_on_every_stage_with_the_nearest_names";
     trials.push(Job::new(case, PP2.world_size()).succeeds(name.to_owned()));
     trials

@@ -34,9 +34,9 @@ use safetensors::tensor::SafeTensors;
 use serde_json::json;
 
 use super::fixtures::array;
-use crate::cases::B;
-use crate::cases::comparison::{ONE, TP2, TP2SP, TP4, TP4SP, connect, dtype};
-use crate::harness::{Case, Job};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{ONE, TP2, TP2SP, TP4, TP4SP, connect, dtype};
+use tests::harness::{Case, Job};
 
 /// Rows of the embedding, which two ranks divide; the files have 61.
 const PADDED: usize = 64;
@@ -73,7 +73,9 @@ pub fn trials() -> Vec<Trial> {
         };
         for layout in [ONE, TP2, TP2SP].iter().chain(more) {
             for dtype in ["f64", "f32"] {
-                let case = layout.describe(Case::new("transformers"), dtype).with("model", model);
+                let case = layout
+                    .describe(Case::new("parity", "transformers"), dtype)
+                    .with("model", model);
                 let name = format!("{short}_is_pytorchs_in_{}_{dtype}", layout.name);
                 trials.push(Job::new(case, layout.world_size()).succeeds(name));
             }

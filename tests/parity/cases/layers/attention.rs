@@ -14,8 +14,8 @@ use cubecl_kernels::flash_attention::Documents;
 
 use super::linear::{plain_linear, whole_linear};
 use super::{ALL, Check, check};
-use crate::cases::B;
-use crate::cases::comparison::{Pass, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = &[check("attention_of_packed_documents_is_that_of_each", documents, ALL)];
 

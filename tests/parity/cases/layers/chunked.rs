@@ -12,7 +12,7 @@ use burn_megatron::tensor_parallel::{ColumnParallelLinearConfig, RowParallelLine
 
 use super::linear::{local_shape, plain_linear};
 use super::{Check, check};
-use crate::cases::comparison::{Layout, Pass, Scene, TP2SP, TP4SP, layout};
+use crate::parity::cases::comparison::{Layout, Pass, Scene, TP2SP, TP4SP, layout};
 
 const TP3SP: Layout = layout("tp3sp", 3, true, 1);
 

@@ -7,8 +7,8 @@ use burn_megatron::parameters::Placement;
 use burn_megatron::tensor_parallel::{VocabShard, vocab_parallel_cross_entropy};
 
 use super::{Check, TENSOR, check};
-use crate::cases::B;
-use crate::cases::comparison::{Pass, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = &[
     check(

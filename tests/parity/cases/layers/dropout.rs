@@ -8,8 +8,8 @@ use burn_megatron::random::{DropoutConfig, DropoutSite, StepCoordinates, TokenMa
 
 use super::linear::local_shape;
 use super::{Check, SEQUENCE, TENSOR, check};
-use crate::cases::B;
-use crate::cases::comparison::{Pass, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = &[
     check("dropout_of_token_shards_is_that_of_the_whole", tokens, SEQUENCE),

@@ -16,8 +16,8 @@ use burn_megatron::tensor_parallel::{
 
 use super::linear::local_shape;
 use super::{ALL, Check, check};
-use crate::cases::B;
-use crate::cases::comparison::{Gradients, Pass, Scene, WholeParameters, backward, whole};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Gradients, Pass, Scene, WholeParameters, backward, whole};
 
 pub const CHECKS: &[Check] = &[
     check("vocabulary_embedding_looks_up_the_same_bits", look_up, ALL),

@@ -20,8 +20,8 @@ use burn_megatron::tensor_parallel::{
 use burn_megatron::topology::TopologyError;
 
 use super::{ALL, Check, SHARED, TP2, TP4, check, check_once};
-use crate::cases::B;
-use crate::cases::comparison::{SEED, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{SEED, Scene};
 
 pub const CHECKS: &[Check] = &[
     check("layers_start_with_the_bits_of_one_rank", same_bits, ALL),

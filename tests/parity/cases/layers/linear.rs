@@ -6,8 +6,8 @@ use burn::nn::Linear;
 use burn_megatron::tensor_parallel::{ColumnParallelLinearConfig, RowParallelLinearConfig};
 
 use super::{ALL, Check, check};
-use crate::cases::B;
-use crate::cases::comparison::{Gradients, Pass, Scene, WholeParameters, whole};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Gradients, Pass, Scene, WholeParameters, whole};
 
 pub const CHECKS: &[Check] = &[
     check("column_linear_matches_burn", column_kept, ALL),

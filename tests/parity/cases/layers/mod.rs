@@ -18,7 +18,7 @@ use libtest_mimic::Trial;
 
 use super::checks::{self, BOTH_TYPES, F32};
 use super::comparison::{Layout, ONE, Scene, TP2, TP2SP, TP4, TP4SP};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 type Check = checks::Check<Scene>;
 
@@ -58,7 +58,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = checks::trials("layer", checks());
-    let case = TP2.describe(Case::new("layer").with("check", regions::INDIVISIBLE), "f32");
+    let case = TP2.describe(Case::new("parity", "layer").with("check", regions::INDIVISIBLE), "f32");
     trials.push(Job::new(case, 2).fails_with(
         "a_dimension_that_does_not_split_ends_the_job_with_its_sizes",
         &["dimension 0 of length 5 does not split over the 2 ranks of group tensor"],

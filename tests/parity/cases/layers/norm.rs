@@ -14,8 +14,8 @@ use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig};
 
 use super::linear::local_shape;
 use super::{ALL, Check, check};
-use crate::cases::B;
-use crate::cases::comparison::{Pass, Scene, WholeParameters, whole};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Pass, Scene, WholeParameters, whole};
 
 pub const CHECKS: &[Check] = &[
     check("layer_norm_matches_burn", norm, ALL),

@@ -13,8 +13,8 @@ use burn_megatron::tensor_parallel::{
 };
 
 use super::{Check, SHARED, check_once};
-use crate::cases::B;
-use crate::cases::comparison::Scene;
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = &[
     check_once("a_record_is_loaded_by_the_rank_that_saved_it_only", records, SHARED),

@@ -9,8 +9,8 @@ use burn_megatron::mappings::{
 };
 
 use super::{Check, TENSOR, check};
-use crate::cases::B;
-use crate::cases::comparison::{Pass, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = &[
     check("copy_keeps_forward_and_sums_backward", copy, TENSOR),

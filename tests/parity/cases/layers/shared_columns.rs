@@ -11,8 +11,8 @@ use burn_megatron::tensor_parallel::{ColumnGroups, ColumnParallelLinear, ColumnP
 
 use super::linear::{plain_linear, whole_linear};
 use super::{Check, check};
-use crate::cases::B;
-use crate::cases::comparison::{Pass, Scene, TP2, TP4, backward};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Pass, Scene, TP2, TP4, backward};
 
 pub const CHECKS: &[Check] = &[check("shared_columns_match_those_of_the_whole", shared, &[TP2, TP4])];
 

@@ -14,9 +14,9 @@ use burn_megatron::tensor_parallel::{
 };
 
 use super::{ALL, Check, check};
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, Gradients, Pass, Scene, WholeParameters};
-use crate::cases::wrapper::nets::{Named, named};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, Gradients, Pass, Scene, WholeParameters};
+use crate::parity::cases::wrapper::nets::{Named, named};
 
 pub const CHECKS: &[Check] = &[
     check("multi_head_attention_matches_burn", attention, ALL),

@@ -6,8 +6,8 @@ use libtest_mimic::Trial;
 
 use super::nets::{Samples, Variant, mean, pipeline};
 use super::{PP2, Run};
-use crate::cases::faults::first_cause;
-use crate::harness::{Case, Job};
+use crate::parity::cases::faults::first_cause;
+use tests::harness::{Case, Job};
 
 /// The check that these cases name.
 pub const NAME: &str = "fault";
@@ -15,7 +15,7 @@ pub const NAME: &str = "fault";
 pub fn trials() -> Vec<Trial> {
     let job = |victim: usize, signal: i32, timeout_secs: u64| {
         let case = PP2
-            .describe(Case::new("pipeline").with("check", NAME), "f32")
+            .describe(Case::new("parity", "pipeline").with("check", NAME), "f32")
             .with("chunks", PP2.chunks)
             .with("victim", victim)
             .with("signal", signal)

@@ -16,9 +16,9 @@ use models::layers::LayerRecompute;
 
 use super::nets::mean;
 use super::{Check, PP2, PP2V2, PP4, Run};
-use crate::cases::B;
-use crate::cases::checks::F32;
-use crate::cases::problem::{self, Recompute, Stages, Variant};
+use crate::parity::cases::B;
+use crate::parity::cases::checks::F32;
+use crate::parity::cases::problem::{self, Recompute, Stages, Variant};
 
 pub const CHECKS: &[Check] = &[
     Check::new("a_step_leaves_no_byte_behind", flat, &[PP2, PP2V2], F32),

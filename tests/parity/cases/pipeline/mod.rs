@@ -11,7 +11,7 @@ use libtest_mimic::Trial;
 
 use super::checks;
 use super::comparison::{Layout, PP2, Scene, layout};
-use crate::harness::Case;
+use tests::harness::Case;
 
 type Check = checks::Check<Run>;
 

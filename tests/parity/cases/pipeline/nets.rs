@@ -13,9 +13,9 @@ use burn_megatron::parameters::{settle_running_states, tensor_from_host};
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
 
-use crate::cases::B;
-use crate::cases::comparison::Scene;
-use crate::cases::wrapper::nets::{micro_batches_of, named, numbered};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::Scene;
+use crate::parity::cases::wrapper::nets::{micro_batches_of, named, numbered};
 
 /// Equal to the largest number of virtual stages.
 const LAYERS: usize = 4;

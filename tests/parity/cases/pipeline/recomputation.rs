@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 
 use super::{Check, PP1, PP2, PP2V2, Run};
-use crate::cases::checks::BOTH_TYPES;
-use crate::cases::comparison::connect;
-use crate::cases::problem::{self, Recompute, Stages, Variant};
-use crate::cases::wrapper::nets::named;
+use crate::parity::cases::checks::BOTH_TYPES;
+use crate::parity::cases::comparison::connect;
+use crate::parity::cases::problem::{self, Recompute, Stages, Variant};
+use crate::parity::cases::wrapper::nets::named;
 
 pub const CHECKS: &[Check] = &[Check::new(
     "recomputation_changes_no_bit",

@@ -15,10 +15,10 @@ use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 
 use super::nets::{Part, Samples, Variant, gradients_by_name, mean, pipeline, values_by_name};
 use super::{Check, PP1, PP2, PP2DP2, PP2V2, PP4, Run};
-use crate::cases::B;
-use crate::cases::checks::{BOTH_TYPES, F64};
-use crate::cases::comparison::{Closeness, Layout};
-use crate::cases::wrapper::nets::{named, same_values};
+use crate::parity::cases::B;
+use crate::parity::cases::checks::{BOTH_TYPES, F64};
+use crate::parity::cases::comparison::{Closeness, Layout};
+use crate::parity::cases::wrapper::nets::{named, same_values};
 
 pub const CHECKS: &[Check] = &[
     Check::new("conv_net_is_trained_as_in_one_process", trained, ALL, BOTH_TYPES),

@@ -9,8 +9,8 @@ use burn_megatron::data_parallel::StepPart;
 use super::gradients::by_name;
 use super::nets::{ConvNet, Net, OddNet, Wrapped, named, plain_step, same_values, wrap, wrapped_step};
 use super::{ALL, Check, DP2, DP4, Failure, ONE, check};
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = &[
     check(

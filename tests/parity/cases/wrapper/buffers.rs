@@ -6,8 +6,8 @@ use burn_megatron::parameters::read_host;
 
 use super::nets::{ConvNet, Net, OddNet, micro_batches_of, wrap, wrapped_step};
 use super::{ALL, Check, SEVERAL, check, check_bits};
-use crate::cases::B;
-use crate::cases::comparison::Scene;
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = &[
     check_bits("running_statistics_are_the_first_ranks_when_a_step_begins", shared, ALL),

@@ -11,8 +11,8 @@ use burn_megatron::optimizer::ShardedOptimizer;
 use super::gradients::by_name;
 use super::nets::{ConvNet, Net, OddNet, micro_batches_of, named, plain_step, same_values, wrap, wrapped_step};
 use super::{ALL, Check, DP2, Failure, ONE, check};
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = &[
     check("a_hooked_module_gives_nothing_to_a_second_pass", second_pass, ALL),

@@ -8,8 +8,8 @@ use burn_megatron::data_parallel::ReducedGradients;
 
 use super::nets::{ConvNet, Net, OddNet, named, plain_step, same_values, wrap, wrapped_step};
 use super::{ALL, Check, SEVERAL, check, check_bits};
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = &[
     check("a_thawed_parameter_gets_its_gradient", thawed, ALL),

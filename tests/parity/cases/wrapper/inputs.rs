@@ -12,8 +12,8 @@ use burn_megatron::tensor_parallel::{
 };
 
 use super::{Check, TP2, TP2SP, TP4, check};
-use crate::cases::B;
-use crate::cases::comparison::Scene;
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = &[
     check(

@@ -6,8 +6,8 @@ use burn_megatron::collectives::shared_memory_bytes;
 
 use super::nets::{ConvNet, Net, wrap, wrapped_step};
 use super::{Check, DP2, DP4, ONE, check};
-use crate::cases::B;
-use crate::cases::comparison::Scene;
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = &[
     check(

@@ -17,7 +17,7 @@ use libtest_mimic::Trial;
 
 use super::checks::{self, BOTH_TYPES, F64};
 use super::comparison::{DP2, DP4, Layout, ONE, Scene, TP2, TP2SP, TP4};
-use crate::harness::{Case, Job};
+use tests::harness::{Case, Job};
 
 type Check = checks::Check<Scene>;
 
@@ -71,7 +71,7 @@ pub fn trials() -> Vec<Trial> {
         name, layout, messages, ..
     } in failures()
     {
-        let case = layout.describe(Case::new("wrapper").with("check", name), "f64");
+        let case = layout.describe(Case::new("parity", "wrapper").with("check", name), "f64");
         trials.push(Job::new(case, layout.world_size()).fails_with(format!("{name}_{}", layout.name), messages));
     }
     trials

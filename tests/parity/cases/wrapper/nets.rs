@@ -14,8 +14,8 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ReducedGradients, StepPart};
 use burn_megatron::parameters::{Placement, read_host};
 
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, Gradients, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, Gradients, Scene};
 
 /// Micro-batches of a step, over all ranks.
 pub const MICRO_BATCHES: usize = 4;

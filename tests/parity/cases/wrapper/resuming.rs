@@ -11,8 +11,8 @@ use tests::rank_folder::RankFolder;
 
 use super::nets::{ConvNet, Net, OddNet, named, same_values, wrapped_step};
 use super::{ALL, Check, SEVERAL, check, check_bits};
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = &[
     check_bits(

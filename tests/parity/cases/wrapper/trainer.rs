@@ -14,8 +14,8 @@ use burn_megatron::training::{
 
 use super::nets::{named, same_values};
 use super::{ALL, Check, check};
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, SEED, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, SEED, Scene};
 
 pub const CHECKS: &[Check] = &[check(
     "the_trainer_takes_a_parameter_that_some_ranks_do_not_use",

@@ -13,8 +13,8 @@ use super::nets::{
     ConvNet, CopiedNet, MatrixNet, Net, OddNet, Wrapped, named, plain_step, same_values, wrap, wrapped_step,
 };
 use super::{ALL, Check, check, check_bits};
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = &[
     check(

@@ -8,8 +8,8 @@ use burn_megatron::parameters::{list_parameters, read_host};
 
 use super::nets::{ConvNet, Net, OddNet, Wrapped, named, same_values, wrap, wrapped_step};
 use super::{ALL, Check, DP2, DP4, Failure, SEVERAL, check_bits};
-use crate::cases::B;
-use crate::cases::comparison::{Closeness, Scene};
+use crate::parity::cases::B;
+use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = &[
     check_bits(

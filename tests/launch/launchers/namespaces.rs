@@ -11,8 +11,8 @@ use libtest_mimic::{Failed, Trial};
 use tempfile::TempDir;
 use tests::processes::send;
 
-use crate::cable::{ADDRESSES, Cable};
-use crate::program::{FOUR_RANKS, Started, end, expect_same, flags, losses, losses_of_one_rank, pretrain_gpt, start};
+use tests::cable::{ADDRESSES, Cable};
+use tests::program::{FOUR_RANKS, Started, end, expect_same, flags, losses, losses_of_one_rank, pretrain_gpt, start};
 
 const STEPS: usize = 3;
 /// More than are made before the cable is cut.

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::browser::Browser;
@@ -20,6 +20,7 @@ use tests::processes::{isolate, send};
 use tests::program::{build, end, start};
 use tests::served::{Served, read_all};
 use tests::training::Training;
+use tests::trials::trial_unless;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// More positions than are generated in the time of a test.
@@ -27,35 +28,18 @@ const POSITIONS: u64 = 1 << 16;
 const KEY: &str = "the key of this test";
 const JSON: &str = "Content-Type: application/json\r\n";
 
-fn main() {
-    let page = test(
-        "a_person_generates_text_in_a_browser",
-        page::a_person_generates_text_in_a_browser,
-    );
-    let is_absent = Browser::installed().is_none();
-    if is_absent {
-        eprintln!("{} is ignored: there is no chromium in PATH", page.name());
-    }
-    let trials = vec![
-        test(
-            "every_layout_serves_the_text_of_generate_samples_whatever_else_is_in_the_batch",
-            every_layout_serves_the_text_of_generate_samples_whatever_else_is_in_the_batch,
-        ),
-        test(
-            "clients_are_kept_within_the_limits_and_none_holds_up_another",
-            clients_are_kept_within_the_limits_and_none_holds_up_another,
-        ),
-        test(
-            "a_killed_rank_ends_what_is_pending_with_503_and_then_the_server",
-            a_killed_rank_ends_what_is_pending_with_503_and_then_the_server,
-        ),
-        page.with_ignored_flag(is_absent),
-    ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
-
-fn test(name: &str, body: fn() -> anyhow::Result<()>) -> Trial {
-    Trial::test(name, move || body().map_err(|error| Failed::from(format!("{error:#}"))))
+pub fn trials() -> Vec<Trial> {
+    let mut trials = tests::trials![self => [
+        every_layout_serves_the_text_of_generate_samples_whatever_else_is_in_the_batch,
+        clients_are_kept_within_the_limits_and_none_holds_up_another,
+        a_killed_rank_ends_what_is_pending_with_503_and_then_the_server,
+    ]];
+    let lacks = Browser::installed()
+        .is_none()
+        .then(|| "there is no chromium in PATH".to_owned());
+    let name = "a_person_generates_text_in_a_browser";
+    trials.push(trial_unless(lacks, name, page::a_person_generates_text_in_a_browser));
+    trials
 }
 
 /// A folder with `checkpoints` of a small model.

@@ -7,11 +7,11 @@ use libtest_mimic::Failed;
 use tests::job::ranks_that_said;
 use tests::processes::{is_alive, send};
 
-use crate::job::{Job, expect};
+use tests::job::{Job, expect};
 
 pub fn interrupt_ends_ranks_in_good_order() -> Result<(), Failed> {
     for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
-        let job = Job::start("interrupted")?;
+        let job = Job::start("launcher", "interrupted")?;
         job.wait_until_ready(3)?;
         send(job.launcher.id(), signal);
         let ended = job.end()?;
@@ -25,7 +25,7 @@ pub fn interrupt_ends_ranks_in_good_order() -> Result<(), Failed> {
 }
 
 pub fn second_interrupt_kills() -> Result<(), Failed> {
-    let job = Job::start("deaf")?;
+    let job = Job::start("launcher", "deaf")?;
     job.wait_until_ready(2)?;
     let start = Instant::now();
     send(job.launcher.id(), libc::SIGINT);
@@ -41,7 +41,7 @@ pub fn second_interrupt_kills() -> Result<(), Failed> {
 }
 
 pub fn later_signal_ends_a_rank_at_once() -> Result<(), Failed> {
-    let job = Job::start("deaf")?;
+    let job = Job::start("launcher", "deaf")?;
     job.wait_until_ready(2)?;
     let pid = job.pid("pid-1")?;
     send(pid, libc::SIGTERM);

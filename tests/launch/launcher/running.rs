@@ -10,8 +10,8 @@ use burn_megatron::tensor_parallel::RowParallelLinearConfig;
 use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Failed;
 
-use crate::LONG;
-use crate::job::{Job, expect, note};
+use crate::launch::launcher::LONG;
+use tests::job::{Job, expect, note};
 
 /// How the names of cases begin that are played by [`play`], in the launcher and in the ranks.
 pub const PREFIX: &str = "run_";
@@ -52,7 +52,7 @@ fn greet(world: &World) -> anyhow::Result<()> {
 
 pub fn run_calls_its_function_in_every_rank_and_only_there() -> Result<(), Failed> {
     for case in ["run_three", "run_one_in_three"] {
-        let ended = Job::start(case)?.end()?;
+        let ended = Job::start("launcher", case)?.end()?;
         ended.expect_code(0)?;
         let greetings = ended.stdout.matches("hello from").count();
         expect(
@@ -64,7 +64,7 @@ pub fn run_calls_its_function_in_every_rank_and_only_there() -> Result<(), Faile
 }
 
 pub fn run_ends_with_the_error_of_a_rank() -> Result<(), Failed> {
-    let ended = Job::start("run_error")?.end()?;
+    let ended = Job::start("launcher", "run_error")?.end()?;
     ended.expect_code(1)?;
     let own = ended
         .stderr
@@ -74,17 +74,17 @@ pub fn run_ends_with_the_error_of_a_rank() -> Result<(), Failed> {
 }
 
 pub fn run_reports_a_collective_that_fails_in_a_layer() -> Result<(), Failed> {
-    let ended = Job::start("run_other_batches")?.end()?;
+    let ended = Job::start("launcher", "run_other_batches")?.end()?;
     ended.expect_code(1)?;
     ended.expect_line("] failed: rank 1 of group tensor [0, 1] called all_reduce ")?;
     ended.expect_line("failed first: exit code 1 (its message is above); then rank 0: exit code 75")
 }
 
 pub fn run_refuses_a_number_of_ranks_that_cannot_be() -> Result<(), Failed> {
-    let empty = Job::start("run_nobody")?.end()?;
+    let empty = Job::start("launcher", "run_nobody")?.end()?;
     empty.expect_code(2)?;
     empty.expect_line("error: the world size is 0: a job has at least 1 rank")?;
-    let fewer = Job::start("run_fewer")?.end()?;
+    let fewer = Job::start("launcher", "run_fewer")?.end()?;
     fewer.expect_code(1)?;
     fewer.expect_line("the program asked for 2 ranks, but the job that this process was started in has 3")?;
     expect(!fewer.stdout.contains("hello"), &fewer.stdout)

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests::browser::Browser;
 use tests::served::Served;
 
-use crate::{KEY, POSITIONS, folder, generate};
+use crate::launch::serving::{KEY, POSITIONS, folder, generate};
 
 /// The classes and the text of the line under the answer.
 const SAID: &str = "at('figures').className + '|' + at('figures').textContent";

@@ -9,22 +9,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use burn_megatron::checkpoint::Checkpoint;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use program::{
     Ended, FOUR_RANKS, Started, end, expect_same, flags, is_installed, losses, losses_of_one_rank, pretrain_gpt, start,
 };
 use tempfile::TempDir;
 use tests::processes::{children_of, send, variable_of, wait_until};
-use tests::{cable, program, training};
+use tests::trials::{trial, trial_unless};
+use tests::{program, training};
 
 const STEPS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(120);
 /// For 64 ranks on two cores.
 const LONG_LIMIT: Duration = Duration::from_secs(600);
 
-fn main() {
+pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        Trial::test("own_launcher_trains_as_one_rank", || trains_as_one_rank(&[])),
+        trial("own_launcher_trains_as_one_rank", || trains_as_one_rank(&[])),
         needs("mpirun", "mpirun_trains_as_one_rank", || trains_as_one_rank(&MPIRUN)),
         needs(
             "mpirun",
@@ -34,54 +35,31 @@ fn main() {
         needs("torchrun", "torchrun_trains_as_one_rank", || {
             trains_as_one_rank(&["torchrun", "--nproc-per-node", "4", "--no-python"])
         }),
-        Trial::test(
-            "signal_ends_training_after_a_step_with_its_own_code",
-            signal_ends_training,
-        ),
-        Trial::test(
-            "restarted_job_trains_as_one_that_never_failed",
-            restarted_job_trains_as_one_that_never_failed,
-        ),
-        Trial::test("preflight_prints_a_table_and_ends", preflight_prints_a_table_and_ends),
-        Trial::test("dry_run_prints_a_table_and_starts_no_rank", dry_run_starts_no_rank),
-        Trial::test(
-            "a_configuration_of_deepspeed_trains_as_its_flags",
-            a_configuration_of_deepspeed_trains_as_its_flags,
-        ),
     ];
+    trials.extend(tests::trials![self => [
+        signal_ends_training_after_a_step_with_its_own_code,
+        restarted_job_trains_as_one_that_never_failed,
+        preflight_prints_a_table_and_ends,
+        dry_run_prints_a_table_and_starts_no_rank,
+        a_configuration_of_deepspeed_trains_as_its_flags,
+    ]]);
     trials.extend(namespaces::trials());
     // Minutes, for a release.
-    for (name, test) in [
-        (
-            "sixty_four_ranks_train_as_one",
-            sixty_four_ranks_train_as_one as fn() -> Result<(), Failed>,
-        ),
-        (
-            "sixty_four_ranks_end_together_when_one_is_killed",
-            sixty_four_ranks_end_together,
-        ),
-        (
-            "sixty_four_ranks_end_together_when_one_is_killed_in_a_save",
-            sixty_four_ranks_end_in_a_save,
-        ),
-    ] {
-        trials.push(Trial::test(name, test).with_ignored_flag(true));
-    }
-    let mut arguments = Arguments::from_args();
-    // Each takes all cores.
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, trials).exit();
+    let long = tests::trials![self => [
+        sixty_four_ranks_train_as_one,
+        sixty_four_ranks_end_together_when_one_is_killed,
+        sixty_four_ranks_end_together_when_one_is_killed_in_a_save,
+    ]];
+    trials.extend(long.into_iter().map(|trial| trial.with_ignored_flag(true)));
+    trials
 }
 
 const MPIRUN: [&str; 5] = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4"];
 
 /// A trial that is ignored, aloud, where a program is not installed.
 fn needs(program: &str, name: &str, test: impl Fn() -> Result<(), Failed> + Send + 'static) -> Trial {
-    let is_here = is_installed(program);
-    if !is_here {
-        eprintln!("{name} is ignored: {program} is not in PATH");
-    }
-    Trial::test(name, test).with_ignored_flag(!is_here)
+    let lacks = (!is_installed(program)).then(|| format!("{program} is not in PATH"));
+    trial_unless(lacks, name, test)
 }
 
 /// Runs four ranks under `launcher`, or by themselves, and compares their losses with those of one rank.
@@ -120,7 +98,7 @@ fn other_flags_are_named() -> Result<(), Failed> {
 }
 
 /// Ctrl-C and a scheduler's SIGTERM, on one rank without a launcher and on four with one.
-fn signal_ends_training() -> Result<(), Failed> {
+fn signal_ends_training_after_a_step_with_its_own_code() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     for (ranks, more) in [(1, &[][..]), (4, &FOUR_RANKS[..])] {
         for (signal, name) in [(libc::SIGINT, "SIGINT"), (libc::SIGTERM, "SIGTERM")] {
@@ -211,7 +189,7 @@ fn sixty_four_ranks_train_as_one() -> Result<(), Failed> {
     Ok(expect_same(&all[0], &all[1])?)
 }
 
-fn sixty_four_ranks_end_together() -> Result<(), Failed> {
+fn sixty_four_ranks_end_together_when_one_is_killed() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let log = folder.path().join("log");
     let started = start(&mut sixty_four_ranks(1_000_000, &log, false)?)?;
@@ -222,7 +200,7 @@ fn sixty_four_ranks_end_together() -> Result<(), Failed> {
 }
 
 /// A save is under way; the one before it stays whole, and one rank continues from it.
-fn sixty_four_ranks_end_in_a_save() -> Result<(), Failed> {
+fn sixty_four_ranks_end_together_when_one_is_killed_in_a_save() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let (log, save) = (folder.path().join("log"), folder.path().join("save"));
     let mut command = sixty_four_ranks(1_000_000, &log, false)?;
@@ -277,7 +255,7 @@ fn kill_one_of_sixty_four(started: Started) -> Result<(), Failed> {
     Ok(())
 }
 
-fn dry_run_starts_no_rank() -> Result<(), Failed> {
+fn dry_run_prints_a_table_and_starts_no_rank() -> Result<(), Failed> {
     let mut command = Command::new(pretrain_gpt()?);
     // No machine holds it.
     command.args([

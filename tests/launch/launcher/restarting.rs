@@ -6,12 +6,12 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use tests::processes::{send, wait_until};
 
-use crate::LONG;
-use crate::job::{Job, expect};
-use crate::nodes::start_two_nodes;
+use crate::launch::launcher::LONG;
+use crate::launch::launcher::nodes::start_two_nodes;
+use tests::job::{Job, expect};
 
 pub fn failed_ranks_start_again() -> Result<(), Failed> {
-    let ended = Job::start("fails_twice")?.end()?;
+    let ended = Job::start("launcher", "fails_twice")?.end()?;
     ended.expect_code(0)?;
     let printed = |text: &str| ended.stderr.matches(text).count();
     expect(printed(" failed first: exit code 3") == 2, &ended.stderr)?;
@@ -31,7 +31,7 @@ pub fn failed_ranks_start_again() -> Result<(), Failed> {
 }
 
 pub fn restarts_end_with_the_last_failure() -> Result<(), Failed> {
-    let ended = Job::start("fails_always")?.end()?;
+    let ended = Job::start("launcher", "fails_always")?.end()?;
     ended.expect_code(3)?;
     let printed = |text: &str| ended.stderr.matches(text).count();
     expect(printed(" failed first: exit code 3") == 2, &ended.stderr)?;
@@ -39,7 +39,7 @@ pub fn restarts_end_with_the_last_failure() -> Result<(), Failed> {
 }
 
 pub fn a_signal_ends_a_job_that_is_about_to_restart() -> Result<(), Failed> {
-    let job = Job::start("fails_at_once")?;
+    let job = Job::start("launcher", "fails_at_once")?;
     let stderr = job.folder.path().join("stderr");
     let restarts = || std::fs::read_to_string(&stderr).unwrap_or_default();
     expect(wait_until(LONG, || restarts().contains("restart 1 of")), "no restart")?;

@@ -8,8 +8,8 @@ use burn_megatron::launch::SECONDARY_FAILURE_EXIT_CODE;
 use libtest_mimic::Failed;
 use tests::processes::{send, wait_until};
 
-use crate::job::{Job, expect};
-use crate::{LONG, NODE, NODE_ZERO};
+use crate::launch::launcher::{LONG, NODE, NODE_ZERO};
+use tests::job::{Job, expect};
 
 pub fn ranks_of_two_nodes_meet() -> Result<(), Failed> {
     for (node, job) in start_two_nodes("success")?.into_iter().enumerate() {
@@ -114,7 +114,12 @@ pub fn rank_that_ends_without_joining_is_named_on_its_node() -> Result<(), Faile
 
 pub fn nodes_that_do_not_fit_are_refused() -> Result<(), Failed> {
     let refused = |node: &str, token: &str, expected: &str| -> Result<(), Failed> {
-        let ended = Job::start_with("success", &[(NODE, node), ("BURN_MEGATRON_JOB_TOKEN", token)])?.end()?;
+        let ended = Job::start_with(
+            "launcher",
+            "success",
+            &[(NODE, node), ("BURN_MEGATRON_JOB_TOKEN", token)],
+        )?
+        .end()?;
         ended.expect_code(99)?;
         ended.expect_line(expected)
     };
@@ -134,7 +139,7 @@ pub fn nodes_that_do_not_fit_are_refused() -> Result<(), Failed> {
         "short",
         "BURN_MEGATRON_JOB_TOKEN=\"(5 bytes)\": must be a secret of at least 16 bytes",
     )?;
-    let ended = Job::start_with("success", &[(NODE, "0 2 1")])?.end()?;
+    let ended = Job::start_with("launcher", "success", &[(NODE, "0 2 1")])?.end()?;
     ended.expect_code(99)?;
     ended.expect_line("BURN_MEGATRON_JOB_TOKEN is not set, and the launchers of 2 nodes need a common secret")
 }
@@ -144,6 +149,7 @@ pub fn start_two_nodes(case: &str) -> Result<[Job; 2], Failed> {
     let port = TcpListener::bind((NODE_ZERO, 0))?.local_addr()?.port();
     let start = |node: usize| {
         Job::start_with(
+            "launcher",
             case,
             &[
                 (NODE, &format!("{node} 2 {port}")),

@@ -12,11 +12,11 @@ use tempfile::TempDir;
 use tests::job::ranks_that_said;
 use tests::processes::{Process, is_alive, send, wait_until};
 
-use crate::job::{Job, expect};
-use crate::{CASE, FOLDER, LONG};
+use crate::launch::launcher::LONG;
+use tests::job::{CASE, FOLDER, Job, expect};
 
 pub fn exit_code_of_the_first_failure_is_kept() -> Result<(), Failed> {
-    let ended = Job::start("exit_three")?.end()?;
+    let ended = Job::start("launcher", "exit_three")?.end()?;
     ended.expect_code(3)?;
     ended.expect_line(&format!(
         "[launcher] rank 1 (pid {}) failed first: exit code 3; then ranks 0, 2: ",
@@ -26,7 +26,7 @@ pub fn exit_code_of_the_first_failure_is_kept() -> Result<(), Failed> {
 }
 
 pub fn own_error_is_reported_everywhere_and_printed_once() -> Result<(), Failed> {
-    let ended = Job::start("own_error")?.end()?;
+    let ended = Job::start("launcher", "own_error")?.end()?;
     ended.expect_code(1)?;
     ended.expect_line("failed first: exit code 1 (its message is above); then ranks 0, 2: ")?;
     // One line, unless a busy machine holds one of the two up.
@@ -44,7 +44,7 @@ pub fn own_error_is_reported_everywhere_and_printed_once() -> Result<(), Failed>
 }
 
 pub fn error_of_a_rank_that_is_not_logged_is_printed() -> Result<(), Failed> {
-    let ended = Job::start("unlogged_error")?.end()?;
+    let ended = Job::start("launcher", "unlogged_error")?.end()?;
     ended.expect_code(1)?;
     ended.expect_line("failed first: exit code 1 (its message is above); then ranks 0, 2: ")?;
     let lines: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("[rank")).collect();
@@ -58,7 +58,7 @@ pub fn error_of_a_rank_that_is_not_logged_is_printed() -> Result<(), Failed> {
 }
 
 pub fn panic_is_reported_everywhere() -> Result<(), Failed> {
-    let ended = Job::start("panic")?.end()?;
+    let ended = Job::start("launcher", "panic")?.end()?;
     ended.expect_code(101)?;
     let printed = ended.stderr.lines().filter(|line| line.contains("panicked: "));
     let printed: Vec<&str> = printed.collect();
@@ -70,7 +70,7 @@ pub fn panic_is_reported_everywhere() -> Result<(), Failed> {
 }
 
 pub fn killed_rank_is_named_and_nothing_is_left() -> Result<(), Failed> {
-    let job = Job::start("killed")?;
+    let job = Job::start("launcher", "killed")?;
     let shared_memory = job.wait_until_ready(3)?;
     let pid = job.pid("pid-2")?;
     let start = Instant::now();
@@ -92,7 +92,7 @@ pub fn killed_rank_is_named_and_nothing_is_left() -> Result<(), Failed> {
 }
 
 pub fn ranks_die_with_their_launcher() -> Result<(), Failed> {
-    let mut job = Job::start("launcher_killed")?;
+    let mut job = Job::start("launcher", "launcher_killed")?;
     let shared_memory = job.wait_until_ready(3)?;
     let ranks: Vec<_> = (0..3)
         .map(|rank| job.pid(&format!("pid-{rank}")))
@@ -110,19 +110,19 @@ pub fn ranks_die_with_their_launcher() -> Result<(), Failed> {
 }
 
 pub fn rank_that_never_joins_is_named() -> Result<(), Failed> {
-    let ended = Job::start("never_joins")?.end()?;
+    let ended = Job::start("launcher", "never_joins")?.end()?;
     ended.expect_line("timed out after 500ms: waiting for rank 1 of 2")
 }
 
 pub fn rank_that_ends_without_joining_is_named() -> Result<(), Failed> {
-    let ended = Job::start("ends_without_joining")?.end()?;
+    let ended = Job::start("launcher", "ends_without_joining")?.end()?;
     ended.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
     ended.expect_line("(reported before: rank 1 on host localhost failed: ended without joining the job: exit code 0)")
 }
 
 pub fn rank_that_does_not_end_is_killed() -> Result<(), Failed> {
     let start = Instant::now();
-    let ended = Job::start("stubborn_rank")?.end()?;
+    let ended = Job::start("launcher", "stubborn_rank")?.end()?;
     ended.expect_code(4)?;
     expect(
         start.elapsed() < Duration::from_secs(10),
@@ -137,7 +137,9 @@ pub fn hosting_rank_that_is_killed_is_named() -> Result<(), Failed> {
     let store_port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let start = |rank: usize| {
         let mut command = Command::new(std::env::current_exe()?);
-        command.env(CASE, "hosting_rank_killed").env(FOLDER, folder.path());
+        command
+            .env(CASE, "launcher hosting_rank_killed")
+            .env(FOLDER, folder.path());
         for (name, value) in [
             ("WORLD_SIZE", 3),
             ("LOCAL_WORLD_SIZE", 3),

@@ -5,7 +5,8 @@
 //! Without a Vulkan driver, or a compiler for the emulator, their trials count as ignored, and say so.
 
 mod kernel_cache;
-mod lost_work;
+pub mod lost_work;
+pub mod nccl;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -14,10 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use program::{Ended, build, end, losses, pretrain_gpt, start, training_text};
 use tempfile::TempDir;
 use tests::references::References;
+use tests::trials::trial_unless;
 use tests::{program, takes_all};
 
 /// Where compiled kernels are kept.
@@ -42,10 +44,7 @@ const FOR_A_RELEASE: [&str; 2] = [
 ];
 const TENSOR_AND_SEQUENCE: &[&str] = &["--tensor-model-parallel-size", "2", "--sequence-parallel"];
 
-fn main() {
-    if lost_work::is_asked_for() {
-        return lost_work::train();
-    }
+pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         on_vulkan("layouts_on_vulkan_train_as_one_rank_there", || {
             if !takes_all() {
@@ -157,36 +156,29 @@ fn main() {
         }),
     ];
     trials.retain(|trial| takes_all() || !FOR_A_RELEASE.contains(&trial.name()));
-    let mut arguments = Arguments::from_args();
-    // Each takes all cores.
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, trials).exit();
+    trials
 }
 
 /// A trial that is ignored, aloud, where nothing speaks Vulkan.
 fn on_vulkan(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
-    let has_driver = |folder: &str| {
+    let has_driver = |folder: &&str| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries
             .map(|entry| entry.path())
             .any(|path| path.extension().is_some_and(|kind| kind == "json"))
     };
-    let is_here = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"]
-        .into_iter()
-        .any(has_driver);
-    if !is_here {
-        eprintln!("{name} is ignored: no Vulkan driver (install mesa-vulkan-drivers)");
-    }
-    Trial::test(name, move || Ok(test()?)).with_ignored_flag(!is_here)
+    let folders = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
+    let lacks = (!folders.iter().any(has_driver)).then(|| "no Vulkan driver (install mesa-vulkan-drivers)".to_owned());
+    trial_unless(lacks, name, test)
 }
 
 /// A trial that is ignored, aloud, where the emulator cannot compile kernels.
 fn on_emulated_cuda(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
-    let found = cuda_source::Host::find();
-    if let Err(error) = found {
-        eprintln!("{name} is ignored: {error}");
-    }
-    Trial::test(name, move || Ok(test()?)).with_ignored_flag(found.is_err())
+    trial_unless(
+        cuda_source::Host::find().err().map(|error| error.to_string()),
+        name,
+        test,
+    )
 }
 
 /// A trial on the emulator that is ignored, aloud, where the dynamic linker finds cuBLASLt by itself.
@@ -199,8 +191,7 @@ fn without_cublaslt(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + '
         entries.any(|entry| entry.file_name().to_string_lossy().starts_with("libcublasLt"))
     });
     if is_listed || is_named {
-        eprintln!("{name} is ignored: there is cuBLASLt");
-        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+        return trial_unless(Some("there is cuBLASLt".to_owned()), name, test);
     }
     on_emulated_cuda(name, test)
 }
@@ -208,10 +199,7 @@ fn without_cublaslt(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + '
 /// A trial that is ignored, aloud, where there is what it expects to be missing.
 fn without_driver(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
     let is_here = std::fs::exists("/dev/nvidiactl").unwrap_or(false);
-    if is_here {
-        eprintln!("{name} is ignored: there is a CUDA driver");
-    }
-    Trial::test(name, move || Ok(test()?)).with_ignored_flag(is_here)
+    trial_unless(is_here.then(|| "there is a CUDA driver".to_owned()), name, test)
 }
 
 /// All that `compare_sharding` compares: the start's bits, the loss, every gradient and parameter after every step.

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use burn_megatron::launch::exit_code_of;
+use libtest_mimic::Trial;
 use plan::Fault;
 use tests::cable::Cable;
 use tests::processes::MARKER;
@@ -44,18 +45,28 @@ const TEST: Test = Test {
     units: 1,
 };
 
-fn main() -> ExitCode {
+pub fn trial() -> Trial {
+    storm::trial(TEST, Faults::prepare)
+}
+
+/// Runs the storm that the program's arguments ask for, if they do.
+pub fn blow() -> anyhow::Result<Option<ExitCode>> {
+    storm::run(TEST, Faults::prepare)
+}
+
+/// Is a launcher, a rank, or a client that is not trusted, if this process has been started for that.
+pub fn play() -> Option<ExitCode> {
     let is_set = |name: &str| std::env::var_os(name).is_some();
     let done = match std::env::var(untrusted_clients::TARGET) {
         Ok(target) => untrusted_clients::bother(&target),
-        Err(_) if !is_set(MARKER) => storm::run(TEST, Faults::prepare),
+        Err(_) if !is_set(MARKER) => return None,
         Err(_) if is_set("RANK") => worker::run_rank(),
         Err(_) => worker::launch(),
     };
-    done.unwrap_or_else(|error| {
+    Some(done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         exit_code_of(error.as_ref(), 1)
-    })
+    }))
 }
 
 /// Faults, each in a job of its own.

@@ -6,9 +6,6 @@
 //! NVIDIA's libraries are the emulator's (`cuda-emulator`), which needs no GPU: the backend, CubeCL's server and the
 //! engine are the real ones. With `NCCL_TESTS_ON_GPU=1` they are NVIDIA's, and trials with more than one rank count as
 //! ignored.
-//!
-//! As in the tests of the launcher, the binary plays three roles: it runs the tests; it is the launcher of a case; and,
-//! with RANK set, it is one of its ranks.
 
 mod cases;
 mod chunks;
@@ -21,11 +18,12 @@ mod pipeline;
 mod placed;
 mod ranks;
 
+pub use cases::trials;
+
+use std::process::ExitCode;
 use std::time::Duration;
 
 use burn_megatron::launch::Environment;
-use libtest_mimic::Arguments;
-use tests::job::{self, CASE};
 
 /// The number of ranks of a case.
 const RANKS: &str = "NCCL_TEST_RANKS";
@@ -33,15 +31,11 @@ const RANKS: &str = "NCCL_TEST_RANKS";
 const ON_GPU: &str = "NCCL_TESTS_ON_GPU";
 const LONG: Duration = Duration::from_secs(120);
 
-fn main() {
-    match (std::env::var(CASE), Environment::detect()) {
-        (Err(_), _) => {
-            let mut arguments = Arguments::from_args();
-            arguments.test_threads = Some(cases::AT_ONCE);
-            libtest_mimic::run(&arguments, cases::trials()).exit()
-        }
-        (Ok(_), Ok(None)) => ranks::act_as_launcher(),
-        (Ok(case), Ok(Some(environment))) => ranks::act_as_rank(&case, &environment),
-        (Ok(_), Err(error)) => panic!("{error}"),
+/// Is the launcher of a case, or one of its ranks.
+pub fn play(case: &str, environment: Option<&Environment>) -> ExitCode {
+    match environment {
+        None => ranks::act_as_launcher(),
+        Some(environment) => ranks::act_as_rank(case, environment),
     }
+    ExitCode::SUCCESS
 }

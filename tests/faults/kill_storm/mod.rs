@@ -22,9 +22,9 @@ mod plan;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use libtest_mimic::Trial;
 use tests::references::References;
 use tests::storm::{self, Outcome, Storm, Test};
-use tests::training;
 
 use life::{Reference, Score};
 use plan::{KILLS, Layout, Life};
@@ -38,11 +38,13 @@ const TEST: Test = Test {
     units: KILLS,
 };
 
-fn main() -> ExitCode {
-    storm::run(TEST, Lives::default).unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        ExitCode::from(2)
-    })
+pub fn trial() -> Trial {
+    storm::trial(TEST, Lives::default)
+}
+
+/// Runs the storm that the program's arguments ask for, if they do.
+pub fn blow() -> anyhow::Result<Option<ExitCode>> {
+    storm::run(TEST, Lives::default)
 }
 
 /// Runs that are killed and resumed, and the undisturbed runs that they are compared with.

@@ -3,7 +3,7 @@
 //!
 //! The models know nothing of ranks: they are in `examples/plain_models`, a crate outside the workspace.
 
-mod cases;
+pub mod cases;
 mod checks;
 mod compared;
 mod layouts;
@@ -15,20 +15,13 @@ mod suggested;
 mod training;
 mod wrapped;
 
-use std::process::ExitCode;
-
 use tests::harness;
 
 /// Of what burn draws.
 const SEED: u64 = 11;
 
-fn main() -> ExitCode {
-    harness::main(
-        cases::trials,
-        harness::Ranks {
-            before_join: |_| Ok(()),
-            change_environment: |_, _| {},
-            run: cases::run,
-        },
-    )
-}
+pub const RANKS: harness::Ranks = harness::Ranks {
+    before_join: |_| Ok(()),
+    change_environment: |_, _| {},
+    run: cases::run,
+};

@@ -12,8 +12,8 @@ use burn_megatron::launch::{
     report_and_exit,
 };
 
-use crate::job::{launch, note};
-use crate::{LONG, NODE, NODE_ZERO};
+use crate::launch::launcher::{LONG, NODE, NODE_ZERO};
+use tests::job::{launch, note};
 
 // ---------------------------------------------------------------------------------------------- the launcher's role
 
