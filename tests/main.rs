@@ -17,6 +17,8 @@ use burn_megatron::launch::Environment;
 use burn_megatron::training::memory::CountingAllocator;
 use checkpoint::resuming;
 use devices::nccl;
+// For what it has instantiated for each backend, which is then compiled once.
+use examples as _;
 use faults::{kill_storm, storm};
 use launch::{adapters, families, from_text, generation, launcher, launchers, serving};
 use libtest_mimic::{Arguments, Trial};
@@ -38,7 +40,7 @@ const TIMED: [Room; 4] = [
     ("fault_storm", || vec![storm::trial()]),
 ];
 /// How many of them run at once.
-const TIMED_AT_ONCE: usize = 4;
+const TIMED_AT_ONCE: usize = 6;
 /// Rooms whose trials mostly compute.
 const OTHERS: [Room; 16] = [
     ("parity", parity::cases::trials),

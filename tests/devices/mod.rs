@@ -405,6 +405,9 @@ fn calls_are_within_budget(file: &str) -> anyhow::Result<()> {
     let flags = budget["flags"].as_str().context("a budget has flags")?;
     let mut command = Command::new(build("call_budget")?);
     command.args(flags.split_whitespace()).arg("--budget").arg(&path);
+    if budget["memory"].is_null() {
+        command.arg("--no-memory");
+    }
     end(start(&mut command)?, LIMIT)?.expect_code(0)
 }
 

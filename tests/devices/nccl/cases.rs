@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use tests::processes::send;
 
 use crate::devices::nccl::endings::PAUSED;
-use crate::devices::nccl::{ON_GPU, RANKS, chunks, many, memory};
+use crate::devices::nccl::{ON_GPU, RANKS, chunks, gather, many, memory};
 use tests::job::{Ended, Job, expect};
 
 /// The call that somebody does not come to.
@@ -124,7 +124,7 @@ fn add_emulated(trials: &mut Trials) {
             plays_well("placed", ranks)
         }),
         ("a_forward_pass_begins_while_parameters_are_gathered", 2, |ranks| {
-            play("gather", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
+            play("gather", ranks, &[("CUDA_EMULATOR_NCCL_US", gather::SLOW)])?.expect_code(0)
         }),
         ("chunks_are_right_with_slow_calls", 2, |ranks| {
             play("chunks", ranks, &[("CUDA_EMULATOR_NCCL_US", "3000")])?.expect_code(0)
