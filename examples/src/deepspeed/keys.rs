@@ -89,6 +89,15 @@ const fn refused(name: &'static str, form: Form, case: Case, why: &'static str) 
     Key { name, form, role }
 }
 
+/// A section that is refused where it is enabled.
+const fn refused_enabled(name: &'static str, why: &'static str) -> Key {
+    refused(name, Form::Any, Case::Enabled, why)
+}
+
+const fn refused_true(name: &'static str, why: &'static str) -> Key {
+    refused(name, Form::Bool, Case::True, why)
+}
+
 /// The keys of the whole.
 pub(super) const TOP: &[Key] = &[
     mapped("train_batch_size", Form::Count(1)),
@@ -112,34 +121,15 @@ pub(super) const TOP: &[Key] = &[
         Case::Not("mean"),
         "gradients are the mean over the global batch",
     ),
-    refused(
-        "amp",
-        Form::Any,
-        Case::Enabled,
-        "there is no Apex here: enable fp16 or bf16",
-    ),
-    refused(
-        "torch_autocast",
-        Form::Any,
-        Case::Enabled,
-        "operations are not cast one by one: enable bf16",
-    ),
-    refused(
+    refused_enabled("amp", "there is no Apex here: enable fp16 or bf16"),
+    refused_enabled("torch_autocast", "operations are not cast one by one: enable bf16"),
+    refused_enabled(
         "elasticity",
-        Form::Any,
-        Case::Enabled,
         "it chooses the batch size by the number of ranks: give train_batch_size",
     ),
-    refused(
-        "curriculum_learning",
-        Form::Any,
-        Case::Enabled,
-        "samples have one length from the first step on",
-    ),
-    refused(
+    refused_enabled("curriculum_learning", "samples have one length from the first step on"),
+    refused_enabled(
         "data_efficiency",
-        Form::Any,
-        Case::Enabled,
         "samples and tokens are neither chosen by difficulty nor dropped",
     ),
     refused(
@@ -160,24 +150,14 @@ pub(super) const TOP: &[Key] = &[
         Case::Given,
         "attention is dense: leave it out",
     ),
-    refused(
-        "progressive_layer_drop",
-        Form::Any,
-        Case::Enabled,
-        "every layer runs in every step",
-    ),
+    refused_enabled("progressive_layer_drop", "every layer runs in every step"),
     refused(
         "tensor_parallel",
         Form::Any,
         Case::Above("autotp_size", 1.0),
         "give --tensor-model-parallel-size",
     ),
-    refused(
-        "expert_parallel",
-        Form::Any,
-        Case::Enabled,
-        "the models have no experts",
-    ),
+    refused_enabled("expert_parallel", "the models have no experts"),
     refused(
         "sequence_parallel_size",
         Form::Count(1),
@@ -230,9 +210,9 @@ const ZERO: &[Key] = &[
     mapped("cpu_offload", Form::Bool),
     mapped("cpu_offload_param", Form::Bool),
     mapped("cpu_offload_params", Form::Bool),
-    refused("zero_quantized_weights", Form::Bool, Case::True, QUANTIZED),
-    refused("zero_quantized_nontrainable_weights", Form::Bool, Case::True, QUANTIZED),
-    refused("zero_quantized_gradients", Form::Bool, Case::True, QUANTIZED),
+    refused_true("zero_quantized_weights", QUANTIZED),
+    refused_true("zero_quantized_nontrainable_weights", QUANTIZED),
+    refused_true("zero_quantized_gradients", QUANTIZED),
     refused(
         "zenflow",
         Form::Any,
@@ -353,12 +333,7 @@ const OPTIMIZER_PARAMS: &[Key] = &[
     mapped("adam_lr", POSITIVE),
     mapped("beta2_decay", Form::Number(f64::MIN, 0.0)),
     mapped("d", Form::Number(1.0, f64::MAX)),
-    refused(
-        "amsgrad",
-        Form::Bool,
-        Case::True,
-        "the second moment is not the largest so far",
-    ),
+    refused_true("amsgrad", "the second moment is not the largest so far"),
     refused(
         "bias_correction",
         Form::Bool,
@@ -371,8 +346,8 @@ const OPTIMIZER_PARAMS: &[Key] = &[
         Case::NotNumber(0.0),
         "the gradient is added to the momentum whole",
     ),
-    refused("nesterov", Form::Bool, Case::True, "the momentum is not Nesterov's"),
-    refused("maximize", Form::Bool, Case::True, "the loss is minimized"),
+    refused_true("nesterov", "the momentum is not Nesterov's"),
+    refused_true("maximize", "the loss is minimized"),
     refused(
         "max_grad_norm",
         POSITIVE,
