@@ -151,4 +151,4 @@ impl TrainingArguments {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

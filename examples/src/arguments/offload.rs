@@ -135,20 +135,16 @@ impl OffloadArguments {
 #[cfg(test)]
 mod tests {
     use burn_megatron::pipeline_parallel::LayerSizes;
-    use clap::Parser;
 
+    use super::super::tests::try_parse;
     use super::*;
 
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        arguments: OffloadArguments,
+    fn parse(flags: &str) -> OffloadArguments {
+        try_parse(flags).expect("they are flags")
     }
 
     fn config(flags: &str) -> Result<OptimizerOffload, String> {
-        let words = std::iter::once("program").chain(flags.split_whitespace());
-        let parsed = Program::try_parse_from(words).expect("they are flags");
-        parsed.arguments.config().map_err(|error| error.to_string())
+        parse(flags).config().map_err(|error| error.to_string())
     }
 
     #[test]
@@ -179,8 +175,7 @@ mod tests {
     #[test]
     fn flags_say_where_the_parameters_are() {
         let parameters = |flags: &str| {
-            let words = std::iter::once("program").chain(flags.split_whitespace());
-            let arguments = Program::try_parse_from(words).expect("they are flags").arguments;
+            let arguments = parse(flags);
             arguments.config().and_then(|_| arguments.parameters())
         };
         let nvme = ParameterOffload::Nvme { folder: "/data".into() };
@@ -206,8 +201,7 @@ mod tests {
         };
         let layout = LayerLayout::first_last(sizes, Some(2), None).expect("2 and 6 layers");
         let layers = |flags: &str| {
-            let words = std::iter::once("program").chain(flags.split_whitespace());
-            let arguments = Program::try_parse_from(words).expect("they are flags").arguments;
+            let arguments = parse(flags);
             let checked = arguments.validate_layers(&layout).map_err(|error| error.to_string());
             checked.map(|()| arguments.layers())
         };

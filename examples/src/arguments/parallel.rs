@@ -464,18 +464,11 @@ impl CommunicationArguments {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
+    use super::super::tests::try_parse;
     use super::*;
 
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        parallel: ParallelArguments,
-    }
-
     fn parallel(flags: &str) -> ParallelArguments {
-        Program::parse_from(["program"].into_iter().chain(flags.split_whitespace())).parallel
+        try_parse(flags).expect("they are flags")
     }
 
     #[test]

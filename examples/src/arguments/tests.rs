@@ -4,19 +4,18 @@ use burn_megatron::optimizer::{AdafactorConfig, MuonConfig, MuonScale, Optimizer
 use burn_megatron::training::{
     AnnealingStyle, BatchSizeRampUp, LearningRateConfig, LearningRateDecay, WeightDecayConfig, WeightDecayIncrease,
 };
-use clap::Parser;
+use clap::{Args, Command};
 
 use super::*;
 
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    arguments: TrainingArguments,
+/// Parses flags as a program of these arguments does.
+pub(crate) fn try_parse<A: Args>(flags: &str) -> Result<A, clap::Error> {
+    let words = std::iter::once("program").chain(flags.split_whitespace());
+    A::from_arg_matches(&A::augment_args(Command::new("program")).try_get_matches_from(words)?)
 }
 
 fn parse(flags: &str) -> Result<TrainingArguments, clap::Error> {
-    let words = std::iter::once("program").chain(flags.split_whitespace());
-    Program::try_parse_from(words).map(|program| program.arguments)
+    try_parse(flags)
 }
 
 fn validate(flags: &str) -> Result<(), String> {
@@ -441,20 +440,9 @@ fn samples_of_the_model_in_training_have_a_place_and_an_interval() {
 
 #[test]
 fn replicas_generate_what_is_known_at_the_start_and_do_not_serve() {
-    #[derive(Parser)]
-    struct Generation {
-        #[command(flatten)]
-        arguments: GenerationArguments,
-    }
-    #[derive(Parser)]
-    struct Server {
-        #[command(flatten)]
-        arguments: ServerArguments,
-    }
-    let words = |flags: &str| -> Vec<String> { flags.split_whitespace().map(str::to_owned).collect() };
     let generation = |flags: &str| {
-        let parsed = Generation::try_parse_from(words(&format!("program {flags}"))).expect("flags");
-        parsed.arguments.validate().map_err(|error| error.to_string())
+        let parsed: GenerationArguments = try_parse(flags).expect("flags");
+        parsed.validate().map_err(|error| error.to_string())
     };
     let replicas = "--world-size 4 --tensor-model-parallel-size 2 --sequence-parallel";
     assert_eq!(generation(&format!("{replicas} --prompt a")), Ok(()));
@@ -464,8 +452,8 @@ fn replicas_generate_what_is_known_at_the_start_and_do_not_serve() {
         error.starts_with("2 data-parallel replicas share the prompts"),
         "{error}"
     );
-    let served = Server::try_parse_from(words(&format!("program {replicas}"))).expect("flags");
-    let error = served.arguments.validate().expect_err("replicas").to_string();
+    let served: ServerArguments = try_parse(replicas).expect("flags");
+    let error = served.validate().expect_err("replicas").to_string();
     assert!(
         error.ends_with("--world-size must be 2 * 1, the ranks of one model, got 4"),
         "{error}"

@@ -303,16 +303,10 @@ mod tests {
     use burn_megatron::checkpoint::{CheckpointConfig, CheckpointWriter};
     use burn_megatron::collectives::ProcessGroup;
     use burn_megatron::topology::ParallelConfig;
-    use clap::Parser;
     use serde_json::{Value, json};
 
+    use super::super::tests::try_parse;
     use super::*;
-
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        arguments: TrainingArguments,
-    }
 
     #[test]
     fn the_stages_of_the_ranks_here_must_fit_together() {
@@ -337,13 +331,8 @@ mod tests {
     fn adapters_alone_are_trained_wherever_they_come_from() {
         let trains_adapters = |flags: &str, state: Option<Value>| {
             let folder = tempfile::tempdir().unwrap();
-            let words = [
-                "program".to_owned(),
-                "--load".to_owned(),
-                folder.path().display().to_string(),
-            ];
-            let words = words.into_iter().chain(flags.split_whitespace().map(str::to_owned));
-            let arguments = Program::try_parse_from(words).expect(flags).arguments;
+            let flags = format!("--load {} {flags}", folder.path().display());
+            let arguments: TrainingArguments = try_parse(&flags).expect("they are flags");
             if let Some(state) = state {
                 let mut writer =
                     CheckpointWriter::new(ProcessGroup::single(), folder.path(), CheckpointConfig::new()).unwrap();

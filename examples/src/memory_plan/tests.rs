@@ -1,19 +1,11 @@
 //! Tests of the plan: a small model by hand, models whose memory was counted on the emulator, and what the text says.
 
-use clap::Parser;
-
 use super::*;
 use crate::arguments::TrainingArguments;
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    arguments: TrainingArguments,
-}
+use crate::arguments::tests::try_parse;
 
 fn plan(flags: &str) -> MemoryPlan {
-    let words = std::iter::once("program").chain(flags.split_whitespace());
-    let arguments = Program::try_parse_from(words).expect(flags).arguments;
+    let arguments: TrainingArguments = try_parse(flags).expect(flags);
     arguments.memory_plan().expect(flags)
 }
 

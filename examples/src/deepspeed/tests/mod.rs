@@ -4,20 +4,13 @@ mod properties;
 mod refused;
 mod sections;
 
-use clap::Parser;
-
 use super::*;
 use crate::arguments::TrainingArguments;
+use crate::arguments::tests::try_parse;
 
 const ZERO2: &str = include_str!("../fixtures/ds_zero2_config.json");
 const ZERO3: &str = include_str!("../fixtures/ds_zero3_offload.json");
 const AUTO: &str = include_str!("../fixtures/ds_zero2_auto.json");
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    arguments: TrainingArguments,
-}
 
 fn words(flags: &str) -> Vec<String> {
     flags.split_whitespace().map(str::to_owned).collect()
@@ -41,10 +34,8 @@ fn refusal(text: &str, flags: &str) -> String {
 }
 
 fn parse(flags: impl IntoIterator<Item = String>) -> TrainingArguments {
-    let words = std::iter::once("program".to_owned()).chain(flags);
-    Program::try_parse_from(words)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .arguments
+    let flags: Vec<String> = flags.into_iter().collect();
+    try_parse(&flags.join(" ")).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The keys without effect.
@@ -220,9 +211,9 @@ fn flags_of_the_file_come_before_those_of_the_person() {
     for other in ["--bf16", "--use-deepspeed --help", "--deepspeed -h"] {
         assert_eq!(expand(line(other), None).unwrap(), (line(other), None));
     }
-    assert!(Program::try_parse_from(["program", "--use-deepspeed"]).is_err());
-    assert!(Program::try_parse_from(["program", "--deepspeed-config", "x"]).is_err());
-    assert!(Program::try_parse_from(["program", "--deepspeed", "--deepspeed-config", "x"]).is_ok());
+    let is_taken = |flags| try_parse::<TrainingArguments>(flags).is_ok();
+    assert!(!is_taken("--use-deepspeed") && !is_taken("--deepspeed-config x"));
+    assert!(is_taken("--deepspeed --deepspeed-config x"));
     let error = expand(line("--use-deepspeed --clip-grad 1"), None).unwrap_err();
     let message = programs::with_causes(&error);
     assert!(
