@@ -5,13 +5,11 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use burn::tensor::DType;
 use burn_megatron::checkpoint::Checkpoint;
-use burn_megatron::parameters::Placement;
 use burn_megatron_data::tokenizer::TokenizerFiles;
 use models::huggingface::NamedBytes;
 
-use crate::run_tokenizer::{FILES, RunTokenizer, TokenizerState};
+use crate::run_tokenizer::{FILES, RunTokenizer, TokenizerState, stored_file};
 
 /// The files that are carried, where they are there: a program may read others of them than this one does.
 const CARRIED: [&str; 8] = [
@@ -84,21 +82,10 @@ fn read_bounded(path: &Path) -> anyhow::Result<Vec<u8>> {
 pub fn carried_files(checkpoint: &Checkpoint) -> anyhow::Result<Vec<NamedBytes>> {
     let mut files = Vec::new();
     for name in CARRIED {
-        let array = format!("{FILES}{name}");
-        let Some(stored) = checkpoint.array(&array) else {
-            continue;
-        };
-        let length = stored.num_elements();
-        let content = checkpoint.read(&array, &Placement::whole([length]), 0..length)?;
-        ensure!(
-            content.dtype == DType::U8,
-            "{}: {array} has no bytes",
-            checkpoint.path().display()
-        );
-        files.push(NamedBytes {
+        files.extend(stored_file(checkpoint, name)?.map(|content| NamedBytes {
             name: name.to_owned(),
-            content: content.bytes.to_vec(),
-        });
+            content,
+        }));
     }
     Ok(files)
 }

@@ -193,6 +193,19 @@ impl RunTokenizer {
     }
 }
 
+/// Returns a file that a checkpoint carries; `None` if it has none of this name.
+pub(crate) fn stored_file(checkpoint: &Checkpoint, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let array = format!("{FILES}{name}");
+    let Some(stored) = checkpoint.array(&array) else {
+        return Ok(None);
+    };
+    let length = stored.num_elements();
+    let content = checkpoint.read(&array, &Placement::whole([length]), 0..length)?;
+    let path = checkpoint.path().display();
+    ensure!(content.dtype == DType::U8, "{path}: {array} has no bytes");
+    Ok(Some(content.bytes.to_vec()))
+}
+
 /// Returns the files of a checkpoint's tokenizer; `None` if it says nothing of one.
 fn stored_files(checkpoint: &Checkpoint) -> anyhow::Result<Option<TokenizerFiles>> {
     let path = checkpoint.path().display();
@@ -202,14 +215,9 @@ fn stored_files(checkpoint: &Checkpoint) -> anyhow::Result<Option<TokenizerFiles
         return Ok(None);
     };
     let read = |name: &String| {
-        let array = format!("{FILES}{name}");
-        let stored = checkpoint.array(&array);
-        let length = stored
-            .with_context(|| format!("{path} has no array {array}"))?
-            .num_elements();
-        let content = checkpoint.read(&array, &Placement::whole([length]), 0..length)?;
-        ensure!(content.dtype == DType::U8, "{path}: {array} has no bytes");
-        Ok((name.clone(), content.bytes.to_vec()))
+        let content = stored_file(checkpoint, name)?;
+        let content = content.with_context(|| format!("{path} has no array {FILES}{name}"))?;
+        Ok((name.clone(), content))
     };
     let parts = state.files.iter().map(read).collect::<anyhow::Result<_>>()?;
     let files = TokenizerFiles::from_parts(state.kind, state.num_tokens, parts);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use burn_megatron::collectives::{ProcessGroup, ReduceOp};
 use burn_megatron::launch::StopFlag;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -30,6 +31,16 @@ impl StopReason {
     pub(crate) fn of_number(number: i32) -> Option<Self> {
         let reasons = [Self::TimeIsOver, Self::Interrupted, Self::Terminated];
         reasons.into_iter().find(|reason| *reason as i32 == number)
+    }
+
+    /// Returns why any rank of a group wants to stop, if one does, on all of them.
+    ///
+    /// # Communication
+    /// One all-reduce of one number over the group.
+    pub(crate) fn agree(of_this_rank: Option<Self>, group: &ProcessGroup) -> anyhow::Result<Option<Self>> {
+        let mut number = [of_this_rank.map_or(0, |reason| reason as i32)];
+        group.all_reduce(&mut number, ReduceOp::Max)?;
+        Ok(Self::of_number(number[0]))
     }
 
     /// The exit code of a run that stopped for this reason: 128 + the signal's number, as a shell says.

@@ -471,9 +471,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// # Communication
     /// One all-reduce of one number over the world.
     pub fn agree_to_stop(&self, of_this_rank: Option<StopReason>) -> anyhow::Result<Option<StopReason>> {
-        let mut stop = [of_this_rank.map_or(0, |reason| reason as i32)];
-        self.context.world_group().all_reduce(&mut stop, ReduceOp::Max)?;
-        Ok(StopReason::of_number(stop[0]))
+        StopReason::agree(of_this_rank, self.context.world_group())
     }
 }
 
