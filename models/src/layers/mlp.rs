@@ -16,7 +16,7 @@ use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::{Kernels, swiglu};
 use serde::{Deserialize, Serialize};
 
-use super::{gelu_erf, gelu_tanh};
+use super::{WithoutBias, gelu_erf, gelu_tanh};
 
 #[derive(Config, Debug)]
 pub struct MlpConfig {
@@ -158,13 +158,12 @@ impl<B: CollectiveBackend> Mlp<B> {
         self.output.forward_at(self.hidden(input, step), step)
     }
 
-    /// As [`forward`](Self::forward) except for the last bias, which is returned separately and is yet to be added.
-    pub fn forward_without_bias(
-        &self,
-        input: Tensor<B, 2>,
-        step: Option<&StepCoordinates>,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
-        self.output.forward_without_bias_at(self.hidden(input, step), step)
+    /// Applies the MLP for a sum. Fused, the last bias is returned separately and is yet to be added.
+    pub(crate) fn forward_for_sum(&self, input: Tensor<B, 2>, step: Option<&StepCoordinates>) -> WithoutBias<B> {
+        match self.kernels {
+            Kernels::Fused => self.output.forward_without_bias_at(self.hidden(input, step), step),
+            Kernels::Plain => (self.forward(input, step), None),
+        }
     }
 
     /// `[tokens, d_hidden / tp]`: this rank's hidden features.

@@ -15,7 +15,7 @@ mod segmentation;
 
 pub use activation::{gelu_erf, gelu_tanh};
 pub use block::{Block, BlockConfig, BlockNames, Residual};
-pub(crate) use block::{add_dropped, with_bias};
+pub(crate) use block::{Sums, WithoutBias};
 pub use burn_megatron::tensor_parallel::{
     Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, CrossAttention,
     CrossAttentionConfig, CrossAttentionNames, HeadOrder, MemoryTokens, Rotary, RotaryConfig, TokenContext,

@@ -1,18 +1,17 @@
 //! A block of the decoder: self-attention, attention to the encoder's output, MLP.
 
-use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParameterScope;
+use burn_megatron::parameters::ParameterInit;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
-use burn_megatron::topology::TopologyError;
 use cubecl_kernels::Kernels;
-use cubecl_kernels::norm::Addends;
 
+use super::{T5Config, names};
 use crate::layers::{
-    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, CrossAttention, CrossAttentionConfig,
-    CrossAttentionNames, MemoryTokens, Mlp, MlpConfig, MlpNames, Norm, NormType, TokenContext, add_dropped, with_bias,
+    CausalSelfAttention, CrossAttention, CrossAttentionConfig, MemoryTokens, Mlp, ModelError, Norm, NormType, Sums,
+    TokenContext,
 };
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
@@ -21,38 +20,6 @@ const ATTENTION_OUTPUT_SITE: u32 = 1;
 const MLP_OUTPUT_SITE: u32 = 2;
 const CROSS_WEIGHTS_SITE: u32 = 3;
 const CROSS_OUTPUT_SITE: u32 = 4;
-
-#[derive(Config, Debug)]
-pub struct DecoderBlockConfig {
-    /// The attention among the decoder's tokens.
-    pub attention: CausalSelfAttentionConfig,
-    /// The attention to the encoder's output.
-    pub cross: CrossAttentionConfig,
-    pub mlp: MlpConfig,
-    pub norm: NormType,
-    /// The number that norms add to the mean of the squares.
-    pub norm_epsilon: f64,
-    /// The probability with which an element of a sublayer's output becomes zero.
-    pub hidden_dropout: f64,
-}
-
-/// The names of a block's parameters in the block's scope.
-#[derive(Clone, Copy, Debug)]
-pub struct DecoderBlockNames {
-    /// The norm before the attention.
-    pub attention_norm: &'static str,
-    pub attention: &'static str,
-    pub attention_layers: CausalSelfAttentionNames,
-    /// The norm before the attention to the encoder.
-    pub cross_norm: &'static str,
-    /// The attention to the encoder.
-    pub cross: &'static str,
-    pub cross_layers: CrossAttentionNames,
-    /// The norm before the MLP.
-    pub mlp_norm: &'static str,
-    pub mlp: &'static str,
-    pub mlp_layers: MlpNames,
-}
 
 /// `x + attention(norm(x))`, then `x + cross(norm(x), encoded)`, then `x + mlp(norm(x))`.
 ///
@@ -78,7 +45,7 @@ pub struct DecoderBlock<B: Backend> {
     kernels: Kernels,
 }
 
-/// What the encoder gave to the decoder.
+/// The encoder's output, as the decoder attends to it.
 #[derive(Clone, Debug)]
 pub struct Encoded<B: Backend> {
     /// `[batch * encoder_seq, d_model]`; this rank's rows under sequence parallelism.
@@ -86,42 +53,46 @@ pub struct Encoded<B: Backend> {
     pub tokens: MemoryTokens,
 }
 
-impl DecoderBlockConfig {
-    /// Returns the block of global layer number `layer`; its parameters are named by `names` in the context's scope.
-    pub fn init<B: Backend>(
+impl T5Config {
+    /// Returns a block of the decoder, numbered from 0.
+    pub(super) fn decoder_block<B: Backend>(
         &self,
         layer: usize,
-        names: &DecoderBlockNames,
+        inits: [ParameterInit; 2],
         device: &B::Device,
         scope: &ParameterScope,
-    ) -> Result<DecoderBlock<B>, TopologyError> {
-        let norm = |name: &str| {
-            let scope = scope.scope(name);
-            self.norm
-                .init(self.attention.d_model, self.norm_epsilon, device, &scope)
-        };
+    ) -> Result<DecoderBlock<B>, ModelError> {
+        let scope = scope.scope(names::decoder_block(layer));
+        let norm = |name: &str| NormType::RmsNorm.init(self.d_model, self.norm_epsilon, device, &scope.scope(name));
         let site = |number| DropoutSite {
-            layer: layer as u32,
+            layer: (self.n_encoder_layers + layer) as u32,
             number,
         };
         let dropout = |number| DropoutConfig::new(self.hidden_dropout).init(site(number));
+        let [init, output_init] = inits;
+        let cross = CrossAttentionConfig::new(self.d_model, self.n_heads, self.d_head, init, output_init)
+            .with_scale(Some(1.0))
+            .with_bias(false)
+            .with_dropout(self.attention_dropout);
         Ok(DecoderBlock {
-            attention_norm: norm(names.attention_norm),
-            attention: self.attention.init(
+            attention_norm: norm("layer.0.layer_norm"),
+            attention: self.attention_config(inits).init(
                 site(ATTENTION_WEIGHTS_SITE),
-                &names.attention_layers,
+                &names::ATTENTION,
                 device,
-                &scope.scope(names.attention),
+                &scope.scope("layer.0.SelfAttention"),
             )?,
-            cross_norm: norm(names.cross_norm),
-            cross: self.cross.init(
+            cross_norm: norm("layer.1.layer_norm"),
+            cross: cross.init(
                 site(CROSS_WEIGHTS_SITE),
-                &names.cross_layers,
+                &names::CROSS_ATTENTION,
                 device,
-                &scope.scope(names.cross),
+                &scope.scope("layer.1.EncDecAttention"),
             )?,
-            mlp_norm: norm(names.mlp_norm),
-            mlp: self.mlp.init(&names.mlp_layers, device, &scope.scope(names.mlp))?,
+            mlp_norm: norm("layer.2.layer_norm"),
+            mlp: self
+                .mlp_config(inits)
+                .init(&names::MLP, device, &scope.scope("layer.2.DenseReluDense"))?,
             attention_dropout: dropout(ATTENTION_OUTPUT_SITE),
             cross_dropout: dropout(CROSS_OUTPUT_SITE),
             mlp_dropout: dropout(MLP_OUTPUT_SITE),
@@ -152,69 +123,16 @@ impl<B: CollectiveBackend> DecoderBlock<B> {
         position_bias: Tensor<B, 2>,
         tokens: &TokenContext,
     ) -> Tensor<B, 2> {
-        match self.kernels {
-            Kernels::Fused => self.forward_fused(input, encoded, position_bias, tokens),
-            Kernels::Plain => self.forward_plain(input, encoded, position_bias, tokens),
-        }
-    }
-
-    fn forward_fused(
-        &self,
-        input: Tensor<B, 2>,
-        encoded: &Encoded<B>,
-        position_bias: Tensor<B, 2>,
-        tokens: &TokenContext,
-    ) -> Tensor<B, 2> {
-        let device = input.device();
-        let dropouts = [&self.attention_dropout, &self.cross_dropout, &self.mlp_dropout];
-        let [of_attention, of_cross, of_mlp] = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
+        let (sums, step) = (Sums::new(self.kernels, Some(tokens)), Some(&tokens.all));
         let [stream, normal] = self.attention_norm.forward_of_stream(input);
-        let (attended, bias) = self
+        let attended = self
             .attention
             .forward_with_position_bias(normal, Some(position_bias), tokens);
-        let [stream, normal] = self.cross_norm.forward_of_sum(Addends {
-            input: attended,
-            bias,
-            residual: stream,
-            dropout: of_attention,
-        });
+        let [stream, normal] = sums.add_and_norm(stream, attended, &self.attention_dropout, &self.cross_norm);
         let output = encoded.output.clone();
-        let (attended, bias) = self.cross.forward_without_bias(normal, output, &encoded.tokens, tokens);
-        let [stream, normal] = self.mlp_norm.forward_of_sum(Addends {
-            input: attended,
-            bias,
-            residual: stream,
-            dropout: of_cross,
-        });
-        let (transformed, bias) = self.mlp.forward_without_bias(normal, Some(&tokens.all));
-        add_dropped(Addends {
-            input: transformed,
-            bias,
-            residual: stream,
-            dropout: of_mlp,
-        })
-    }
-
-    fn forward_plain(
-        &self,
-        input: Tensor<B, 2>,
-        encoded: &Encoded<B>,
-        position_bias: Tensor<B, 2>,
-        tokens: &TokenContext,
-    ) -> Tensor<B, 2> {
-        let normal = self.attention_norm.forward(input.clone());
-        let attended = with_bias(
-            self.attention
-                .forward_with_position_bias(normal, Some(position_bias), tokens),
-        );
-        let stream = input + self.attention_dropout.forward(attended, &tokens.local);
-        let output = encoded.output.clone();
-        let normal = self.cross_norm.forward(stream.clone());
-        let attended = self.cross.forward(normal, output, &encoded.tokens, tokens);
-        let stream = stream + self.cross_dropout.forward(attended, &tokens.local);
-        let transformed = self
-            .mlp
-            .forward(self.mlp_norm.forward(stream.clone()), Some(&tokens.all));
-        stream + self.mlp_dropout.forward(transformed, &tokens.local)
+        let attended = self.cross.forward_without_bias(normal, output, &encoded.tokens, tokens);
+        let [stream, normal] = sums.add_and_norm(stream, attended, &self.cross_dropout, &self.mlp_norm);
+        let transformed = self.mlp.forward_for_sum(normal, step);
+        sums.add(stream, transformed, &self.mlp_dropout)
     }
 }

@@ -10,11 +10,11 @@ use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::tensor_parallel::VocabParallelEmbeddingConfig;
 
 use super::model::T5;
-use super::{DecoderBlock, DecoderBlockConfig, T5Config, names};
+use super::{T5Config, names};
 use crate::decoder::weight_inits;
 use crate::layers::{
-    Block, BlockConfig, CausalSelfAttentionConfig, CrossAttentionConfig, MlpConfig, ModelError, ModelPart, NormType,
-    Segmentation, validate_head_size,
+    Block, BlockConfig, CausalSelfAttentionConfig, MlpConfig, ModelError, ModelPart, NormType, Segmentation,
+    validate_head_size,
 };
 use crate::model_config::ModelConfig;
 
@@ -122,7 +122,7 @@ impl T5Config {
         [of_encoder, of_decoder]
     }
 
-    fn attention_config(&self, [init, output_init]: [ParameterInit; 2]) -> CausalSelfAttentionConfig {
+    pub(super) fn attention_config(&self, [init, output_init]: [ParameterInit; 2]) -> CausalSelfAttentionConfig {
         CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
             .with_d_head(Some(self.d_head))
             .with_scale(Some(1.0))
@@ -131,7 +131,7 @@ impl T5Config {
             .with_dropout(self.attention_dropout)
     }
 
-    fn mlp_config(&self, [init, output_init]: [ParameterInit; 2]) -> MlpConfig {
+    pub(super) fn mlp_config(&self, [init, output_init]: [ParameterInit; 2]) -> MlpConfig {
         MlpConfig::new(self.d_model, self.d_hidden, init, output_init)
             .with_activation(self.activation)
             .with_bias(false)
@@ -153,30 +153,5 @@ impl T5Config {
         .with_hidden_dropout(self.hidden_dropout);
         let scope = scope.scope(names::encoder_block(layer));
         Ok(block.init(layer, &names::ENCODER_BLOCK, device, &scope)?)
-    }
-
-    fn decoder_block<B: Backend>(
-        &self,
-        layer: usize,
-        inits: [ParameterInit; 2],
-        device: &B::Device,
-        scope: &ParameterScope,
-    ) -> Result<DecoderBlock<B>, ModelError> {
-        let [init, output_init] = inits;
-        let cross = CrossAttentionConfig::new(self.d_model, self.n_heads, self.d_head, init, output_init)
-            .with_scale(Some(1.0))
-            .with_bias(false)
-            .with_dropout(self.attention_dropout);
-        let block = DecoderBlockConfig::new(
-            self.attention_config(inits),
-            cross,
-            self.mlp_config(inits),
-            NormType::RmsNorm,
-            self.norm_epsilon,
-            self.hidden_dropout,
-        );
-        let scope = scope.scope(names::decoder_block(layer));
-        let number = self.n_encoder_layers + layer;
-        Ok(block.init(number, &names::DECODER_BLOCK, device, &scope)?)
     }
 }

@@ -22,6 +22,6 @@ mod presets;
 mod stream;
 
 pub use config::T5Config;
-pub use decoder_block::{DecoderBlock, DecoderBlockConfig, DecoderBlockNames};
+pub use decoder_block::DecoderBlock;
 pub use model::T5;
 pub use presets::T5Preset;

@@ -1,24 +1,25 @@
 //! A transformer block.
 
 mod parallel;
+mod sums;
 
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParameterScope;
-use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, RowDropout, StepCoordinates};
+use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::tensor_parallel::{PagedKeyValues, PagedTokens};
 use burn_megatron::topology::TopologyError;
 use cubecl_kernels::Kernels;
-use cubecl_kernels::bias_dropout_add::bias_dropout_add;
-use cubecl_kernels::norm::Addends;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, Mlp, MlpConfig, MlpNames, Norm,
     NormType, Rotary, TokenContext,
 };
+
+pub(crate) use sums::{Sums, WithoutBias};
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
 const ATTENTION_WEIGHTS_SITE: u32 = 0;
@@ -187,66 +188,8 @@ impl<B: CollectiveBackend> Block<B> {
         tokens: &TokenContext,
     ) -> Tensor<B, 2> {
         assert_ne!(self.residual, Residual::Parallel, "a block with a position bias");
-        let attend = |normal| self.attention.forward_with_position_bias(normal, position_bias, tokens);
-        match self.kernels {
-            Kernels::Fused => self.forward_fused(input, attend, tokens),
-            Kernels::Plain => self.forward_plain(input, attend, tokens),
-        }
-    }
-
-    /// Fuses each sublayer's bias and dropout into its residual sum, and the first sum into the norm after it; the
-    /// backward pass of the norm before it adds up the gradients of the residual stream.
-    fn forward_fused(
-        &self,
-        input: Tensor<B, 2>,
-        attend: impl FnOnce(Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>),
-        tokens: &TokenContext,
-    ) -> Tensor<B, 2> {
-        let device = input.device();
-        let dropouts = [&self.attention_dropout, &self.mlp_dropout];
-        let dropouts = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
-        self.fused(input, dropouts, Some(&tokens.all), attend)
-    }
-
-    /// Applies the fused block with an attention, which returns its output and the bias that is yet to be added.
-    fn fused(
-        &self,
-        input: Tensor<B, 2>,
-        [attention_dropout, mlp_dropout]: [Option<RowDropout>; 2],
-        step: Option<&StepCoordinates>,
-        attend: impl FnOnce(Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>),
-    ) -> Tensor<B, 2> {
-        if self.residual == Residual::PostNorm {
-            let (attended, bias) = attend(input.clone());
-            let [_, hidden] = self.attention_norm.forward_of_sum(Addends {
-                input: attended,
-                bias,
-                residual: input,
-                dropout: attention_dropout,
-            });
-            let (transformed, bias) = self.mlp.forward_without_bias(hidden.clone(), step);
-            let [_, output] = self.mlp_norm.forward_of_sum(Addends {
-                input: transformed,
-                bias,
-                residual: hidden,
-                dropout: mlp_dropout,
-            });
-            return output;
-        }
-        let [stream, normal] = self.attention_norm.forward_of_stream(input);
-        let (attended, bias) = attend(normal);
-        let [hidden, normal] = self.mlp_norm.forward_of_sum(Addends {
-            input: attended,
-            bias,
-            residual: stream,
-            dropout: attention_dropout,
-        });
-        let (transformed, bias) = self.mlp.forward_without_bias(normal, step);
-        add_dropped(Addends {
-            input: transformed,
-            bias,
-            residual: hidden,
-            dropout: mlp_dropout,
+        self.apply(input, Some(tokens), |normal| {
+            self.attention.forward_with_position_bias(normal, position_bias, tokens)
         })
     }
 
@@ -271,61 +214,32 @@ impl<B: CollectiveBackend> Block<B> {
         if self.residual == Residual::Parallel {
             return self.forward_paged_parallel(input, tokens, cache);
         }
-        let mut attend = |normal| self.attention.forward_paged_without_bias(normal, tokens, cache);
-        match self.kernels {
-            Kernels::Fused => self.fused(input, [None, None], None, attend),
-            Kernels::Plain => self.plain(
-                input,
-                None,
-                |normal| with_bias(attend(normal)),
-                |transformed| transformed,
-            ),
-        }
-    }
-
-    fn forward_plain(
-        &self,
-        input: Tensor<B, 2>,
-        attend: impl FnOnce(Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>),
-        tokens: &TokenContext,
-    ) -> Tensor<B, 2> {
-        let attend = |normal| {
-            let attended = with_bias(attend(normal));
-            self.attention_dropout.forward(attended, &tokens.local)
-        };
-        self.plain(input, Some(&tokens.all), attend, |transformed| {
-            self.mlp_dropout.forward(transformed, &tokens.local)
+        self.apply(input, None, |normal| {
+            self.attention.forward_paged_without_bias(normal, tokens, cache)
         })
     }
 
-    /// Applies the block with an attention and what is dropped of the MLP's output.
-    fn plain(
+    /// Applies the block with an attention. The backward pass of the norm before it adds up the gradients of the
+    /// residual stream.
+    fn apply(
         &self,
         input: Tensor<B, 2>,
-        step: Option<&StepCoordinates>,
-        attend: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>,
-        drop: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>,
+        tokens: Option<&TokenContext>,
+        attend: impl FnOnce(Tensor<B, 2>) -> WithoutBias<B>,
     ) -> Tensor<B, 2> {
+        let (sums, step) = (Sums::new(self.kernels, tokens), tokens.map(|tokens| &tokens.all));
+        let [of_attention, of_mlp] = [&self.attention_dropout, &self.mlp_dropout];
         if self.residual == Residual::PostNorm {
-            let hidden = self.attention_norm.forward(input.clone() + attend(input));
-            let transformed = self.mlp.forward(hidden.clone(), step);
-            return self.mlp_norm.forward(hidden + drop(transformed));
+            let attended = attend(input.clone());
+            let [_, hidden] = sums.add_and_norm(input, attended, of_attention, &self.attention_norm);
+            let transformed = self.mlp.forward_for_sum(hidden.clone(), step);
+            let [_, output] = sums.add_and_norm(hidden, transformed, of_mlp, &self.mlp_norm);
+            return output;
         }
-        let hidden = input.clone() + attend(self.attention_norm.forward(input));
-        let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()), step);
-        hidden + drop(transformed)
+        let [stream, normal] = self.attention_norm.forward_of_stream(input);
+        let attended = attend(normal);
+        let [hidden, normal] = sums.add_and_norm(stream, attended, of_attention, &self.mlp_norm);
+        let transformed = self.mlp.forward_for_sum(normal, step);
+        sums.add(hidden, transformed, of_mlp)
     }
-}
-
-/// What a layer gives and the bias that is yet to be added.
-pub(crate) fn with_bias<B: CollectiveBackend>((output, bias): (Tensor<B, 2>, Option<Tensor<B, 1>>)) -> Tensor<B, 2> {
-    match bias {
-        Some(bias) => output + bias.unsqueeze(),
-        None => output,
-    }
-}
-
-/// Adds an output to the residual stream, with its bias and its mask.
-pub(crate) fn add_dropped<B: CollectiveBackend>(addends: Addends<B>) -> Tensor<B, 2> {
-    bias_dropout_add(addends).unwrap_or_else(|error| panic!("{error}"))
 }

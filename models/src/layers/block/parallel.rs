@@ -2,12 +2,11 @@
 
 use burn::tensor::Tensor;
 use burn_megatron::collectives::CollectiveBackend;
-use burn_megatron::random::{RowDropout, StepCoordinates};
+use burn_megatron::random::StepCoordinates;
 use burn_megatron::tensor_parallel::{PagedKeyValues, PagedTokens};
 use cubecl_kernels::Kernels;
-use cubecl_kernels::norm::Addends;
 
-use super::{Block, add_dropped};
+use super::{Block, Sums};
 use crate::layers::TokenContext;
 
 impl<B: CollectiveBackend> Block<B> {
@@ -22,24 +21,14 @@ impl<B: CollectiveBackend> Block<B> {
             });
         }
         let [stream, attention_input, mlp_input] = self.normed_twice(input);
-        match self.kernels {
-            Kernels::Fused => {
-                let [of_attention, of_mlp] = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
-                let attended = self.attention.forward_without_bias(attention_input, tokens);
-                let hidden = fused_sum(attended, stream, of_attention);
-                fused_sum(
-                    self.mlp.forward_without_bias(mlp_input, Some(&tokens.all)),
-                    hidden,
-                    of_mlp,
-                )
-            }
-            Kernels::Plain => {
-                let [of_attention, of_mlp] = dropouts;
-                let attended = self.attention.forward(attention_input, tokens);
-                let transformed = self.mlp.forward(mlp_input, Some(&tokens.all));
-                stream + of_attention.forward(attended, &tokens.local) + of_mlp.forward(transformed, &tokens.local)
-            }
-        }
+        let attended = match self.kernels {
+            Kernels::Fused => self.attention.forward_without_bias(attention_input, tokens),
+            Kernels::Plain => (self.attention.forward(attention_input, tokens), None),
+        };
+        let sums = Sums::new(self.kernels, Some(tokens));
+        let hidden = sums.add(stream, attended, &self.attention_dropout);
+        let transformed = self.mlp.forward_for_sum(mlp_input, Some(&tokens.all));
+        sums.add(hidden, transformed, &self.mlp_dropout)
     }
 
     /// Applies the block to the new tokens of sequences, whose earlier tokens are in `cache`.
@@ -68,12 +57,9 @@ impl<B: CollectiveBackend> Block<B> {
             .output
             .forward_with(heads, &self.mlp.output, hidden, step);
         let bias = biases.into_iter().flatten().reduce(|first, second| first + second);
-        match self.kernels {
-            Kernels::Fused => fused_sum((sum, bias), stream, None),
-            Kernels::Plain => match bias {
-                Some(bias) => stream + sum + bias.unsqueeze(),
-                None => stream + sum,
-            },
+        match (self.kernels, bias) {
+            (Kernels::Plain, Some(bias)) => stream + sum + bias.unsqueeze(),
+            (kernels, bias) => Sums::new(kernels, None).add(stream, (sum, bias), &self.mlp_dropout),
         }
     }
 
@@ -83,18 +69,4 @@ impl<B: CollectiveBackend> Block<B> {
         let [stream, mlp_input] = self.mlp_norm.forward_of_stream(stream);
         [stream, attention_input, mlp_input]
     }
-}
-
-/// Adds an output, with the bias that is yet to be added, to the residual stream.
-fn fused_sum<B: CollectiveBackend>(
-    (input, bias): (Tensor<B, 2>, Option<Tensor<B, 1>>),
-    residual: Tensor<B, 2>,
-    dropout: Option<RowDropout>,
-) -> Tensor<B, 2> {
-    add_dropped(Addends {
-        input,
-        bias,
-        residual,
-        dropout,
-    })
 }
