@@ -16,9 +16,9 @@ use burn_megatron::training::memory::keep_freed_memory;
 use burn_megatron_data::tokenizer::Tokenizer;
 use clap::Args;
 use examples::arguments::GeneratorArguments;
-use examples::generating::generator::{AnyGenerator, BatchLimits, GeneratorProgram, Ready};
+use examples::generating::generator::{BatchLimits, GeneratorProgram, Ready};
 use examples::generating::{PAGE_TOKENS, run_program};
-use models::generation::{GenerationRequest, SamplingConfig};
+use models::generation::{GenerationRequest, Generator, SamplingConfig};
 
 use crate::measure::{in_turn, ratio};
 use crate::table::{Row, table};
@@ -138,7 +138,7 @@ impl Bench<'_> {
 
 /// Continues each text by `count` tokens; returns the texts.
 fn generate(
-    generator: &mut dyn AnyGenerator,
+    generator: &mut Generator,
     mut texts: Vec<Vec<u32>>,
     count: usize,
     has_cache: bool,

@@ -1,4 +1,4 @@
-//! [`Adapting`]: low-rank adapters for the linear layers of blocks.
+//! [`AdaptableStage`] and [`Adapting`]: low-rank adapters for the linear layers of blocks.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,17 @@ use burn_megatron::topology::TopologyError;
 use crate::huggingface::AdapterSite;
 use crate::layers::{Block, CausalSelfAttention, Mlp};
 
+/// A chunk of a pipeline stage whose linear layers take low-rank adapters.
+pub trait AdaptableStage<B: Backend>: Sized {
+    /// Returns the chunk with the adapters that are in it.
+    ///
+    /// # Errors
+    /// When the ranks cannot share out the features that an adapter is of.
+    fn adapted(self, adapting: &mut Adapting<'_, B>) -> Result<Self, TopologyError>;
+}
+
 /// The adapters to make, and the names of those that have been made.
-pub(crate) struct Adapting<'a, B: Backend> {
+pub struct Adapting<'a, B: Backend> {
     pub(crate) sites: &'a [AdapterSite],
     pub(crate) config: &'a LowRankConfig,
     pub(crate) device: &'a B::Device,

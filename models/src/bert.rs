@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::decoder::{
     CommonSettings, ConfigKeys, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings,
-    MaskedTokenConfig, MaskedTokenNames, Positions, Preset, decoder_config,
+    MaskedTokenConfig, MaskedTokenNames, Positions, decoder_config,
 };
-use crate::family::ModelSettings;
+use crate::family::{ModelSettings, Preset};
 use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
 use crate::layers::{BlockConfig, BlockNames, MlpActivation, Residual};
 
@@ -49,9 +49,6 @@ decoder_config! {
     }
     tied_embeddings = true, norm_epsilon = 1e-12
 }
-
-/// A well-known size: the two of the original, and those of arXiv:1909.08053, table 4.
-pub type BertPreset = Preset<BertConfig>;
 
 const TABLE: FamilyTable = FamilyTable {
     name: "bert",
@@ -114,16 +111,14 @@ const NO_PARAMETERS: [&str; 3] = [
     "cls.predictions.decoder.bias",
 ];
 
-impl BertPreset {
-    /// All presets, from the smallest to the largest.
-    pub const ALL: [Self; 5] = [
-        Self::new("bert-base", || sized(NormOrder::After, [12, 768, 12, 30522])),
-        Self::new("bert-large", || sized(NormOrder::After, [24, 1024, 16, 30522])),
-        Self::new("megatron-bert-345m", || sized(NormOrder::Before, [24, 1024, 16, 29056])),
-        Self::new("megatron-bert-1.3b", || sized(NormOrder::Before, [24, 2048, 32, 29056])),
-        Self::new("megatron-bert-3.9b", || sized(NormOrder::Before, [48, 2560, 40, 29056])),
-    ];
-}
+/// Well-known sizes, from the smallest to the largest: the two of the original, and those of arXiv:1909.08053, table 4.
+const PRESETS: &[Preset<BertConfig>] = &[
+    Preset::new("bert-base", || sized(NormOrder::After, [12, 768, 12, 30522])),
+    Preset::new("bert-large", || sized(NormOrder::After, [24, 1024, 16, 30522])),
+    Preset::new("megatron-bert-345m", || sized(NormOrder::Before, [24, 1024, 16, 29056])),
+    Preset::new("megatron-bert-1.3b", || sized(NormOrder::Before, [24, 2048, 32, 29056])),
+    Preset::new("megatron-bert-3.9b", || sized(NormOrder::Before, [48, 2560, 40, 29056])),
+];
 
 fn sized(order: NormOrder, [n_layers, d_model, n_heads, vocab_size]: [usize; 4]) -> BertConfig {
     BertConfig::new(n_layers, d_model, n_heads, 512, vocab_size).with_order(order)
@@ -138,7 +133,7 @@ impl BertConfig {
 
 impl DecoderFamily for BertConfig {
     const TABLE: FamilyTable = TABLE;
-    const PRESETS: &'static [BertPreset] = &BertPreset::ALL;
+    const PRESETS: &'static [Preset<Self>] = PRESETS;
     const PREDICTS_NEXT: bool = false;
 
     fn of(common: CommonSettings) -> Self {
@@ -341,7 +336,7 @@ mod tests {
     #[test]
     fn presets_have_the_numbers_of_parameters_that_transformers_counts() {
         let numbers = [110_106_428, 336_226_108, 334_723_458, 1_277_591_938, 3_865_326_978];
-        checks::expect_numbers(BertPreset::ALL.iter().map(BertPreset::config), &numbers);
+        checks::expect_numbers(PRESETS.iter().map(Preset::config), &numbers);
     }
 
     /// The settings of the published bert-base-uncased.
@@ -358,7 +353,7 @@ mod tests {
 
     #[test]
     fn published_settings_are_the_preset() {
-        let preset = BertPreset::named("bert-base").expect("a preset").config();
+        let preset = Preset::<BertConfig>::named("bert-base").expect("a preset").config();
         let dropped = preset.with_hidden_dropout(0.1).with_attention_dropout(0.1);
         assert_eq!(checks::parse(bert_base()), Ok(dropped.with_tells_pairs(false)));
     }

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use crate::decoder::{
     CommonSettings, ConfigKeys, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings, Positions,
-    Preset, decoder_config,
+    decoder_config,
 };
+use crate::family::Preset;
 use crate::huggingface::{Fields, HuggingFaceError};
 use crate::layers::{BlockConfig, BlockNames, HeadOrder};
 
@@ -20,9 +21,6 @@ decoder_config! {
     own {}
     tied_embeddings = true, norm_epsilon = 1e-5
 }
-
-/// A well-known size.
-pub type BloomPreset = Preset<BloomConfig>;
 
 const TABLE: FamilyTable = FamilyTable {
     name: "bloom",
@@ -71,32 +69,23 @@ const TABLE: FamilyTable = FamilyTable {
 /// The tokens of a sample that the published models were trained with.
 const TRAINED_LENGTH: usize = 2048;
 
-impl BloomPreset {
-    /// All presets, from the smallest to the largest.
-    pub const ALL: [Self; 6] = [
-        Self::new("bloom-560m", || sized([24, 1024, 16])),
-        Self::new("bloom-1b1", || sized([24, 1536, 16])),
-        Self::new("bloom-1b7", || sized([24, 2048, 16])),
-        Self::new("bloom-3b", || sized([30, 2560, 32])),
-        Self::new("bloom-7b1", || sized([30, 4096, 32])),
-        Self::new("bloom-176b", || sized([70, 14336, 112])),
-    ];
-}
+/// Well-known sizes, from the smallest to the largest.
+const PRESETS: &[Preset<BloomConfig>] = &[
+    Preset::new("bloom-560m", || sized([24, 1024, 16])),
+    Preset::new("bloom-1b1", || sized([24, 1536, 16])),
+    Preset::new("bloom-1b7", || sized([24, 2048, 16])),
+    Preset::new("bloom-3b", || sized([30, 2560, 32])),
+    Preset::new("bloom-7b1", || sized([30, 4096, 32])),
+    Preset::new("bloom-176b", || sized([70, 14336, 112])),
+];
 
 fn sized([n_layers, d_model, n_heads]: [usize; 3]) -> BloomConfig {
     BloomConfig::new(n_layers, d_model, n_heads, TRAINED_LENGTH, 250_880)
 }
 
-impl BloomConfig {
-    /// The size of the MLP's hidden layer: files have no other.
-    pub fn hidden_size(&self) -> usize {
-        4 * self.d_model
-    }
-}
-
 impl DecoderFamily for BloomConfig {
     const TABLE: FamilyTable = TABLE;
-    const PRESETS: &'static [BloomPreset] = &BloomPreset::ALL;
+    const PRESETS: &'static [Preset<Self>] = PRESETS;
 
     fn of(common: CommonSettings) -> Self {
         Self::new(0, 0, 0, 0, 0).with_common(common)
@@ -159,7 +148,7 @@ mod tests {
             7_069_016_064,
             176_247_271_424,
         ];
-        checks::expect_numbers(BloomPreset::ALL.iter().map(BloomPreset::config), &numbers);
+        checks::expect_numbers(PRESETS.iter().map(Preset::config), &numbers);
     }
 
     /// The settings of the published BLOOM with 560 million parameters.
@@ -177,7 +166,7 @@ mod tests {
 
     #[test]
     fn published_settings_are_the_presets() {
-        let preset = BloomPreset::named("bloom-560m").expect("a preset").config();
+        let preset = Preset::<BloomConfig>::named("bloom-560m").expect("a preset").config();
         assert_eq!(checks::parse(bloom()), Ok(preset.clone()));
         let mut newer = bloom();
         let fields = newer.as_object_mut().expect("an object");

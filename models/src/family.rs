@@ -2,20 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use burn::module::AutodiffModule;
-use burn::tensor::backend::Backend;
+use burn::module::{AutodiffModule, Module as _};
 use burn_megatron::autodiff::TrainingBackend;
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
-use burn_megatron::tensor_parallel::LowRankConfig;
 use burn_megatron::topology::TopologyError;
 use burn_megatron::training::LanguageModel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::adapting::{AdaptableStage, Adapting};
 use crate::generation::GenerationStage;
-use crate::huggingface::{AdapterConfig, AdapterSite, HuggingFaceFormat};
+use crate::huggingface::{AdapterConfig, HuggingFaceFormat};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::ModelConfig;
 use crate::scoring::ScoringStage;
@@ -30,17 +29,17 @@ pub trait ModelFamily:
     /// The family's name on the command line and in checkpoints.
     const NAME: &'static str;
 
+    /// The well-known sizes, from the smallest to the largest; no other family has the same names.
+    const PRESETS: &'static [Preset<Self>];
+
+    /// The flags of settings that are not every family's and that this one has a choice of: asking another family for
+    /// one is an error.
+    const CHOICES: &'static [&'static str];
+
     /// A chunk of a pipeline stage; without stages, the whole model.
     type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: LanguageModel<B::InnerBackend> + 'static>
         + LanguageModel<B>
         + AdaptableStage<B>;
-
-    /// Returns the names of the well-known sizes, from the smallest to the largest; no other family has the same.
-    fn presets() -> Vec<&'static str>;
-
-    /// The flags of settings that are not every family's and that this one has a choice of: asking another family for
-    /// one is an error.
-    fn choices() -> &'static [&'static str];
 
     /// Returns the configuration that was asked for; what was not asked for is the preset's, or small.
     fn from_settings(settings: &ModelSettings) -> Self;
@@ -60,41 +59,41 @@ pub trait ModelFamily:
         context: &ParallelContext,
     ) -> Result<Vec<Self::Stage<B>>, ModelError>;
 
-    /// Runs a program that scores or continues text with a rank's chunks. `None` if the family does not predict each
-    /// token's successor.
-    fn infer<B: TrainingBackend, P: InferenceProgram<B::InnerBackend>>(
+    /// Returns a rank's chunks as those of a model that scores and continues text. `None` if the family does not predict
+    /// each token's successor.
+    fn predicting<B: TrainingBackend>(
         chunks: Vec<InnerStage<Self, B>>,
-        program: P,
-    ) -> Option<P::Output> {
-        let _ = (chunks, program);
-        None
+    ) -> Option<Vec<impl InferenceStage<B::InnerBackend> + 'static>>;
+}
+
+/// A well-known size of a family.
+pub struct Preset<C> {
+    /// The name on the command line.
+    pub name: &'static str,
+    make: fn() -> C,
+}
+
+impl<C> Preset<C> {
+    /// Returns the preset whose configuration is what `make` returns.
+    pub const fn new(name: &'static str, make: fn() -> C) -> Self {
+        Self { name, make }
+    }
+
+    /// Returns the configuration of this size.
+    pub fn config(&self) -> C {
+        (self.make)()
+    }
+}
+
+impl<C: ModelFamily> Preset<C> {
+    /// Returns the preset of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        C::PRESETS.iter().find(|preset| preset.name == name)
     }
 }
 
 /// A chunk of a pipeline stage of a family, without autodiff.
 pub type InnerStage<C, B> = <<C as ModelFamily>::Stage<B> as AutodiffModule<B>>::InnerModule;
-
-/// What runs with the chunks of a model that predicts each token's successor.
-pub trait InferenceProgram<B: CollectiveBackend> {
-    type Output;
-
-    fn run<S: InferenceStage<B> + 'static>(self, chunks: Vec<S>) -> Self::Output;
-}
-
-/// A chunk of a pipeline stage whose linear layers take low-rank adapters.
-pub trait AdaptableStage<B: Backend>: Sized {
-    /// Returns the chunk with the adapters of those of `sites` that are in it, and their names. They alone are trained.
-    ///
-    /// # Errors
-    /// When the ranks cannot share out the features that an adapter is of.
-    fn with_adapters(
-        self,
-        sites: &[AdapterSite],
-        config: &LowRankConfig,
-        device: &B::Device,
-        context: &ParallelContext,
-    ) -> Result<(Self, BTreeSet<String>), ModelError>;
-}
 
 /// Returns the chunks of this rank's stage with adapters, which alone are trained.
 ///
@@ -108,15 +107,20 @@ pub fn adapt_stage<B: TrainingBackend, C: ModelFamily>(
     context: &ParallelContext,
 ) -> Result<Vec<C::Stage<B>>, ModelError> {
     let sites = adapters.sites(model)?;
-    let mut adapted = BTreeSet::new();
-    let mut found = Vec::with_capacity(chunks.len());
-    for chunk in chunks {
-        let (chunk, names) = chunk.with_adapters(&sites, &adapters.low_rank, device, context)?;
-        found.push(chunk);
-        adapted.extend(names);
-    }
+    let mut adapting = Adapting {
+        sites: &sites,
+        config: &adapters.low_rank,
+        device,
+        context,
+        adapted: BTreeSet::new(),
+    };
+    let chunks = chunks.into_iter().map(|chunk| chunk.no_grad().adapted(&mut adapting));
+    let found = chunks.collect::<Result<_, _>>()?;
     let is_whole = context.grid().pipeline_parallel_size() == 1;
-    match sites.iter().find(|site| is_whole && !adapted.contains(&site.name)) {
+    match sites
+        .iter()
+        .find(|site| is_whole && !adapting.adapted.contains(&site.name))
+    {
         None => Ok(found),
         Some(site) => {
             let what = format!("{} has no place for an adapter in this model", site.module);

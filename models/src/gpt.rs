@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::decoder::{
     CommonSettings, ConfigKeys, Decoder, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings,
-    Positions, Preset, StoredLayers, decoder_config,
+    Positions, StoredLayers, decoder_config,
 };
-use crate::family::ModelSettings;
+use crate::family::{ModelSettings, Preset};
 use crate::huggingface::{Fields, HuggingFaceError};
 use crate::layers::{BlockConfig, BlockNames};
 

@@ -12,10 +12,9 @@ use cubecl_kernels::rotary::tables::{RotaryScaling, check};
 use serde_json::{Value, json};
 
 use crate::decoder::{
-    CommonSettings, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings, Positions, Preset,
-    decoder_config,
+    CommonSettings, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings, Positions, decoder_config,
 };
-use crate::family::ModelSettings;
+use crate::family::{ModelSettings, Preset};
 use crate::huggingface::{Fields, HuggingFaceError};
 use crate::layers::{BlockConfig, BlockNames, HeadOrder, MlpActivation, Residual, RotaryConfig};
 
@@ -41,9 +40,6 @@ decoder_config! {
     }
     tied_embeddings = false, norm_epsilon = 1e-5
 }
-
-/// A well-known size.
-pub type NeoxPreset = Preset<NeoxConfig>;
 
 const TABLE: FamilyTable = FamilyTable {
     name: "neox",
@@ -79,20 +75,18 @@ const TANH_GELUS: [&str; 3] = ["gelu_fast", "gelu_new", "gelu_pytorch_tanh"];
 /// GELU by the error function.
 const GELU: &str = "gelu";
 
-impl NeoxPreset {
-    /// All presets, from the smallest to the largest.
-    pub const ALL: [Self; 9] = [
-        Self::new("pythia-70m", || sized([6, 512, 8, 50304])),
-        Self::new("pythia-160m", || sized([12, 768, 12, 50304])),
-        Self::new("pythia-410m", || sized([24, 1024, 16, 50304])),
-        Self::new("pythia-1b", || sized([16, 2048, 8, 50304])),
-        Self::new("pythia-1.4b", || sized([24, 2048, 16, 50304])),
-        Self::new("pythia-2.8b", || sized([32, 2560, 32, 50304])),
-        Self::new("pythia-6.9b", || sized([32, 4096, 32, 50432])),
-        Self::new("pythia-12b", || sized([36, 5120, 40, 50688])),
-        Self::new("gpt-neox-20b", || sized([44, 6144, 64, 50432]).with_tanh_gelu(true)),
-    ];
-}
+/// Well-known sizes, from the smallest to the largest.
+const PRESETS: &[Preset<NeoxConfig>] = &[
+    Preset::new("pythia-70m", || sized([6, 512, 8, 50304])),
+    Preset::new("pythia-160m", || sized([12, 768, 12, 50304])),
+    Preset::new("pythia-410m", || sized([24, 1024, 16, 50304])),
+    Preset::new("pythia-1b", || sized([16, 2048, 8, 50304])),
+    Preset::new("pythia-1.4b", || sized([24, 2048, 16, 50304])),
+    Preset::new("pythia-2.8b", || sized([32, 2560, 32, 50304])),
+    Preset::new("pythia-6.9b", || sized([32, 4096, 32, 50432])),
+    Preset::new("pythia-12b", || sized([36, 5120, 40, 50688])),
+    Preset::new("gpt-neox-20b", || sized([44, 6144, 64, 50432]).with_tanh_gelu(true)),
+];
 
 fn sized([n_layers, d_model, n_heads, vocab_size]: [usize; 4]) -> NeoxConfig {
     NeoxConfig::new(n_layers, d_model, n_heads, 2048, vocab_size)
@@ -113,7 +107,7 @@ impl NeoxConfig {
 
 impl DecoderFamily for NeoxConfig {
     const TABLE: FamilyTable = TABLE;
-    const PRESETS: &'static [NeoxPreset] = &NeoxPreset::ALL;
+    const PRESETS: &'static [Preset<Self>] = PRESETS;
 
     fn of(common: CommonSettings) -> Self {
         Self::new(0, 0, 0, 0, 0).with_common(common)
@@ -271,7 +265,7 @@ mod tests {
             11_846_072_320,
             20_554_567_680,
         ];
-        checks::expect_numbers(NeoxPreset::ALL.iter().map(NeoxPreset::config), &numbers);
+        checks::expect_numbers(PRESETS.iter().map(Preset::config), &numbers);
     }
 
     /// The settings of the published Pythia with 70 million parameters.
@@ -288,7 +282,7 @@ mod tests {
 
     #[test]
     fn published_settings_are_the_presets() {
-        let preset = |name: &str| NeoxPreset::named(name).expect("a preset").config();
+        let preset = |name: &str| Preset::<NeoxConfig>::named(name).expect("a preset").config();
         assert_eq!(parse(pythia()), Ok(preset("pythia-70m")));
         let mut neox = pythia();
         for (field, value) in [

@@ -1,9 +1,11 @@
 //! The families that programs know by name.
 
+use std::path::Path;
+
 use burn_megatron::data_parallel::BucketParameter;
 
 use crate::family::{ModelFamily, ModelSettings};
-use crate::huggingface::HuggingFaceFormat;
+use crate::huggingface::{HuggingFaceError, HuggingFaceFormat, read_model_type};
 use crate::layers::ModelError;
 use crate::memory::{StageSetting, stage_parameters};
 use crate::model_config::ModelConfig;
@@ -42,8 +44,8 @@ pub struct Family {
     pub model_types: &'static [&'static str],
     /// Returns the names of its well-known sizes.
     pub presets: fn() -> Vec<&'static str>,
-    /// Returns the flags of settings that are not every family's and that it has a choice of.
-    pub choices: fn() -> &'static [&'static str],
+    /// The flags of settings that are not every family's and that it has a choice of.
+    pub choices: &'static [&'static str],
     pub config: fn(&ModelSettings) -> Box<dyn ModelConfig>,
     pub stage_parameters: StageParameters,
 }
@@ -56,8 +58,8 @@ impl Family {
         Self {
             name: C::NAME,
             model_types: <C as HuggingFaceFormat>::MODEL_TYPES,
-            presets: C::presets,
-            choices: C::choices,
+            presets: || C::PRESETS.iter().map(|preset| preset.name).collect(),
+            choices: C::CHOICES,
             config: |settings| Box::new(C::from_settings(settings)),
             stage_parameters: |settings, setting| stage_parameters(&C::from_settings(settings), setting),
         }
@@ -67,6 +69,16 @@ impl Family {
     pub fn named(name: &str) -> Result<&'static Self, UnknownFamily> {
         let found = FAMILIES.iter().find(|family| family.name == name);
         found.ok_or_else(|| UnknownFamily::named(name))
+    }
+
+    /// Returns the family of the model in a folder of Hugging Face's files.
+    ///
+    /// # Errors
+    /// `config.json` cannot be read, or names none of the families' types of models.
+    pub fn of_files(folder: &Path) -> Result<&'static Self, HuggingFaceError> {
+        let model_type = read_model_type(folder, &model_types())?;
+        let family = FAMILIES.iter().find(|family| family.model_types.contains(&model_type));
+        Ok(family.expect("a family has each of the model types"))
     }
 
     pub fn with_preset(preset: &str) -> Option<&'static Self> {
@@ -187,8 +199,8 @@ mod tests {
         type Output = ();
 
         fn run<C: ModelFamily>(self) {
-            let presets = C::presets().into_iter().map(|preset| ModelSettings {
-                preset: Some(preset.to_owned()),
+            let presets = C::PRESETS.iter().map(|preset| ModelSettings {
+                preset: Some(preset.name.to_owned()),
                 n_layers: None,
                 d_model: None,
                 n_heads: None,

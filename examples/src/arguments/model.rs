@@ -148,7 +148,7 @@ impl ModelArguments {
             ("--decoder-num-layers", self.decoder_num_layers.is_some()),
             ("--decoder-seq-length", self.decoder_seq_length.is_some()),
         ];
-        let choices = (family.choices)();
+        let choices = family.choices;
         for (flag, _) in given.iter().filter(|(_, is_given)| *is_given) {
             let name = family.name;
             anyhow::ensure!(

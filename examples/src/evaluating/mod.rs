@@ -49,7 +49,7 @@ use asked::Asked;
 use data::TaskData;
 use encoding::Encoder;
 use report::Report;
-use scorer::{Outcome, Scoring};
+use scorer::{Outcome, Scorer};
 use task::ask;
 
 /// Evaluates the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
@@ -160,19 +160,13 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
         let (begun, num_chunks) = (Instant::now(), chunks.len());
         let bar = (context.rank() == 0).then(|| bar(sequences.len())).flatten();
         let tokens = task.micro_batch_size.saturating_mul(seq_length);
-        let scoring = Scoring {
-            tokens,
-            positions: model.max_seq_length(),
-            context: &context,
-            sequences: &sequences,
-            stop: &stop,
-            progress: |done| {
-                if let Some(bar) = &bar {
-                    bar.set_position(done as u64);
-                }
-            },
-        };
-        let outcome = C::infer::<B, _>(chunks, scoring).with_context(|| does_not_continue(C::NAME))?;
+        let chunks = C::predicting::<B>(chunks).with_context(|| does_not_continue(C::NAME))?;
+        let mut scorer = Scorer::new(chunks, tokens, model.max_seq_length(), &context);
+        let outcome = scorer.run(&sequences, &stop, |done| {
+            if let Some(bar) = &bar {
+                bar.set_position(done as u64);
+            }
+        });
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }

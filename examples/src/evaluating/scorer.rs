@@ -12,7 +12,6 @@ use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{PipelineError, PipelineExecutor};
 use burn_megatron::training::TokenBatch;
 use models::scoring::{SCORES_EACH, ScoredStage, ScoringStage};
-use models::{InferenceProgram, InferenceStage};
 
 use super::batches::{Batch, BatchLimits, plan};
 use super::sequence::{Score, Sequence};
@@ -20,25 +19,6 @@ use crate::launching::StopReason;
 
 /// Batches in flight for each stage of a pipeline: it is empty at the beginning and the end of each round.
 const BATCHES_PER_STAGE: usize = 4;
-
-/// Scores sequences with a model of any family: see [`Scorer::new`] and [`Scorer::run`].
-pub(super) struct Scoring<'a, F: FnMut(usize)> {
-    pub(super) tokens: usize,
-    pub(super) positions: usize,
-    pub(super) context: &'a ParallelContext,
-    pub(super) sequences: &'a [Sequence],
-    pub(super) stop: &'a StopFlag,
-    pub(super) progress: F,
-}
-
-impl<B: CollectiveBackend, F: FnMut(usize)> InferenceProgram<B> for Scoring<'_, F> {
-    type Output = anyhow::Result<Outcome>;
-
-    fn run<S: InferenceStage<B> + 'static>(self, chunks: Vec<S>) -> Self::Output {
-        let mut scorer = Scorer::new(chunks, self.tokens, self.positions, self.context);
-        scorer.run(self.sequences, self.stop, self.progress)
-    }
-}
 
 /// Scores sequences with a model, a stage of which is on each rank.
 pub(super) struct Scorer<B: CollectiveBackend, S> {
@@ -102,7 +82,7 @@ impl<B: CollectiveBackend, S: ScoringStage<B>> Scorer<B, S> {
         let mut scores = vec![None; sequences.len()];
         let mut done = 0;
         for round in batches.chunks(each * replicas) {
-            if let Some(reason) = self.stop_reason(stop)? {
+            if let Some(reason) = StopReason::agree(StopReason::of(stop), self.context.world_group())? {
                 return Ok(Outcome::Stopped(reason));
             }
             let own = share(round.len(), each, replica);
@@ -127,14 +107,6 @@ impl<B: CollectiveBackend, S: ScoringStage<B>> Scorer<B, S> {
         let scores = scores.into_iter().flatten().collect::<Vec<_>>();
         assert_eq!(scores.len(), sequences.len(), "a batch for each sequence");
         Ok(Outcome::Done(scores))
-    }
-
-    /// Why any rank was asked to stop, if one was.
-    fn stop_reason(&self, stop: &StopFlag) -> anyhow::Result<Option<StopReason>> {
-        let mut reason = [StopReason::of(stop).map_or(0, |reason| reason as i64)];
-        self.context.world_group().all_reduce(&mut reason, ReduceOp::Max)?;
-        let all = [StopReason::TimeIsOver, StopReason::Interrupted, StopReason::Terminated];
-        Ok(all.into_iter().find(|known| *known as i64 == reason[0]))
     }
 
     /// Computes a round, this rank's replica the batches `own` of it. Returns log-probability and greediness of each

@@ -19,7 +19,6 @@ use models::generation::GenerationRequest;
 
 use crate::arguments::{GenerationArguments, GeneratorArguments};
 use crate::launching::{StopReason, enter_interactive};
-pub(crate) use generator::MakeGenerator;
 use generator::{BatchLimits, GeneratorProgram, Ready};
 pub use on_ranks::PAGE_TOKENS;
 use on_ranks::run_rank;

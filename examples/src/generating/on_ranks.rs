@@ -12,10 +12,10 @@ use burn_megatron::launch::{StopFlag, World};
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::training::preflight::{self, Statement};
 use models::ModelFamily;
-use models::generation::{CacheConfig, GeneratorConfig};
+use models::generation::{CacheConfig, Generator, GeneratorConfig};
 use models::registry::{FamilyProgram, run_with_family};
 
-use super::generator::{BatchLimits, GeneratorProgram, MakeGenerator, Ready};
+use super::generator::{BatchLimits, GeneratorProgram, Ready};
 use crate::arguments::GeneratorArguments;
 use crate::device::{Program, TrainingBackend};
 use crate::figures::bytes;
@@ -114,15 +114,8 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             _ => None,
         };
         let config = agree_on_limits(chosen, &context)?;
-        let make = MakeGenerator::<B::InnerBackend> {
-            model: &model,
-            tokenizer,
-            config,
-            context: &context,
-            device: &device,
-        };
-        let generator = C::infer::<B, _>(chunks, make);
-        let mut generator = generator.with_context(|| does_not_continue(C::NAME))??;
+        let chunks = C::predicting::<B>(chunks).with_context(|| does_not_continue(C::NAME))?;
+        let mut generator = Generator::new(chunks, &model, tokenizer, config, &context, &device)?;
         if !generator.is_first() {
             generator.serve()?;
             return Ok(ExitCode::SUCCESS);
@@ -146,7 +139,7 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             );
         }
         let code = program.run(Ready {
-            generator: &mut *generator,
+            generator: &mut generator,
             replicas,
             stop: &stop,
         })?;

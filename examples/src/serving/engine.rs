@@ -12,11 +12,9 @@ use std::time::{Duration, Instant};
 
 use burn_megatron::launch::StopFlag;
 use burn_megatron_data::tokenizer::Tokenizer;
-use models::generation::{GenerationError, GenerationEvent, GenerationRequest, RequestError, RequestId};
+use models::generation::{GenerationError, GenerationEvent, GenerationRequest, Generator, RequestError, RequestId};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
-
-use crate::generating::generator::AnyGenerator;
 
 /// How long rank 0 waits for a job before it steps: the other ranks wait for it, and it looks at the stop flag.
 const IDLE_WAIT: Duration = Duration::from_millis(200);
@@ -157,7 +155,7 @@ struct Running {
 
 /// Steps the generator.
 pub(super) struct Engine<'a> {
-    generator: &'a mut dyn AnyGenerator,
+    generator: &'a mut Generator,
     commands: Receiver<Command>,
     phase: watch::Sender<Phase>,
     load: Arc<Mutex<Load>>,
@@ -168,7 +166,7 @@ pub(super) struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     /// Returns an engine that is ready, and the handle to it.
-    pub(super) fn new(generator: &'a mut dyn AnyGenerator) -> (Self, EngineHandle) {
+    pub(super) fn new(generator: &'a mut Generator) -> (Self, EngineHandle) {
         let (sender, commands) = channel();
         let (phase, watched) = watch::channel(Phase::Serving);
         let load = Arc::new(Mutex::new(Load::default()));

@@ -2,13 +2,12 @@
 
 use anyhow::{Context as _, ensure};
 use burn::module::AutodiffModule as _;
-use models::generation::{GenerationRequest, GeneratorConfig, SamplingConfig};
+use models::generation::{GenerationRequest, Generator, GeneratorConfig, SamplingConfig};
 use models::{ModelFamily, Objective};
 
 use super::Session;
 use crate::arguments::SamplePrompt;
 use crate::device::TrainingBackend;
-use crate::generating::MakeGenerator;
 use crate::loading::does_not_continue;
 
 impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
@@ -40,16 +39,16 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let tokens = self.sample_tokens(prompt);
         let positions = self.model.max_seq_length();
         let max_tokens = prompt.max_tokens.min(positions.saturating_sub(tokens.len().max(1)));
-        let make = MakeGenerator::<B::InnerBackend> {
-            model: &self.model,
-            tokenizer: self.tokenizer.tokenizer().clone(),
-            config: GeneratorConfig::new(1, tokens.len().max(1) + max_tokens),
-            context: &self.context,
-            device: &self.device,
-        };
         // Of a clone: parameters that are gathered for this go with it.
-        let generator = C::infer::<B, _>(self.trainer.model().clone().valid(), make);
-        let mut generator = generator.with_context(|| does_not_continue(C::NAME))??;
+        let chunks = C::predicting::<B>(self.trainer.model().clone().valid());
+        let mut generator = Generator::new(
+            chunks.with_context(|| does_not_continue(C::NAME))?,
+            &self.model,
+            self.tokenizer.tokenizer().clone(),
+            GeneratorConfig::new(1, tokens.len().max(1) + max_tokens),
+            &self.context,
+            &self.device,
+        )?;
         // Replicas all write it: none waits for another.
         if !generator.is_first() {
             generator.serve()?;

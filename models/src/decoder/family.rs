@@ -9,10 +9,9 @@ use serde::de::DeserializeOwned;
 
 use super::config::{DecoderConfig, DecoderNames, MaskedTokenConfig, Positions, weight_inits};
 use super::files::stored_parameters;
-use super::preset::Preset;
 use super::settings::{CommonSettings, HasCommonSettings};
 use super::table::FamilyTable;
-use crate::family::ModelSettings;
+use crate::family::{ModelSettings, Preset};
 use crate::huggingface::{Fields, HuggingFaceError, Parameter};
 use crate::layers::{BlockConfig, CausalSelfAttentionConfig, MlpConfig, ModelError};
 use crate::model_config::ModelConfig;
@@ -126,12 +125,5 @@ pub trait DecoderFamily:
     fn decoder(&self, context: &ParallelContext) -> Result<DecoderConfig, ModelError> {
         self.validate(context.config())?;
         Ok(self.parts(context.config().tensor_parallel_size))
-    }
-}
-
-impl<C: DecoderFamily> Preset<C> {
-    /// Returns the preset of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        C::PRESETS.iter().find(|preset| preset.name == name).copied()
     }
 }

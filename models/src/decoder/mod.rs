@@ -5,25 +5,21 @@
 //! Hugging Face's files, its well-known sizes. This is the one model of all of them, in training, scoring and
 //! generation, and all that programs ask of a family.
 
-mod adapters;
 mod config;
 mod family;
 mod files;
-mod generation;
 mod masked;
 mod model;
-mod preset;
 mod programs;
-mod scoring;
 mod settings;
 mod sizes;
+mod stage;
 mod table;
 
 pub use config::{DecoderConfig, DecoderNames, MaskedTokenConfig, MaskedTokenNames, Positions, weight_inits};
 pub use family::DecoderFamily;
 pub use masked::{MaskedTokenHead, PairHead};
 pub use model::Decoder;
-pub use preset::Preset;
 pub use settings::{CommonSettings, HasCommonSettings};
 pub(crate) use settings::{copied, decoder_config, settings};
 pub use table::{ConfigKeys, FamilyTable, FileTable, StoredLayers};

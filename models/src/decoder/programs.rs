@@ -9,11 +9,10 @@ use serde_json::Value;
 use super::config::{DecoderConfig, MaskedTokenConfig, Positions};
 use super::family::DecoderFamily;
 use super::model::Decoder;
-use super::preset::Preset;
 use super::settings::CommonSettings;
 use super::sizes::{activations_per_element, layer_flops_per_token, layer_weights_and_parameters, unfused_per_element};
 use crate::architecture::Architecture;
-use crate::family::{InferenceProgram, InnerStage, ModelFamily, ModelSettings};
+use crate::family::{InferenceStage, InnerStage, ModelFamily, ModelSettings, Preset};
 use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
 use crate::layers::{BlockConfig, LayerRecompute, MlpActivation, ModelError, NormType};
 use crate::model_config::{ForwardFlops, ModelConfig, Objective, ParameterCounts};
@@ -178,16 +177,10 @@ impl<C: DecoderFamily> ModelConfig for C {
 
 impl<C: DecoderFamily> ModelFamily for C {
     const NAME: &'static str = C::TABLE.name;
+    const PRESETS: &'static [Preset<Self>] = <C as DecoderFamily>::PRESETS;
+    const CHOICES: &'static [&'static str] = C::TABLE.choices;
 
     type Stage<B: TrainingBackend> = Decoder<B>;
-
-    fn presets() -> Vec<&'static str> {
-        C::PRESETS.iter().map(|preset| preset.name).collect()
-    }
-
-    fn choices() -> &'static [&'static str] {
-        C::TABLE.choices
-    }
 
     fn from_settings(settings: &ModelSettings) -> Self {
         let base = match settings.preset.as_deref().and_then(Preset::<C>::named) {
@@ -217,11 +210,10 @@ impl<C: DecoderFamily> ModelFamily for C {
         self.decoder(context)?.init_stage(layers, device, context)
     }
 
-    fn infer<B: TrainingBackend, P: InferenceProgram<B::InnerBackend>>(
+    fn predicting<B: TrainingBackend>(
         chunks: Vec<InnerStage<Self, B>>,
-        program: P,
-    ) -> Option<P::Output> {
-        C::PREDICTS_NEXT.then(|| program.run(chunks))
+    ) -> Option<Vec<impl InferenceStage<B::InnerBackend> + 'static>> {
+        C::PREDICTS_NEXT.then_some(chunks)
     }
 }
 

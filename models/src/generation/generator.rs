@@ -10,7 +10,7 @@ use super::config::GeneratorConfig;
 use super::error::GenerationError;
 use super::pages::CacheUse;
 use super::plan::{self, StepPlan};
-use super::replica::{ModelSizes, Replica};
+use super::replica::{Draw, ModelSizes, Replica};
 use super::request::{GenerationEvent, GenerationRequest, RequestError, RequestId};
 use super::scheduler::Scheduler;
 use super::stage::GenerationStage;
@@ -28,8 +28,9 @@ use crate::model_config::ModelConfig;
 ///
 /// A rank that waits in `step` for rank 0 gives up after the time limit of its groups: rank 0 calls `step` more often
 /// than that, also when it has nothing to do.
-pub struct Generator<B: CollectiveBackend, S> {
-    replica: Replica<B, S>,
+pub struct Generator {
+    /// This rank's part of a step, whatever it computes on.
+    run_plan: Box<dyn FnMut(StepPlan) -> Result<Vec<Draw>, GenerationError>>,
     /// On rank 0.
     scheduler: Option<Scheduler>,
     tokenizer: Arc<dyn Tokenizer>,
@@ -39,12 +40,12 @@ pub struct Generator<B: CollectiveBackend, S> {
     has_ended: bool,
 }
 
-impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
+impl Generator {
     /// Takes this rank's chunks of the model, without autodiff, and allocates the cache of their layers.
     ///
     /// # Errors
     /// When a limit is zero, or the tokenizer has more tokens than the model.
-    pub fn new(
+    pub fn new<B: CollectiveBackend, S: GenerationStage<B> + 'static>(
         chunks: Vec<S>,
         model: &dyn ModelConfig,
         tokenizer: Arc<dyn Tokenizer>,
@@ -66,8 +67,9 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
             vocab_size,
             d_model: model.d_model(),
         };
+        let mut replica = Replica::new(chunks, config.cache, sizes, context, device);
         Ok(Self {
-            replica: Replica::new(chunks, config.cache, sizes, context, device),
+            run_plan: Box::new(move |plan| replica.run(plan)),
             scheduler: is_first.then(|| Scheduler::new(config, tokenizer.clone())),
             tokenizer,
             context: context.clone(),
@@ -137,7 +139,7 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
     fn run(&mut self, plan: StepPlan) -> Result<Vec<GenerationEvent>, GenerationError> {
         let plan = plan::share(plan, self.context.model_group())?;
         self.has_ended = plan.is_last;
-        let draws = self.replica.run(plan)?;
+        let draws = (self.run_plan)(plan)?;
         Ok(match &mut self.scheduler {
             Some(scheduler) => scheduler.take(draws),
             None => Vec::new(),

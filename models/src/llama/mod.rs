@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::decoder::{
     CommonSettings, ConfigKeys, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings, Positions,
-    Preset, StoredLayers, decoder_config,
+    StoredLayers, decoder_config,
 };
-use crate::family::ModelSettings;
+use crate::family::{ModelSettings, Preset};
 use crate::huggingface::{Fields, HuggingFaceError};
 use crate::layers::{BlockConfig, BlockNames, HeadOrder, MlpActivation, NormType, RotaryConfig};
 
@@ -48,9 +48,6 @@ decoder_config! {
     }
     tied_embeddings = false, norm_epsilon = 1e-5
 }
-
-/// A well-known size.
-pub type LlamaPreset = Preset<LlamaConfig>;
 
 const TABLE: FamilyTable = FamilyTable {
     name: "llama",
@@ -98,45 +95,43 @@ const DEFAULT_HEAD_OF_QWEN3: usize = 128;
 /// The vocabulary of most Qwens.
 const QWEN: usize = 151_936;
 
-impl LlamaPreset {
-    /// All presets, from the smallest to the largest.
-    pub const ALL: [Self; 20] = [
-        Self::new("qwen2.5-0.5b", || qwen2(true, [24, 896, 14, 2, 4864, 32768, QWEN])),
-        Self::new("qwen3-0.6b", || qwen3(true, [28, 1024, 16, 8, 3072, 40960, QWEN])),
-        Self::new("llama3.2-1b", || {
-            llama31(32.0, [16, 2048, 32, 8, 8192, 131_072, 128_256]).with_tied_embeddings(true)
-        }),
-        Self::new("qwen2.5-1.5b", || qwen2(true, [28, 1536, 12, 2, 8960, 131_072, QWEN])),
-        Self::new("qwen3-1.7b", || qwen3(true, [28, 2048, 16, 8, 6144, 40960, QWEN])),
-        Self::new("llama3.2-3b", || {
-            llama31(32.0, [28, 3072, 24, 8, 8192, 131_072, 128_256]).with_tied_embeddings(true)
-        }),
-        Self::new("qwen3-4b", || qwen3(true, [36, 2560, 32, 8, 9728, 40960, QWEN])),
-        Self::new("llama2-7b", || sized([32, 4096, 32, 32, 11008, 4096, 32000])),
-        Self::new("mistral-7b-v0.3", || {
-            sized([32, 4096, 32, 8, 14336, 32768, 32768]).with_rotary_base(1e6)
-        }),
-        Self::new("qwen2.5-7b", || {
-            qwen2(false, [28, 3584, 28, 4, 18944, 131_072, 152_064])
-        }),
-        Self::new("llama3-8b", || llama3([32, 4096, 32, 8, 14336, 8192, 128_256])),
-        Self::new("llama3.1-8b", || {
-            llama31(8.0, [32, 4096, 32, 8, 14336, 131_072, 128_256])
-        }),
-        Self::new("qwen3-8b", || qwen3(false, [36, 4096, 32, 8, 12288, 40960, QWEN])),
-        Self::new("llama2-13b", || sized([40, 5120, 40, 40, 13824, 4096, 32000])),
-        Self::new("qwen3-14b", || qwen3(false, [40, 5120, 40, 8, 17408, 40960, QWEN])),
-        Self::new("qwen3-32b", || qwen3(false, [64, 5120, 64, 8, 25600, 40960, QWEN])),
-        Self::new("llama2-70b", || sized([80, 8192, 64, 8, 28672, 4096, 32000])),
-        Self::new("llama3-70b", || llama3([80, 8192, 64, 8, 28672, 8192, 128_256])),
-        Self::new("llama3.1-70b", || {
-            llama31(8.0, [80, 8192, 64, 8, 28672, 131_072, 128_256])
-        }),
-        Self::new("llama3.1-405b", || {
-            llama31(8.0, [126, 16384, 128, 8, 53248, 131_072, 128_256])
-        }),
-    ];
-}
+/// Well-known sizes, from the smallest to the largest.
+const PRESETS: &[Preset<LlamaConfig>] = &[
+    Preset::new("qwen2.5-0.5b", || qwen2(true, [24, 896, 14, 2, 4864, 32768, QWEN])),
+    Preset::new("qwen3-0.6b", || qwen3(true, [28, 1024, 16, 8, 3072, 40960, QWEN])),
+    Preset::new("llama3.2-1b", || {
+        llama31(32.0, [16, 2048, 32, 8, 8192, 131_072, 128_256]).with_tied_embeddings(true)
+    }),
+    Preset::new("qwen2.5-1.5b", || qwen2(true, [28, 1536, 12, 2, 8960, 131_072, QWEN])),
+    Preset::new("qwen3-1.7b", || qwen3(true, [28, 2048, 16, 8, 6144, 40960, QWEN])),
+    Preset::new("llama3.2-3b", || {
+        llama31(32.0, [28, 3072, 24, 8, 8192, 131_072, 128_256]).with_tied_embeddings(true)
+    }),
+    Preset::new("qwen3-4b", || qwen3(true, [36, 2560, 32, 8, 9728, 40960, QWEN])),
+    Preset::new("llama2-7b", || sized([32, 4096, 32, 32, 11008, 4096, 32000])),
+    Preset::new("mistral-7b-v0.3", || {
+        sized([32, 4096, 32, 8, 14336, 32768, 32768]).with_rotary_base(1e6)
+    }),
+    Preset::new("qwen2.5-7b", || {
+        qwen2(false, [28, 3584, 28, 4, 18944, 131_072, 152_064])
+    }),
+    Preset::new("llama3-8b", || llama3([32, 4096, 32, 8, 14336, 8192, 128_256])),
+    Preset::new("llama3.1-8b", || {
+        llama31(8.0, [32, 4096, 32, 8, 14336, 131_072, 128_256])
+    }),
+    Preset::new("qwen3-8b", || qwen3(false, [36, 4096, 32, 8, 12288, 40960, QWEN])),
+    Preset::new("llama2-13b", || sized([40, 5120, 40, 40, 13824, 4096, 32000])),
+    Preset::new("qwen3-14b", || qwen3(false, [40, 5120, 40, 8, 17408, 40960, QWEN])),
+    Preset::new("qwen3-32b", || qwen3(false, [64, 5120, 64, 8, 25600, 40960, QWEN])),
+    Preset::new("llama2-70b", || sized([80, 8192, 64, 8, 28672, 4096, 32000])),
+    Preset::new("llama3-70b", || llama3([80, 8192, 64, 8, 28672, 8192, 128_256])),
+    Preset::new("llama3.1-70b", || {
+        llama31(8.0, [80, 8192, 64, 8, 28672, 131_072, 128_256])
+    }),
+    Preset::new("llama3.1-405b", || {
+        llama31(8.0, [126, 16384, 128, 8, 53248, 131_072, 128_256])
+    }),
+];
 
 /// Returns a Llama of layers, size of a token, query heads, key heads, hidden size, longest sequence, vocabulary.
 fn sized(
@@ -198,21 +193,11 @@ impl LlamaConfig {
     pub fn head_size(&self) -> usize {
         self.d_head.unwrap_or(self.d_model / self.n_heads.max(1))
     }
-
-    /// The query heads that share a key head.
-    pub fn queries_per_group(&self) -> usize {
-        self.n_heads / self.n_kv_heads
-    }
-
-    /// The columns of the query-key-value projection.
-    pub fn qkv_width(&self) -> usize {
-        (self.n_heads + 2 * self.n_kv_heads) * self.head_size()
-    }
 }
 
 impl DecoderFamily for LlamaConfig {
     const TABLE: FamilyTable = TABLE;
-    const PRESETS: &'static [LlamaPreset] = &LlamaPreset::ALL;
+    const PRESETS: &'static [Preset<Self>] = PRESETS;
 
     /// With a key head for each two heads, and an MLP of 8/3 the size of a token, rounded up to a multiple of 64.
     fn of(common: CommonSettings) -> Self {

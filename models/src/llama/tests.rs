@@ -32,7 +32,7 @@ fn presets_have_the_published_numbers_of_parameters() {
         70_553_706_496,
         405_853_388_800,
     ];
-    checks::expect_numbers(LlamaPreset::ALL.iter().map(LlamaPreset::config), &numbers);
+    checks::expect_numbers(PRESETS.iter().map(Preset::config), &numbers);
 }
 
 /// The settings of the published Llama 3.1 with 8 billion parameters.
@@ -80,7 +80,7 @@ fn qwen3() -> Value {
 
 #[test]
 fn published_settings_are_the_presets() {
-    let preset = |name: &str| LlamaPreset::named(name).expect("a preset").config();
+    let preset = |name: &str| Preset::<LlamaConfig>::named(name).expect("a preset").config();
     assert_eq!(parse(llama31()), Ok(preset("llama3.1-8b")));
     assert_eq!(parse(qwen25()), Ok(preset("qwen2.5-0.5b")));
     assert_eq!(parse(qwen3()), Ok(preset("qwen3-0.6b")));

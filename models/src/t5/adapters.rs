@@ -1,42 +1,20 @@
 //! `T5` with low-rank adapters, which alone are trained.
 
-use std::collections::BTreeSet;
-
-use burn::module::Module;
 use burn::tensor::backend::Backend;
-use burn_megatron::context::ParallelContext;
-use burn_megatron::tensor_parallel::LowRankConfig;
 use burn_megatron::topology::TopologyError;
 
 use super::{DecoderBlock, T5};
-use crate::adapting::Adapting;
-use crate::family::AdaptableStage;
-use crate::huggingface::AdapterSite;
-use crate::layers::ModelError;
+use crate::adapting::{AdaptableStage, Adapting};
 
 impl<B: Backend> AdaptableStage<B> for T5<B> {
-    fn with_adapters(
-        self,
-        sites: &[AdapterSite],
-        config: &LowRankConfig,
-        device: &B::Device,
-        context: &ParallelContext,
-    ) -> Result<(Self, BTreeSet<String>), ModelError> {
-        let mut adapting = Adapting {
-            sites,
-            config,
-            device,
-            context,
-            adapted: BTreeSet::new(),
-        };
-        let mut chunk = self.no_grad();
-        let encoder = std::mem::take(&mut chunk.encoder).into_iter();
-        chunk.encoder = encoder.map(|block| adapting.block(block)).collect::<Result<_, _>>()?;
-        let decoder = std::mem::take(&mut chunk.decoder).into_iter();
-        chunk.decoder = decoder
-            .map(|block| adapted(block, &mut adapting))
+    fn adapted(mut self, adapting: &mut Adapting<'_, B>) -> Result<Self, TopologyError> {
+        let encoder = std::mem::take(&mut self.encoder).into_iter();
+        self.encoder = encoder.map(|block| adapting.block(block)).collect::<Result<_, _>>()?;
+        let decoder = std::mem::take(&mut self.decoder).into_iter();
+        self.decoder = decoder
+            .map(|block| adapted(block, adapting))
             .collect::<Result<_, _>>()?;
-        Ok((chunk, adapting.adapted))
+        Ok(self)
     }
 }
 

@@ -5,9 +5,11 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
 
-use super::{T5, T5Config, T5Preset};
+use super::presets::PRESETS;
+use super::{T5, T5Config};
 use crate::architecture::Architecture;
-use crate::family::{ModelFamily, ModelSettings};
+use crate::decoder::Decoder;
+use crate::family::{InferenceStage, InnerStage, ModelFamily, ModelSettings, Preset};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, Objective, ParameterCounts};
 use crate::vocabulary::check_padded_vocab;
@@ -175,25 +177,19 @@ impl ModelConfig for T5Config {
 
 impl ModelFamily for T5Config {
     const NAME: &'static str = "t5";
+    const PRESETS: &'static [Preset<Self>] = PRESETS;
+    const CHOICES: &'static [&'static str] = &[
+        "--kv-channels",
+        "--ffn-hidden-size",
+        "--decoder-num-layers",
+        "--decoder-seq-length",
+    ];
 
     type Stage<B: TrainingBackend> = T5<B>;
 
-    fn presets() -> Vec<&'static str> {
-        T5Preset::ALL.iter().map(|preset| preset.name).collect()
-    }
-
-    fn choices() -> &'static [&'static str] {
-        &[
-            "--kv-channels",
-            "--ffn-hidden-size",
-            "--decoder-num-layers",
-            "--decoder-seq-length",
-        ]
-    }
-
     /// Layers that are asked for are the encoder's and, unless these are asked for, the decoder's.
     fn from_settings(settings: &ModelSettings) -> Self {
-        let base = match settings.preset.as_deref().and_then(T5Preset::named) {
+        let base = match settings.preset.as_deref().and_then(Preset::<Self>::named) {
             Some(preset) => preset.config(),
             None => {
                 let d_model = settings.d_model.unwrap_or(256);
@@ -252,5 +248,10 @@ impl ModelFamily for T5Config {
         context: &ParallelContext,
     ) -> Result<Vec<T5<B>>, ModelError> {
         T5Config::init_stage(self, layers, device, context)
+    }
+    fn predicting<B: TrainingBackend>(
+        _chunks: Vec<InnerStage<Self, B>>,
+    ) -> Option<Vec<impl InferenceStage<B::InnerBackend> + 'static>> {
+        None::<Vec<Decoder<B::InnerBackend>>>
     }
 }

@@ -175,6 +175,7 @@ mod tests {
     use burn_megatron::context::ParallelContext;
 
     use super::*;
+    use crate::family::Preset;
     use crate::huggingface::checks;
 
     /// The settings of the published google/t5-v1_1-small.
@@ -190,9 +191,7 @@ mod tests {
 
     #[test]
     fn published_settings_are_the_preset() {
-        let preset = super::super::T5Preset::named("t5-v1.1-small")
-            .expect("a preset")
-            .config();
+        let preset = Preset::<T5Config>::named("t5-v1.1-small").expect("a preset").config();
         let published = T5Config {
             decoder_seq_length: DEFAULT_LENGTH,
             ..preset.with_hidden_dropout(0.1)

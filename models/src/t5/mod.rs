@@ -24,4 +24,3 @@ mod stream;
 pub use config::T5Config;
 pub use decoder_block::DecoderBlock;
 pub use model::T5;
-pub use presets::T5Preset;

@@ -1,67 +1,34 @@
 //! Well-known sizes of T5.
 
 use super::T5Config;
+use crate::family::Preset;
 use crate::layers::MlpActivation;
 
-/// A well-known size: those of the original, whose MLPs have a ReLU, and of T5 1.1, whose are gated and whose head is
+/// Well-known sizes, from the smallest to the largest: those of the original, whose MLPs have a ReLU, and of T5 1.1, whose are gated and whose head is
 /// not the embedding.
-#[derive(Clone, Copy, Debug)]
-pub struct T5Preset {
-    /// The name on the command line.
-    pub name: &'static str,
-    is_gated: bool,
-    /// Layers of each half, size of a token, heads, size of a head, hidden size of the MLP.
-    sizes: [usize; 5],
+pub(super) const PRESETS: &[Preset<T5Config>] = &[
+    Preset::new("t5-small", || original([6, 512, 8, 64, 2048])),
+    Preset::new("t5-v1.1-small", || gated([8, 512, 6, 64, 1024])),
+    Preset::new("t5-base", || original([12, 768, 12, 64, 3072])),
+    Preset::new("t5-v1.1-base", || gated([12, 768, 12, 64, 2048])),
+    Preset::new("t5-large", || original([24, 1024, 16, 64, 4096])),
+    Preset::new("t5-v1.1-large", || gated([24, 1024, 16, 64, 2816])),
+    Preset::new("t5-v1.1-xl", || gated([24, 2048, 32, 64, 5120])),
+    Preset::new("t5-3b", || original([24, 1024, 32, 128, 16384])),
+    Preset::new("t5-v1.1-xxl", || gated([24, 4096, 64, 64, 10240])),
+    Preset::new("t5-11b", || original([24, 1024, 128, 128, 65536])),
+];
+
+/// Of layers of each half, size of a token, heads, size of a head, hidden size of the MLP.
+fn original([n_layers, d_model, n_heads, d_head, d_hidden]: [usize; 5]) -> T5Config {
+    T5Config::new(n_layers, n_layers, d_model, n_heads, d_head, d_hidden, 512, 128, 32128)
 }
 
-impl T5Preset {
-    /// All presets, from the smallest to the largest.
-    pub const ALL: [T5Preset; 10] = {
-        const fn original(name: &'static str, sizes: [usize; 5]) -> T5Preset {
-            T5Preset {
-                name,
-                is_gated: false,
-                sizes,
-            }
-        }
-        const fn gated(name: &'static str, sizes: [usize; 5]) -> T5Preset {
-            T5Preset {
-                name,
-                is_gated: true,
-                sizes,
-            }
-        }
-        [
-            original("t5-small", [6, 512, 8, 64, 2048]),
-            gated("t5-v1.1-small", [8, 512, 6, 64, 1024]),
-            original("t5-base", [12, 768, 12, 64, 3072]),
-            gated("t5-v1.1-base", [12, 768, 12, 64, 2048]),
-            original("t5-large", [24, 1024, 16, 64, 4096]),
-            gated("t5-v1.1-large", [24, 1024, 16, 64, 2816]),
-            gated("t5-v1.1-xl", [24, 2048, 32, 64, 5120]),
-            original("t5-3b", [24, 1024, 32, 128, 16384]),
-            gated("t5-v1.1-xxl", [24, 4096, 64, 64, 10240]),
-            original("t5-11b", [24, 1024, 128, 128, 65536]),
-        ]
-    };
-
-    pub fn named(name: &str) -> Option<T5Preset> {
-        Self::ALL.into_iter().find(|preset| preset.name == name)
-    }
-
-    /// Returns the configuration of this size.
-    pub fn config(&self) -> T5Config {
-        let [n_layers, d_model, n_heads, d_head, d_hidden] = self.sizes;
-        let config = T5Config::new(n_layers, n_layers, d_model, n_heads, d_head, d_hidden, 512, 128, 32128);
-        if self.is_gated {
-            config
-                .with_activation(MlpActivation::GeGlu)
-                .with_tied_embeddings(false)
-                .with_scales_head(false)
-        } else {
-            config
-        }
-    }
+fn gated(sizes: [usize; 5]) -> T5Config {
+    original(sizes)
+        .with_activation(MlpActivation::GeGlu)
+        .with_tied_embeddings(false)
+        .with_scales_head(false)
 }
 
 #[cfg(test)]
@@ -84,6 +51,6 @@ mod tests {
             11_135_332_352,
             11_307_321_344,
         ];
-        checks::expect_numbers(T5Preset::ALL.iter().map(T5Preset::config), &numbers);
+        checks::expect_numbers(PRESETS.iter().map(Preset::config), &numbers);
     }
 }

@@ -176,8 +176,6 @@ fn requests() -> Vec<GenerationRequest> {
     requests.collect()
 }
 
-type TestGenerator = Generator<Flex, Gpt<Flex>>;
-
 /// A rank of a job that generates.
 struct Scene<C> {
     model: C,
@@ -199,7 +197,7 @@ impl<C: ModelFamily<Stage<B> = Gpt<B>>> Scene<C> {
         Ok(Self { model, chunks, context })
     }
 
-    fn generator(&self, config: GeneratorConfig) -> anyhow::Result<TestGenerator> {
+    fn generator(&self, config: GeneratorConfig) -> anyhow::Result<Generator> {
         let tokenizer = Numbers {
             vocabulary_size: self.model.vocab_size(),
         };

@@ -1,13 +1,30 @@
-//! `Decoder` as a [`GenerationStage`]: new tokens through the blocks that are here, with their keys and values kept.
+//! `Decoder` as a stage that is scored, generates, or has adapters.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::pipeline_parallel::StageOutput;
 use burn_megatron::tensor_parallel::{PageSizes, PagedKeyValues};
+use burn_megatron::topology::TopologyError;
+use burn_megatron::training::TokenBatch;
 
 use super::Decoder;
+use crate::adapting::{AdaptableStage, Adapting};
 use crate::generation::{GenerationStage, NewTokens};
 use crate::layers::Block;
+use crate::scoring::ScoringStage;
 
+/// The forward pass of training, with margins next to the losses.
+impl<B: CollectiveBackend> ScoringStage<B> for Decoder<B> {
+    fn forward_scored(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+        let (hidden, targets) = self.run_segment(&self.whole_segment(), input, batch);
+        match targets {
+            Some(targets) => StageOutput::Losses(self.losses_and_margins(self.normalized(hidden), targets)),
+            None => StageOutput::Activation(hidden),
+        }
+    }
+}
+
+/// New tokens through the blocks that are here, with their keys and values kept.
 impl<B: CollectiveBackend> GenerationStage<B> for Decoder<B> {
     fn with_whole_tokens(self) -> Self {
         self.without_sequence_parallelism()
@@ -45,5 +62,13 @@ impl<B: CollectiveBackend> GenerationStage<B> for Decoder<B> {
 
     fn score(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         self.scores(hidden)
+    }
+}
+
+impl<B: Backend> AdaptableStage<B> for Decoder<B> {
+    fn adapted(mut self, adapting: &mut Adapting<'_, B>) -> Result<Self, TopologyError> {
+        let blocks = std::mem::take(&mut self.blocks).into_iter();
+        self.blocks = blocks.map(|block| adapting.block(block)).collect::<Result<_, _>>()?;
+        Ok(self)
     }
 }
