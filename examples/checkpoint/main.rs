@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use burn_megatron::checkpoint::Checkpoint;
+use burn_megatron_data::programs;
 use clap::{Parser, Subcommand, ValueEnum};
 use examples::arguments::parse_size;
 use examples::carried_tokenizer::{CarriedTokenizer, carried_files};
@@ -28,9 +29,9 @@ use examples::figures::bytes;
 use examples::saved_state::{FamilyState, ModelState};
 use models::ModelFamily;
 use models::huggingface::{
-    AdapterFiles, ExportConfig, ExportType, HuggingFaceModel, NamedBytes, export_adapters, export_with, read_model_type,
+    AdapterFiles, ExportConfig, ExportType, HuggingFaceModel, NamedBytes, export_adapters, export_with,
 };
-use models::registry::{FAMILIES, FamilyProgram, run_with_family};
+use models::registry::{Family, FamilyProgram, run_with_family};
 
 use inspect::{count_text, describe, figures};
 
@@ -125,22 +126,8 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            eprintln!("error: {}", with_causes(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => programs::failed(&error),
     }
-}
-
-/// Returns an error's text and those of its causes, of which the errors of files have said theirs already.
-fn with_causes(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.ends_with(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }
 
 /// Does what is asked, and returns what there is to say.
@@ -248,12 +235,8 @@ impl FamilyProgram for Export<'_> {
 
 /// Writes a model in Hugging Face's files as a checkpoint, and returns its folder.
 fn import(files: &Path, adapter: Option<&Path>, output: &Path) -> anyhow::Result<PathBuf> {
-    let known = models::registry::model_types();
-    let model_type = read_model_type(files, &known)?;
-    let family = FAMILIES.iter().find(|family| family.model_types.contains(&model_type));
-    let family = family.context("a family has each of the model types")?;
     let program = Import { files, adapter, output };
-    run_with_family(family.name, program)?
+    run_with_family(Family::of_files(files)?.name, program)?
 }
 
 /// Writes Hugging Face's files as a checkpoint.
@@ -270,13 +253,12 @@ impl FamilyProgram for Import<'_> {
         let model = HuggingFaceModel::<C>::open(self.files)?;
         let tokenizer = CarriedTokenizer::of_folder(self.files, model.config().vocab_size())?;
         let mut state = ModelState::imported(model.config().clone(), self.files, tokenizer.state);
-        let Some(adapter) = self.adapter else {
-            let state = serde_json::to_value(state)?;
-            return Ok(model.write_checkpoint_with(self.output, state, &tokenizer.arrays)?);
-        };
-        let adapter = AdapterFiles::open(adapter, model.config())?;
-        state.adapters = Some(adapter.config().clone());
-        let mut arrays = adapter.arrays()?;
+        let mut arrays = Vec::new();
+        if let Some(adapter) = self.adapter {
+            let adapter = AdapterFiles::open(adapter, model.config())?;
+            state.adapters = Some(adapter.config().clone());
+            arrays = adapter.arrays()?;
+        }
         arrays.extend(tokenizer.arrays.iter().map(NamedBytes::as_array));
         Ok(model.write_checkpoint_with_arrays(self.output, serde_json::to_value(state)?, arrays)?)
     }

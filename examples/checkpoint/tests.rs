@@ -257,7 +257,7 @@ fn convert_refuses_a_tokenizer_that_does_not_fit() {
     ] {
         fs::write(files.join("tokenizer.json"), content).unwrap();
         let error = convert(&files, &back, &["--from", "huggingface"]).unwrap_err();
-        let text = with_causes(&error);
+        let text = programs::with_causes(&error);
         assert!(text.contains(words), "{text}");
         assert!(
             text.contains("without its files the parameters are imported alone"),
@@ -291,9 +291,12 @@ fn causes_are_said_once() {
     let folder = TempDir::new().unwrap();
     let absent = folder.path().join("absent");
     let error = convert(&absent, &folder.path().join("output"), &["--from", "huggingface"]).unwrap_err();
-    let text = with_causes(&error);
+    let text = programs::with_causes(&error);
     assert_eq!(text.matches("No such file").count(), 1, "{text}");
-    assert_eq!(with_causes(&error.context("importing")), format!("importing: {text}"));
+    assert_eq!(
+        programs::with_causes(&error.context("importing")),
+        format!("importing: {text}")
+    );
 }
 
 #[test]

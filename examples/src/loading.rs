@@ -12,8 +12,8 @@ use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::training::load_parameters;
 use burn_megatron_data::programs::TokenizerArguments;
 use models::family::adapt_stage;
-use models::huggingface::{HuggingFaceModel, read_model_type};
-use models::registry::{FAMILIES, FamilyProgram, run_with_family};
+use models::huggingface::HuggingFaceModel;
+use models::registry::{Family, FamilyProgram, run_with_family};
 use models::{ModelFamily, Objective};
 
 use crate::arguments::{ParallelArguments, USUAL_FOLDER};
@@ -231,11 +231,7 @@ fn import(files: &Path, world: &World, context: &ParallelContext) -> anyhow::Res
 }
 
 fn write(files: &Path, output: &Path) -> anyhow::Result<()> {
-    let known = models::registry::model_types();
-    let model_type = read_model_type(files, &known)?;
-    let family = FAMILIES.iter().find(|family| family.model_types.contains(&model_type));
-    let family = family.context("a family has each of the model types")?;
-    run_with_family(family.name, Import { files, output })?
+    run_with_family(Family::of_files(files)?.name, Import { files, output })?
 }
 
 /// Writes Hugging Face's files as a checkpoint.

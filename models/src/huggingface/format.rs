@@ -100,11 +100,11 @@ impl StoredTensor {
 }
 
 impl Parameter {
-    /// Returns a parameter that has its logical shape in files too.
-    pub fn new(name: impl Into<String>, file_name: impl Into<String>, logical_shape: impl Into<Vec<usize>>) -> Self {
-        let (name, logical_shape) = (name.into(), logical_shape.into());
+    /// Returns a parameter that has the same name and shape in files.
+    pub fn same(name: impl Into<String>, shape: impl Into<Vec<usize>>) -> Self {
+        let (name, logical_shape) = (name.into(), shape.into());
         let tensor = StoredTensor {
-            file_name: file_name.into(),
+            file_name: name.clone(),
             key: name.clone(),
             shape: logical_shape.clone(),
             part: None,
@@ -115,12 +115,6 @@ impl Parameter {
             tensors: vec![tensor],
             is_linear_weight: false,
         }
-    }
-
-    /// Returns a parameter that has the same name and shape in files.
-    pub fn same(name: impl Into<String>, shape: impl Into<Vec<usize>>) -> Self {
-        let name = name.into();
-        Self::new(name.clone(), name, shape)
     }
 
     /// Returns the weight and the bias of a layer norm of tokens of `d_model`, which files have as they are.

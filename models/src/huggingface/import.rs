@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::config::read_config;
 use super::files::{FileTensor, TensorFiles};
-use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parameter, StoredTensor, TiedHead};
+use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter, StoredTensor, TiedHead};
 
 /// The bytes of two tensors that are compared at a time.
 const COMPARED_BYTES: usize = 1 << 20;
@@ -107,21 +107,7 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
     /// There are checkpoints in the folder already; it is held by a run or cannot be written to; the files cannot be
     /// read. Nothing is left then.
     pub fn write_checkpoint(&self, directory: impl AsRef<Path>, state: Value) -> Result<PathBuf, HuggingFaceError> {
-        self.write_checkpoint_with(directory, state, &[])
-    }
-
-    /// As [`write_checkpoint`](Self::write_checkpoint), with further arrays of bytes.
-    ///
-    /// # Errors
-    /// As [`write_checkpoint`](Self::write_checkpoint); two arrays have the same name.
-    pub fn write_checkpoint_with(
-        &self,
-        directory: impl AsRef<Path>,
-        state: Value,
-        arrays_of_bytes: &[NamedBytes],
-    ) -> Result<PathBuf, HuggingFaceError> {
-        let of_bytes = arrays_of_bytes.iter().map(NamedBytes::as_array);
-        self.write_checkpoint_with_arrays(directory, state, of_bytes.collect())
+        self.write_checkpoint_with_arrays(directory, state, Vec::new())
     }
 
     /// As [`write_checkpoint`](Self::write_checkpoint), with further arrays, such as those of

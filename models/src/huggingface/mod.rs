@@ -23,7 +23,7 @@ mod shards;
 mod tests;
 
 pub use adapters::{AdapterConfig, AdapterFiles, AdapterSite, export_adapters, linear_layers};
-pub use config::read_model_type;
+pub(crate) use config::read_model_type;
 pub use error::HuggingFaceError;
 pub use export::{ExportConfig, export, export_with};
 pub use export_type::ExportType;

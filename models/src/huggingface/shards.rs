@@ -103,7 +103,7 @@ mod tests {
 
     /// Returns the name of each file and the lengths of its tensors, for tensors of `lengths` elements of 2 bytes.
     fn plan(lengths: &[usize], max_bytes: u64) -> Vec<(String, Vec<usize>)> {
-        let parameters = lengths.iter().map(|length| Parameter::new("a", "a", [*length]));
+        let parameters = lengths.iter().map(|length| Parameter::same("a", [*length]));
         let shards = plan_shards(parameters.collect(), ExportType::Bf16, max_bytes);
         let lengths = |shard: &Shard| shard.parameters.iter().map(Parameter::num_elements).collect();
         shards
