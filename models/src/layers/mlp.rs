@@ -26,14 +26,14 @@ pub struct MlpConfig {
     pub input_init: ParameterInit,
     /// How the second layer starts.
     pub output_init: ParameterInit,
-    /// What is between the layers.
+    /// The activation between the layers.
     #[config(default = "MlpActivation::Gelu")]
     pub activation: MlpActivation,
     #[config(default = true)]
     pub bias: bool,
 }
 
-/// What is between an MLP's layers.
+/// The activation between an MLP's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MlpActivation {
     /// GELU by tanh.
@@ -56,7 +56,7 @@ impl MlpActivation {
         }
     }
 
-    /// Whether the first layer is two matrices, of which one gates the other.
+    /// Returns whether the first layer is two matrices, of which one gates the other.
     pub fn is_gated(self) -> bool {
         self.num_inputs() == 2
     }

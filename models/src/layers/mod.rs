@@ -1,4 +1,4 @@
-//! What transformers share: blocks, MLPs, the parts that stages hold, recomputation.
+//! Layers that transformers share: blocks, MLPs, the parts that stages hold, recomputation.
 //!
 //! Parameters have the names that a family gives them.
 
@@ -12,10 +12,10 @@ mod recompute;
 mod relative_bias;
 mod rows;
 mod segmentation;
+mod sums;
 
 pub use activation::{gelu_erf, gelu_tanh};
 pub use block::{Block, BlockConfig, BlockNames, Residual};
-pub(crate) use block::{Sums, WithoutBias};
 pub use burn_megatron::tensor_parallel::{
     Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, CrossAttention,
     CrossAttentionConfig, CrossAttentionNames, HeadOrder, MemoryTokens, Rotary, RotaryConfig, TokenContext,
@@ -28,3 +28,4 @@ pub use recompute::{LayerRecompute, Segment};
 pub use relative_bias::{DistanceBuckets, RelativeBias};
 pub use rows::drop_rows;
 pub use segmentation::Segmentation;
+pub(crate) use sums::{Sums, WithoutBias};

@@ -11,7 +11,7 @@ use cubecl_kernels::Kernels;
 /// requests of up to 2.5 GiB; what is larger takes a page of 20 GiB.
 const LOGIT_BYTES: usize = 1 << 30;
 
-/// What scores the vocabulary, on the last virtual stage.
+/// The layer that scores the vocabulary, on the last virtual stage.
 pub struct OutputHead<'a, B: Backend> {
     /// A row per token of the vocabulary: the token embedding where it is tied.
     pub embedding: &'a VocabParallelEmbedding<B>,
@@ -39,8 +39,8 @@ impl<B: CollectiveBackend> OutputHead<'_, B> {
         of_logits(logits, targets, self.embedding.vocab_shard(), self.group)
     }
 
-    /// What comes of the logits and targets of all tokens, token after token: hidden states, `[tokens, d_model]`, and
-    /// targets, `[batch, seq]`, to what `of_logits` gives of each token.
+    /// Applies a function to the logits and targets of all tokens, token after token: hidden states, `[tokens,
+    /// d_model]`, and targets, `[batch, seq]`, to what `of_logits` gives of each token.
     ///
     /// # Communication
     /// That of [`VocabParallelEmbedding::logits`], and of `of_logits` for each chunk.

@@ -13,9 +13,9 @@ use cubecl_kernels::flash_attention::MAX_HEAD;
 pub struct ModelPart {
     /// The layers, by global number.
     pub layers: Range<usize>,
-    /// Whether it has the embeddings.
+    /// True if it has the embeddings.
     pub is_first: bool,
-    /// Whether it has the final norm and the head.
+    /// True if it has the final norm and the head.
     pub is_last: bool,
 }
 

@@ -24,13 +24,13 @@ pub enum LayerRecompute {
 /// Consecutive blocks of a chunk with a graph of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Whether it starts with the embedding.
+    /// True if it starts with the embedding.
     pub has_embedding: bool,
-    /// Its blocks, by their numbers in the chunk.
+    /// The blocks, by their numbers in the chunk.
     pub blocks: Range<usize>,
-    /// Whether it ends with the head and the loss.
+    /// True if it ends with the head and the loss.
     pub has_head: bool,
-    /// Whether it is run again before its backward pass.
+    /// True if it is run again before its backward pass.
     pub is_recomputed: bool,
 }
 

@@ -19,7 +19,7 @@ pub struct DistanceBuckets {
     pub count: usize,
     /// From where on distances are in the last bucket.
     pub max_distance: usize,
-    /// Whether tokens see those after them.
+    /// True if tokens see those after them.
     pub is_bidirectional: bool,
 }
 

@@ -33,7 +33,8 @@ impl Segmentation {
         }
     }
 
-    /// Whether what a segment keeps goes to host memory: that of the first layers of its chunk, where there are such.
+    /// Returns whether what a segment keeps goes to host memory: that of the first layers of its chunk, where there are
+    /// such.
     pub fn is_offloaded(self, segment: &Segment) -> bool {
         segment.blocks.clone().any(|block| block < self.offloaded_layers)
     }

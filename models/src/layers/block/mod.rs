@@ -1,7 +1,6 @@
 //! A transformer block.
 
 mod parallel;
-mod sums;
 
 use burn::config::Config;
 use burn::module::Module;
@@ -16,10 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Alibi, CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, Mlp, MlpConfig, MlpNames, Norm,
-    NormType, Rotary, TokenContext,
+    NormType, Rotary, Sums, TokenContext, WithoutBias,
 };
-
-pub(crate) use sums::{Sums, WithoutBias};
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
 const ATTENTION_WEIGHTS_SITE: u32 = 0;
@@ -176,8 +173,8 @@ impl<B: CollectiveBackend> Block<B> {
         }
     }
 
-    /// As [`forward`](Self::forward) with a bias that is added to the attention's scores, `[heads / tp, 2 * seq - 1]`:
-    /// see [`CausalSelfAttention::forward_with_position_bias`].
+    /// Applies the block as [`forward`](Self::forward) does, with a bias that is added to the attention's scores,
+    /// `[heads / tp, 2 * seq - 1]`: see [`CausalSelfAttention::forward_with_position_bias`].
     ///
     /// # Panics
     /// As [`forward`](Self::forward), and where the residual is parallel, which no family with such a bias has.

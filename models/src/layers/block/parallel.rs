@@ -6,8 +6,8 @@ use burn_megatron::random::StepCoordinates;
 use burn_megatron::tensor_parallel::{PagedKeyValues, PagedTokens};
 use cubecl_kernels::Kernels;
 
-use super::{Block, Sums};
-use crate::layers::TokenContext;
+use super::Block;
+use crate::layers::{Sums, TokenContext};
 
 impl<B: CollectiveBackend> Block<B> {
     /// Applies the block. Where nothing is dropped, both outputs are added up before the one collective that sums the

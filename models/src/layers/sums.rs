@@ -7,7 +7,7 @@ use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
 
-use crate::layers::{Norm, TokenContext};
+use super::{Norm, TokenContext};
 
 /// A sublayer's output and the bias that is yet to be added to it.
 pub(crate) type WithoutBias<B> = (Tensor<B, 2>, Option<Tensor<B, 1>>);
