@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::decoder::{
     CommonSettings, ConfigKeys, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings,
-    MaskedTokenConfig, MaskedTokenNames, Positions, decoder_config,
+    MaskedTokenConfig, MaskedTokenNames, Positions, StoredLayers, decoder_config,
 };
 use crate::family::{ModelSettings, Preset};
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
+use crate::huggingface::{Fields, HuggingFaceError};
 use crate::layers::{BlockConfig, BlockNames, MlpActivation, Residual};
 
 /// Where norms are.
@@ -71,6 +71,11 @@ const TABLE: FamilyTable = FamilyTable {
         prefix: "bert.",
         embedding: "embeddings.word_embeddings.weight",
         head: "cls.predictions.decoder.weight",
+        layers: StoredLayers::Apart {
+            qkv: ["self.query", "self.key", "self.value"],
+            mlp: None,
+        },
+        mlp_in_block: true,
         keys: ConfigKeys {
             hidden_dropout: Some(("hidden_dropout_prob", 0.1)),
             attention_dropout: ("attention_probs_dropout_prob", 0.1),
@@ -257,71 +262,6 @@ impl DecoderFamily for BertConfig {
     /// Files that say they are of a model `…ForMaskedLM` may have what tells pairs apart, as published ones have.
     fn see(&mut self, has: &dyn Fn(&str) -> bool) {
         self.tells_pairs |= has("cls.seq_relationship.weight");
-    }
-
-    fn stored_parameters(&self) -> impl Iterator<Item = Parameter> {
-        let (d, hidden, is_post_norm) = (self.d_model, self.hidden_size(), self.order == NormOrder::After);
-        let embeddings = [
-            Parameter::same(TABLE.files.embedding, [self.vocab_size, d]),
-            Parameter::same("embeddings.position_embeddings.weight", [self.max_seq_length, d]),
-            Parameter::same("embeddings.token_type_embeddings.weight", [self.token_types, d]),
-        ];
-        let embedding_norm = is_post_norm.then(|| Parameter::layer_norm("embeddings.LayerNorm", d));
-        let layers = (0..self.n_layers).flat_map(move |layer| {
-            let name = |part: &str| format!("encoder.layer.{layer}.{part}");
-            let [attention_norm, mlp_norm] = if is_post_norm {
-                ["attention.output.LayerNorm", "output.LayerNorm"]
-            } else {
-                ["attention.ln", "ln"]
-            };
-            let qkv = |kind: &str| {
-                let part = |of: &str| name(&format!("attention.self.{of}.{kind}"));
-                (part("qkv"), ["query", "key", "value"].map(part))
-            };
-            let ((weight, weights), (bias, biases)) = (qkv("weight"), qkv("bias"));
-            let biases = biases.into_iter().enumerate();
-            let biases = biases.map(|(number, file)| (file, 0, number..number + 1));
-            let projections = [
-                Parameter::weights_side_by_side(weight, weights, [d, d]),
-                Parameter::linear_bias(bias, [3, d], &[3, d], biases),
-            ];
-            // Files have the MLP's layers in the block, next to the attention.
-            let of_mlp = |part: &str, shape: &[usize]| {
-                Parameter::linear(&name(part), shape).map(|parameter| {
-                    let inside = parameter.name.replacen(&name(""), &name("mlp."), 1);
-                    parameter.renamed(inside)
-                })
-            };
-            [
-                Parameter::layer_norm(&name(attention_norm), d),
-                projections,
-                Parameter::linear(&name("attention.output.dense"), &[d, d]),
-                Parameter::layer_norm(&name(mlp_norm), d),
-                of_mlp("intermediate.dense", &[d, 1, hidden]),
-                of_mlp("output.dense", &[hidden, d]),
-            ]
-            .into_iter()
-            .flatten()
-        });
-        let final_norm = (!is_post_norm).then(|| Parameter::layer_norm("encoder.ln", d));
-        let pooler = self.tells_pairs.then(|| Parameter::linear("pooler.dense", &[d, d]));
-        let of_model = embeddings
-            .into_iter()
-            .chain(embedding_norm.into_iter().flatten())
-            .chain(layers)
-            .chain(final_norm.into_iter().flatten())
-            .chain(pooler.into_iter().flatten());
-        let pairs = (self.tells_pairs).then(|| Parameter::linear("cls.seq_relationship", &[d, 2]));
-        let head = (!self.tied_embeddings).then(|| self.head());
-        let of_heads = [Parameter::same("cls.predictions.bias", [self.vocab_size])]
-            .into_iter()
-            .chain(Parameter::linear("cls.predictions.transform.dense", &[d, d]))
-            .chain(Parameter::layer_norm("cls.predictions.transform.LayerNorm", d))
-            .chain(head)
-            .chain(pairs.into_iter().flatten());
-        of_model
-            .map(|parameter| parameter.with_file_prefix(TABLE.files.prefix))
-            .chain(of_heads)
     }
 }
 

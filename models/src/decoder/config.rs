@@ -1,10 +1,10 @@
-//! [`DecoderConfig`]: what a decoder-only model is made of.
+//! [`DecoderConfig`]: the parts of a decoder-only model.
 
 use burn_megatron::parameters::ParameterInit;
 
 use crate::layers::{BlockConfig, BlockNames, CausalSelfAttentionNames, LayerRecompute, MlpNames, RotaryConfig};
 
-/// What a decoder-only model is made of; the sizes are valid, as its family has checked.
+/// Parts and sizes of a decoder-only model; the sizes are valid, as its family has checked.
 #[derive(Debug)]
 pub struct DecoderConfig {
     pub n_layers: usize,
@@ -15,9 +15,9 @@ pub struct DecoderConfig {
     pub positions: Positions,
     /// The blocks, each of which has the same parts.
     pub block: BlockConfig,
-    /// What a model that predicts masked tokens has in addition.
+    /// Parts that only a model of masked tokens has.
     pub masked: Option<MaskedTokenConfig>,
-    /// Whether the output head is the token embedding.
+    /// True if the output head is the token embedding.
     pub tied_embeddings: bool,
     /// How embeddings and the head start.
     pub init: ParameterInit,
@@ -28,13 +28,13 @@ pub struct DecoderConfig {
     pub names: DecoderNames,
 }
 
-/// What a model has that predicts masked tokens, as BERT: token types, a layer and a norm before the output head, and a
+/// Parts of a model that predicts masked tokens, as BERT: token types, a layer and a norm before the output head, and a
 /// bias after it.
 #[derive(Clone, Copy, Debug)]
 pub struct MaskedTokenConfig {
     /// The number of token types, which are embedded.
     pub token_types: usize,
-    /// Whether the model tells if the second sentence of a pair follows the first.
+    /// True if the model tells if the second sentence of a pair follows the first.
     pub tells_pairs: bool,
     pub names: MaskedTokenNames,
 }
@@ -46,7 +46,7 @@ pub struct MaskedTokenNames {
     /// The layer before the head.
     pub transform: &'static str,
     pub transform_norm: &'static str,
-    /// What the head's bias is in.
+    /// The scope of the head's bias.
     pub head: &'static str,
     /// The layer of the first token of a pair.
     pub pooler: &'static str,

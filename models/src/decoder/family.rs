@@ -8,11 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::config::{DecoderConfig, DecoderNames, MaskedTokenConfig, Positions, weight_inits};
-use super::files::stored_parameters;
 use super::settings::{CommonSettings, HasCommonSettings};
 use super::table::FamilyTable;
 use crate::family::{ModelSettings, Preset};
-use crate::huggingface::{Fields, HuggingFaceError, Parameter};
+use crate::huggingface::{Fields, HuggingFaceError};
 use crate::layers::{BlockConfig, CausalSelfAttentionConfig, MlpConfig, ModelError};
 use crate::model_config::ModelConfig;
 
@@ -25,7 +24,7 @@ pub trait DecoderFamily:
     const TABLE: FamilyTable;
     /// The well-known sizes, from the smallest to the largest.
     const PRESETS: &'static [Preset<Self>];
-    /// Whether the model predicts each token's successor.
+    /// True if the model predicts each token's successor.
     const PREDICTS_NEXT: bool = true;
 
     /// Returns the plain model of these settings: what is the family's own is usual.
@@ -86,11 +85,6 @@ pub trait DecoderFamily:
 
     /// Takes what the settings do not say from the tensors that are there.
     fn see(&mut self, _has: &dyn Fn(&str) -> bool) {}
-
-    /// Returns the model's parameters, in Hugging Face's order.
-    fn stored_parameters(&self) -> impl Iterator<Item = Parameter> {
-        stored_parameters(self.parts(1), Self::TABLE.files)
-    }
 
     /// Returns what the model is made of, whose sizes have not been checked.
     fn parts(&self, tensor_parallel_size: usize) -> DecoderConfig {

@@ -6,7 +6,7 @@ use super::table::{FileTable, StoredLayers};
 use crate::huggingface::Parameter;
 use crate::layers::{BlockConfig, BlockNames, HeadOrder, NormType};
 
-/// Returns the parameters of a decoder that predicts each token's successor, in Hugging Face's order.
+/// Returns the parameters of a decoder, in Hugging Face's order.
 pub(super) fn stored_parameters(decoder: DecoderConfig, files: FileTable) -> impl Iterator<Item = Parameter> {
     let (d, names, vocab_size, norm_type) = (decoder.d_model(), decoder.names, decoder.vocab_size, decoder.block.norm);
     let norm = move |name: &str| norm_parameters(norm_type, name, d);
@@ -15,17 +15,35 @@ pub(super) fn stored_parameters(decoder: DecoderConfig, files: FileTable) -> imp
         Positions::Learned(count) => Some(weight(names.position_embedding, count)),
         Positions::Alibi | Positions::Rotary(_) => None,
     };
+    let masked = decoder.masked;
+    let types = masked.map(|masked| weight(masked.names.token_types, masked.token_types));
     let embeddings = [weight(names.token_embedding, vocab_size)].into_iter().chain(positions);
-    let embeddings = embeddings.chain(names.embedding_norm.into_iter().flat_map(norm));
+    let embeddings = embeddings
+        .chain(types)
+        .chain(names.embedding_norm.into_iter().flat_map(norm));
     let blocks = (0..decoder.n_layers).flat_map(move |layer| {
         let scope = format!("{}.{layer}", names.blocks);
         block_parameters(&decoder.block, &names.block, &files, &scope)
     });
+    let pairs = masked.filter(|masked| masked.tells_pairs).map(|masked| masked.names);
+    let pooler = pairs.map(|names| Parameter::linear(names.pooler, &[d, d]));
     let of_model = embeddings.chain(blocks).chain(names.norm.into_iter().flat_map(norm));
+    let before_head = masked.into_iter().flat_map(move |masked| {
+        let bias = Parameter::same(format!("{}.bias", masked.names.head), [vocab_size]);
+        let transform = Parameter::linear(masked.names.transform, &[d, d]);
+        [bias]
+            .into_iter()
+            .chain(transform)
+            .chain(norm(masked.names.transform_norm))
+    });
     let head = (!decoder.tied_embeddings).then(|| Parameter::same(files.head, [vocab_size, d]));
+    let pairs = pairs.map(|names| Parameter::linear(names.pairs, &[d, 2]));
     of_model
+        .chain(pooler.into_iter().flatten())
         .map(move |parameter| parameter.with_file_prefix(files.prefix))
+        .chain(before_head)
         .chain(head)
+        .chain(pairs.into_iter().flatten())
 }
 
 fn norm_parameters(norm: NormType, name: &str, d_model: usize) -> Vec<Parameter> {
@@ -50,40 +68,53 @@ fn block_parameters(block: &BlockConfig, names: &BlockNames, files: &FileTable, 
         };
         both.into_iter().take(1 + usize::from(has_bias))
     };
-    let (qkv, input) = (in_attention(names.attention_layers.qkv), in_mlp(names.mlp_layers.input));
-    let (qkv, input): (Vec<_>, Vec<_>) = match files.layers {
-        StoredLayers::Apart {
-            qkv: files,
-            mlp: halves,
-        } => {
-            let (queries, width) = (heads.n_heads / heads.n_kv_heads, heads.qkv_width());
-            // Each group has its queries, its key and its value.
-            let features = [heads.n_kv_heads, queries + 2, heads.d_head];
+    let linear_of_mlp = |part: &str, shape: &[usize]| {
+        let here = in_mlp(part);
+        let there = if files.mlp_in_block {
+            format!("{scope}.{part}")
+        } else {
+            here.clone()
+        };
+        linear(there.clone(), shape, mlp.bias).map(move |parameter| {
+            let name = parameter.name.replacen(&there, &here, 1);
+            parameter.renamed(name)
+        })
+    };
+    let qkv = in_attention(names.attention_layers.qkv);
+    let (matrices, features) = match attention.order {
+        HeadOrder::Parts => ([3, heads.width()], vec![3, heads.width()]),
+        // Each group has its queries, its key and its value.
+        HeadOrder::Groups => (
+            [1, heads.qkv_width()],
+            vec![heads.n_kv_heads, heads.n_heads / heads.n_kv_heads + 2, heads.d_head],
+        ),
+    };
+    let shape = [d, matrices[0], matrices[1]];
+    let (qkv, halves): (Vec<_>, _) = match files.layers {
+        StoredLayers::Apart { qkv: files, mlp } => {
+            let (cut, last) = (features.len() - 2, features[features.len() - 2]);
             let parts = |of: &str| {
-                let ranges = [0..queries, queries..queries + 1, queries + 1..queries + 2];
+                let ranges = [0..last - 2, last - 2..last - 1, last - 1..last];
                 let named = files.into_iter().zip(ranges);
-                let part = |(file, range)| (in_attention(&format!("{file}.{of}")), 1, range);
+                let part = |(file, range)| (in_attention(&format!("{file}.{of}")), cut, range);
                 named.map(part).collect::<Vec<_>>()
             };
-            let weight = Parameter::linear_weight(format!("{qkv}.weight"), [d, 1, width], &features, parts("weight"));
-            let bias = || Parameter::linear_bias(format!("{qkv}.bias"), [1, width], &features, parts("bias"));
-            let halves = halves.map(|file| in_mlp(&format!("{file}.weight")));
-            let input = Parameter::weights_side_by_side(format!("{input}.weight"), halves, [d, hidden]);
+            let weight = Parameter::linear_weight(format!("{qkv}.weight"), shape, &features, parts("weight"));
+            let bias = || Parameter::linear_bias(format!("{qkv}.bias"), matrices, &features, parts("bias"));
             let qkv = [weight].into_iter().chain(attention.qkv_bias.then(bias));
-            (qkv.collect(), vec![input])
+            (qkv.collect(), mlp)
         }
         StoredLayers::InputFirst | StoredLayers::OutputFirst => {
-            let shape = match attention.order {
-                HeadOrder::Parts => [d, 3, heads.width()],
-                HeadOrder::Groups => [d, 1, heads.qkv_width()],
-            };
-            let input_shape = [d, mlp.activation.num_inputs(), hidden];
-            let (qkv, input) = (
-                linear(qkv, &shape, attention.qkv_bias),
-                linear(input, &input_shape, mlp.bias),
-            );
-            (qkv.collect(), input.collect())
+            (linear(qkv, &shape, attention.qkv_bias).collect(), None)
         }
+    };
+    let input: Vec<Parameter> = match halves {
+        Some(halves) => {
+            let files = halves.map(|file| in_mlp(&format!("{file}.weight")));
+            let name = format!("{}.weight", in_mlp(names.mlp_layers.input));
+            vec![Parameter::weights_side_by_side(name, files, [d, hidden])]
+        }
+        None => linear_of_mlp(names.mlp_layers.input, &[d, mlp.activation.num_inputs(), hidden]).collect(),
     };
     let norm_of = |of: &str| Parameter::same(in_attention(&format!("{of}_norm.weight")), [heads.d_head]);
     let qk_norms = attention.qk_norm_epsilon.map(|_| ["q", "k"].map(norm_of));
@@ -97,7 +128,7 @@ fn block_parameters(block: &BlockConfig, names: &BlockNames, files: &FileTable, 
         &[heads.width(), d],
         attention.output_bias,
     );
-    let back = linear(in_mlp(names.mlp_layers.output), &[hidden, d], mlp.bias);
+    let back = linear_of_mlp(names.mlp_layers.output, &[hidden, d]);
     let in_attention = qkv.into_iter().chain(qk_norms.into_iter().flatten()).chain(output);
     let in_mlp = input.into_iter().chain(back);
     attention_norm

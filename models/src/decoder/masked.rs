@@ -1,4 +1,4 @@
-//! What a model of masked tokens has on its last stage, as BERT: [`MaskedTokenHead`] around the output head, and
+//! Parts of a model of masked tokens on its last stage, as of BERT: [`MaskedTokenHead`] around the output head, and
 //! [`PairHead`].
 
 use burn::module::Module;
@@ -66,7 +66,8 @@ impl<B: Backend> MaskedTokenHead<B> {
 }
 
 impl<B: CollectiveBackend> MaskedTokenHead<B> {
-    /// What the output head reads, of this rank's tokens under sequence parallelism: `[tokens, d_model]` to the same.
+    /// Returns the output head's input, of this rank's tokens under sequence parallelism: `[tokens, d_model]` to the
+    /// same.
     pub fn transformed(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         let transformed = self.transform.forward(hidden);
         self.norm.forward(self.activation.of_one(transformed))

@@ -46,9 +46,9 @@ pub struct Decoder<B: Backend> {
     pub blocks: Vec<Block<B>>,
     /// The final norm, on the last virtual stage, where the model has one.
     pub norm: Option<Norm<B>>,
-    /// What is around the output head of a model of masked tokens, on the last virtual stage.
+    /// Layers around the output head of a model of masked tokens, on the last virtual stage.
     pub masked: Option<MaskedTokenHead<B>>,
-    /// What tells pairs of sentences apart, on the last virtual stage, where the model does.
+    /// The head that tells pairs of sentences apart, on the last virtual stage, if the model has one.
     pub pairs: Option<PairHead<B>>,
     /// The output head where it is not tied, on the last virtual stage: as the embedding, a row per token of the
     /// vocabulary.
@@ -224,13 +224,13 @@ impl<B: CollectiveBackend> Decoder<B> {
         self.scores(self.hidden_states(tokens, step))
     }
 
-    /// As [`logits`](Self::logits) of a micro-batch, with its token types, positions and documents.
+    /// Scores as [`logits`](Self::logits) does, a micro-batch with its token types, positions and documents.
     pub fn logits_of(&self, batch: &TokenBatch) -> Tensor<B, 2> {
         let (hidden, _) = self.run_segment(&self.whole_segment(), None, batch);
         self.scores(hidden)
     }
 
-    /// What the vocabulary scores after the last block, `[tokens, padded_vocab_size / tp]`.
+    /// Scores the vocabulary after the last block, `[tokens, padded_vocab_size / tp]`.
     pub(super) fn scores(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         let hidden = self.head_input(self.normalized(hidden));
         self.with_head_bias(self.output_head().embedding.logits(hidden))
@@ -383,7 +383,7 @@ impl<B: CollectiveBackend> Decoder<B> {
         })
     }
 
-    /// What comes of the logits and targets of all tokens, token after token.
+    /// Applies a function to the logits and targets of all tokens, token after token.
     fn head_in_chunks(
         &self,
         hidden: Tensor<B, 2>,
@@ -404,11 +404,6 @@ impl<B: CollectiveBackend> Decoder<B> {
             chunk_tokens: self.logit_chunk_tokens,
             group: &self.tensor_group,
         }
-    }
-
-    /// The positions that are embedded, if they are not the tokens' places in their samples.
-    fn learned_positions(&self, batch: &TokenBatch, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
-        self.position_embedding.as_ref().and(batch.positions(device))
     }
 
     /// The whole of it, without recomputation.
@@ -455,7 +450,8 @@ impl<B: CollectiveBackend> Decoder<B> {
         };
         let hidden = match tokens {
             Some(tokens) => {
-                let positions = self.learned_positions(batch, &device);
+                // Where they are not the tokens' places in their samples.
+                let positions = self.position_embedding.as_ref().and(batch.positions(&device));
                 let token_types = self.token_types.as_ref().and(batch.token_types(&device));
                 self.embed(tokens, positions, token_types, &context)
             }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::config::{DecoderConfig, MaskedTokenConfig, Positions};
 use super::family::DecoderFamily;
+use super::files::stored_parameters;
 use super::model::Decoder;
 use super::settings::CommonSettings;
 use super::sizes::{activations_per_element, layer_flops_per_token, layer_weights_and_parameters, unfused_per_element};
@@ -238,7 +239,7 @@ impl<C: DecoderFamily> HuggingFaceFormat for C {
     }
 
     fn parameters(&self) -> impl Iterator<Item = Parameter> {
-        self.stored_parameters()
+        stored_parameters(self.parts(1), C::TABLE.files)
     }
 
     fn imported_name(tensor: &str) -> Option<&str> {

@@ -1,4 +1,4 @@
-//! [`CommonSettings`]: what the configurations of all families have. Pure.
+//! [`CommonSettings`]: settings of all families' configurations. Pure.
 
 use crate::family::ModelSettings;
 use crate::vocabulary::padded_vocab_size;
@@ -31,7 +31,7 @@ macro_rules! settings {
             /// `128 * tensor_parallel_size` if not given. Padding changes no result.
             pub padded_vocab_size: Option<usize>,
             $($own)*
-            /// Whether the output head is the token embedding.
+            /// True if the output head is the token embedding.
             #[config(default = $tied)]
             pub tied_embeddings: bool,
             /// The probability with which an element of an embedding, an attention's or an MLP's output becomes zero.
@@ -129,7 +129,7 @@ macro_rules! decoder_config {
                 self.init_in(device, &context.root())
             }
 
-            /// As [`init`](Self::init), as a part of a model: its parameters are named in `scope`.
+            /// Returns a model as [`init`](Self::init) does, as a part of another: its parameters are named in `scope`.
             ///
             /// # Errors
             /// As [`init`](Self::init).
@@ -160,7 +160,7 @@ macro_rules! decoder_config {
 pub(crate) use {copied, decoder_config, settings};
 
 settings! {
-    /// What the configurations of all families have.
+    /// Settings of all families' configurations.
     #[derive(Copy)]
     pub struct CommonSettings
     sizes {}
@@ -170,7 +170,7 @@ settings! {
 
 /// A configuration with [`CommonSettings`].
 pub trait HasCommonSettings: Sized {
-    /// Whether the output head is the token embedding if nothing is said of it, here and in `config.json`.
+    /// True if the output head is the token embedding if nothing is said of it, here and in `config.json`.
     const TIED_EMBEDDINGS: bool;
     /// The number that norms add if nothing is said of it.
     const NORM_EPSILON: f64;

@@ -1,4 +1,4 @@
-//! What follows from the sizes of a [`BlockConfig`]: parameters, activations and FLOPs. Pure.
+//! Figures of a [`BlockConfig`]: parameters, activations and FLOPs. Pure.
 
 use burn_megatron::topology::{ParallelConfig, key_head_copies};
 

@@ -32,8 +32,10 @@ pub struct FileTable {
     pub head: &'static str,
     /// How linear layers are stored.
     pub layers: StoredLayers,
-    /// Whether both norms of a block are before its linear layers.
+    /// True if both norms of a block are before its linear layers.
     pub norms_first: bool,
+    /// True if the layers of an MLP are named as parts of the block.
+    pub mlp_in_block: bool,
     /// The names of common settings in `config.json`.
     pub keys: ConfigKeys,
     /// Flags that have one value, which is written.
@@ -47,7 +49,7 @@ pub struct FileTable {
 /// How a family's linear layers are stored.
 #[derive(Clone, Copy, Debug)]
 pub enum StoredLayers {
-    /// As they are here: `[d_input, d_output]`.
+    /// `[d_input, d_output]`, as here.
     InputFirst,
     /// `[d_output, d_input]`.
     OutputFirst,
@@ -55,8 +57,8 @@ pub enum StoredLayers {
     Apart {
         /// The projections of queries, keys and values.
         qkv: [&'static str; 3],
-        /// The first layers of an MLP.
-        mlp: [&'static str; 2],
+        /// The first layers of an MLP, if there are two.
+        mlp: Option<[&'static str; 2]>,
     },
 }
 
@@ -88,6 +90,7 @@ impl FileTable {
         head: "lm_head.weight",
         layers: StoredLayers::OutputFirst,
         norms_first: false,
+        mlp_in_block: false,
         keys: ConfigKeys::USUAL,
         flags: &[],
         ignored: &[],

@@ -75,7 +75,7 @@ const TABLE: FamilyTable = FamilyTable {
         embedding: "embed_tokens.weight",
         layers: StoredLayers::Apart {
             qkv: ["q_proj", "k_proj", "v_proj"],
-            mlp: ["gate_proj", "up_proj"],
+            mlp: Some(["gate_proj", "up_proj"]),
         },
         keys: ConfigKeys {
             hidden_dropout: None,
