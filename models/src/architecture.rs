@@ -1,6 +1,6 @@
 //! [`Architecture`]: what a model is made of, in the words of Megatron-LM's flags. Pure.
 
-/// What a model is made of. A family is one architecture, of which it leaves some parts to its configuration; flags may
+/// Parts of a model. A family is one architecture, of which it leaves some parts to its configuration; flags may
 /// say what it is, or choose these.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Architecture {
@@ -12,25 +12,17 @@ pub struct Architecture {
     pub rotary_percent: Option<f64>,
     /// The earlier tokens that a token attends to; `None` if all.
     pub window_size: Option<usize>,
-    /// Whether the MLP is gated by SiLU.
+    /// True if the MLP is gated by SiLU.
     pub swiglu: bool,
-    /// Whether linear layers have no bias, except maybe that of queries, keys and values.
+    /// True if linear layers have no bias, except maybe that of queries, keys and values.
     pub disable_bias_linear: bool,
-    /// Whether queries and keys are normed.
+    /// True if queries and keys are normed.
     pub qk_layernorm: bool,
-    /// Whether several heads share a key head.
+    /// True if several heads share a key head.
     pub group_query_attention: bool,
 }
 
 impl Architecture {
-    /// Returns that of layer norms and of linear layers with biases.
-    pub fn with_biases() -> Self {
-        Self {
-            normalization: Some("LayerNorm"),
-            ..Self::default()
-        }
-    }
-
     /// Returns the value of a flag; of one that is there or not, `true` or `false`. `None` if there is nothing that it
     /// would be the value of.
     pub fn value_of(&self, flag: &str) -> Option<String> {

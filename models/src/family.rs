@@ -59,8 +59,8 @@ pub trait ModelFamily:
         context: &ParallelContext,
     ) -> Result<Vec<Self::Stage<B>>, ModelError>;
 
-    /// Returns a rank's chunks as those of a model that scores and continues text. `None` if the family does not predict
-    /// each token's successor.
+    /// Returns a rank's chunks as those of a model that scores and continues text. `None` if the family does not
+    /// predict each token's successor.
     fn predicting<B: TrainingBackend>(
         chunks: Vec<InnerStage<Self, B>>,
     ) -> Option<Vec<impl InferenceStage<B::InnerBackend> + 'static>>;
@@ -134,7 +134,7 @@ pub trait InferenceStage<B: CollectiveBackend>: ScoringStage<B> + GenerationStag
 
 impl<B: CollectiveBackend, S: ScoringStage<B> + GenerationStage<B>> InferenceStage<B> for S {}
 
-/// What a person asks of a model, whatever its family.
+/// Settings that a person asks for, whatever the family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSettings {
     /// The name of a well-known size; the sizes below override parts of it.
@@ -152,11 +152,11 @@ pub struct ModelSettings {
     pub n_kv_heads: Option<usize>,
     pub d_head: Option<usize>,
     pub d_hidden: Option<usize>,
-    /// What the wavelengths of a rotary embedding are powers of.
+    /// The base of a rotary embedding's wavelengths.
     pub rotary_base: Option<f64>,
-    /// Whether queries, keys and values have a bias where the family leaves it open.
+    /// True if queries, keys and values have a bias where the family leaves it open.
     pub qkv_bias: bool,
-    /// Whether queries and keys are normed where the family leaves it open.
+    /// True if queries and keys are normed where the family leaves it open.
     pub qk_norm: bool,
     /// How many keys a query sees at most, itself among them, where the family leaves it open.
     pub window: Option<usize>,
@@ -167,9 +167,9 @@ pub struct ModelSettings {
     pub n_decoder_layers: Option<usize>,
     /// The longest text of the decoder, in tokens, where a model has two halves.
     pub decoder_seq_length: Option<usize>,
-    /// Whether the model tells pairs of sentences apart, where the family leaves it open.
+    /// True if the model tells pairs of sentences apart, where the family leaves it open.
     pub tells_pairs: Option<bool>,
-    /// Whether the output head is the token embedding; as the family has it if not given.
+    /// True if the output head is the token embedding; as the family has it if not given.
     pub tied_embeddings: Option<bool>,
     /// The standard deviation of weights and embeddings at the start.
     pub init_deviation: f64,
@@ -185,7 +185,7 @@ pub struct ModelSettings {
 
 #[cfg(test)]
 impl ModelSettings {
-    /// Those of a small model; each family takes what it has.
+    /// Returns the settings of a small model; each family takes what it has.
     pub(crate) fn small() -> Self {
         Self {
             preset: None,

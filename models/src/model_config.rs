@@ -41,11 +41,11 @@ pub trait ModelConfig: Debug {
     /// The rule that is broken, the values, and the nearest valid ones.
     fn validate(&self, parallel: &ParallelConfig) -> Result<(), TopologyError>;
 
-    /// What the parameters depend on, by flag or in words, and the values: a checkpoint of other values is of another
-    /// model.
+    /// Returns the sizes that the parameters depend on, by flag or in words, and the values: a checkpoint of other
+    /// values is of another model.
     fn sizes(&self) -> Vec<(&'static str, String)>;
 
-    /// What the model is made of, in the words of flags; nothing if the family does not say.
+    /// Returns the parts of the model, in the words of flags; nothing if the family does not say.
     fn architecture(&self) -> Architecture {
         Architecture::default()
     }
@@ -56,7 +56,8 @@ pub trait ModelConfig: Debug {
     /// The numbers that a layer holds from its forward to its backward pass, per element of its input (`sbh`).
     fn activations_per_element(&self, parallel: &ParallelConfig) -> f64;
 
-    /// Of these numbers, those that burn's operations hold: they stay on the device where activations are offloaded.
+    /// Returns those of these numbers that burn's operations hold: they stay on the device where activations are
+    /// offloaded.
     fn unfused_per_element(&self, _parallel: &ParallelConfig) -> f64 {
         0.0
     }
@@ -79,14 +80,14 @@ pub trait ModelConfig: Debug {
     }
 }
 
-/// What a model learns: which samples it is trained on.
+/// The objective of training: which samples a model is trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
     /// Each token's successor.
     NextToken,
     /// Tokens that were masked, as BERT.
     MaskedTokens {
-        /// Whether it also tells if a second segment follows the first.
+        /// True if it also tells if a second segment follows the first.
         tells_pairs: bool,
     },
     /// The spans that were left out of a text, as T5.
@@ -100,12 +101,12 @@ pub enum Objective {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterCounts {
     pub layer: usize,
-    /// Those before the first layer: the embeddings.
+    /// Parameters before the first layer: the embeddings.
     pub first: usize,
-    /// Those after the last layer, without the head: the final norm.
+    /// Parameters after the last layer, without the head: the final norm.
     pub last: usize,
     pub head: usize,
-    /// Whether the head is the token embedding. The last pipeline stage has a copy of it then.
+    /// True if the head is the token embedding. The last pipeline stage has a copy of it then.
     pub is_tied: bool,
 }
 

@@ -35,12 +35,12 @@ families![
     crate::t5::T5Config,
 ];
 
-/// What is known of a family without its type.
+/// A family without its type.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// Its name on the command line and in checkpoints.
+    /// The name on the command line and in checkpoints.
     pub name: &'static str,
-    /// Its values of `model_type` in Hugging Face's `config.json`.
+    /// The values of `model_type` in Hugging Face's `config.json`.
     pub model_types: &'static [&'static str],
     /// Returns the names of its well-known sizes.
     pub presets: fn() -> Vec<&'static str>,
@@ -86,7 +86,7 @@ impl Family {
     }
 }
 
-/// What runs with a family.
+/// A program that runs with any family.
 pub trait FamilyProgram {
     type Output;
 

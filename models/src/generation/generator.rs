@@ -146,17 +146,18 @@ impl Generator {
         })
     }
 
-    /// Whether this is the first rank of its replica of the model: the one that takes requests and gives events.
+    /// Returns whether this is the first rank of its replica of the model: the one that takes requests and gives
+    /// events.
     pub fn is_first(&self) -> bool {
         self.scheduler.is_some()
     }
 
-    /// Whether rank 0 has ended the steps.
+    /// Returns whether rank 0 has ended the steps.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether there is nothing to do, on rank 0: no sample is in the batch, and none waits.
+    /// Returns whether there is nothing to do, on rank 0: no sample is in the batch, and none waits.
     pub fn is_idle(&self) -> bool {
         self.scheduler.as_ref().is_none_or(Scheduler::is_idle)
     }

@@ -22,11 +22,6 @@ impl CacheConfig {
         }
     }
 
-    /// The tokens that it holds.
-    pub fn tokens(&self) -> usize {
-        self.num_pages.saturating_mul(self.page_tokens)
-    }
-
     /// The pages that a sequence of `tokens` needs.
     pub fn pages_of(&self, tokens: usize) -> usize {
         tokens.div_ceil(self.page_tokens)

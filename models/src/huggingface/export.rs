@@ -11,7 +11,7 @@ use burn_megatron::parameters::Placement;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::MODEL as MODEL_ARRAYS;
 
-use super::adapters::{AdapterConfig, AdapterFactor, AdapterSite, add_adapters};
+use super::adapters::{AdapterConfig, AdapterSite, add_adapters, factors};
 use super::export_type::ExportType;
 use super::place::{Place, write_bytes, write_file, write_json};
 use super::shards::{Shard, index, plan_shards};
@@ -114,8 +114,7 @@ impl Adapters {
     }
 
     fn arrays(&self) -> impl Iterator<Item = String> {
-        let of_site = |site: &AdapterSite| AdapterFactor::BOTH.map(|factor| site.array_name(factor));
-        self.sites.iter().flat_map(of_site)
+        factors(&self.sites).map(|(site, factor)| site.array_name(factor))
     }
 }
 

@@ -3,6 +3,8 @@
 use burn::tensor::DType;
 use safetensors::Dtype;
 
+use super::import::file_type;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExportType {
     /// 32 bits: what a checkpoint has, unless it was trained in f64.
@@ -24,11 +26,7 @@ impl ExportType {
     }
 
     pub(super) fn safetensors(self) -> Dtype {
-        match self {
-            Self::F32 => Dtype::F32,
-            Self::Bf16 => Dtype::BF16,
-            Self::F16 => Dtype::F16,
-        }
+        file_type(self.burn()).expect("files have each of the types")
     }
 
     pub(super) fn pytorch(self) -> &'static str {

@@ -42,15 +42,6 @@ pub trait HuggingFaceFormat: ModelConfig + Sized {
         Parameter::same(Self::HEAD, [self.vocab_size(), self.d_model()])
     }
 
-    /// Returns the head, if it is tied.
-    fn tied_head(&self) -> Option<TiedHead> {
-        let is_tied = self.parameter_counts().is_tied;
-        is_tied.then(|| TiedHead {
-            head: self.head(),
-            embedding: Self::EMBEDDING,
-        })
-    }
-
     /// Gives the head weights of its own.
     fn untie(&mut self);
 
@@ -58,26 +49,17 @@ pub trait HuggingFaceFormat: ModelConfig + Sized {
     fn see_tensors(&mut self, _has: &dyn Fn(&str) -> bool) {}
 }
 
-/// A head that is the token embedding. Files may have it twice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TiedHead {
-    /// The head, as if it had weights of its own.
-    pub head: Parameter,
-    /// The name of the token embedding.
-    pub embedding: &'static str,
-}
-
 /// A parameter of a model, here and in Hugging Face's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name in the model.
+    /// The name in the model.
     pub name: String,
-    /// Its logical shape in a checkpoint. If matrices are stored side by side, the dimension before the last counts
+    /// The logical shape in a checkpoint. If matrices are stored side by side, the dimension before the last counts
     /// them, even if it is one: `[d_model, 3, d_model]`, `[d_model, 1, d_hidden]`.
     pub logical_shape: Vec<usize>,
     /// The tensors that it is in files.
     pub tensors: Vec<StoredTensor>,
-    /// Whether it is the weight of a linear layer.
+    /// True if it is the weight of a linear layer.
     pub is_linear_weight: bool,
 }
 
@@ -85,9 +67,9 @@ pub struct Parameter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTensor {
     pub file_name: String,
-    /// What [`HuggingFaceFormat::imported_name`] returns for it.
+    /// The key that [`HuggingFaceFormat::imported_name`] returns for it.
     pub key: String,
-    /// Its shape in files.
+    /// The shape in files.
     pub shape: Vec<usize>,
     /// Which elements of the parameter it has; `None` if it has all in the same order.
     pub(super) part: Option<LinearPart>,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::config::read_config;
 use super::files::{FileTensor, TensorFiles};
-use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter, StoredTensor, TiedHead};
+use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter, StoredTensor};
 
 /// The bytes of two tensors that are compared at a time.
 const COMPARED_BYTES: usize = 1 << 20;
@@ -42,11 +42,14 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
         let files = TensorFiles::open(&folder)?;
         let mut named = name_tensors::<C>(&files)?;
         config.see_tensors(&|key| named.contains_key(key));
-        if let Some(tied) = config.tied_head() {
-            if has_other_head(&tied, &files, &named)? {
+        if config.parameter_counts().is_tied {
+            // Files may have the embedding twice.
+            let head = config.head();
+            let keys = [head.tensors[0].key.as_str(), C::EMBEDDING];
+            if has_other_head(keys, &files, &named)? {
                 config.untie();
             } else {
-                named.remove(tied.head.tensors[0].key.as_str());
+                named.remove(keys[0]);
             }
         }
         let mut found = Vec::new();
@@ -110,7 +113,7 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
         self.write_checkpoint_with_arrays(directory, state, Vec::new())
     }
 
-    /// As [`write_checkpoint`](Self::write_checkpoint), with further arrays, such as those of
+    /// Writes as [`write_checkpoint`](Self::write_checkpoint) does, with further arrays, such as those of
     /// [`AdapterFiles`](super::AdapterFiles).
     ///
     /// # Errors
@@ -230,15 +233,13 @@ fn name_tensors<C: HuggingFaceFormat>(
     Ok(named)
 }
 
-/// Whether there is a head that differs from the token embedding.
+/// Returns whether there is a head that differs from the token embedding; the keys are those of both.
 fn has_other_head(
-    tied: &TiedHead,
+    [head, embedding]: [&str; 2],
     files: &TensorFiles,
     named: &HashMap<Cow<str>, Named>,
 ) -> Result<bool, HuggingFaceError> {
-    let (Some((_, head)), Some((_, embedding))) =
-        (named.get(tied.head.tensors[0].key.as_str()), named.get(tied.embedding))
-    else {
+    let (Some((_, head)), Some((_, embedding))) = (named.get(head), named.get(embedding)) else {
         return Ok(false);
     };
     if (head.dtype, &head.shape) != (embedding.dtype, &embedding.shape) {
@@ -274,5 +275,16 @@ pub(super) fn burn_dtype(path: &Path, name: &str, dtype: Dtype) -> Result<DType,
             let what = format!("tensor {name:?} has type {dtype:?}: expected F64, F32, F16 or BF16");
             Err(HuggingFaceError::broken(path, what))
         }
+    }
+}
+
+/// Returns the type of a tensor in a file's words; `None` of those that files do not have.
+pub(super) fn file_type(dtype: DType) -> Option<Dtype> {
+    match dtype {
+        DType::F64 => Some(Dtype::F64),
+        DType::F32 => Some(Dtype::F32),
+        DType::F16 => Some(Dtype::F16),
+        DType::BF16 => Some(Dtype::BF16),
+        _ => None,
     }
 }

@@ -28,7 +28,7 @@ pub use error::HuggingFaceError;
 pub use export::{ExportConfig, export, export_with};
 pub use export_type::ExportType;
 pub use fields::Fields;
-pub use format::{HuggingFaceFormat, Parameter, StoredTensor, TiedHead};
+pub use format::{HuggingFaceFormat, Parameter, StoredTensor};
 pub use import::HuggingFaceModel;
 pub use named_bytes::NamedBytes;
 

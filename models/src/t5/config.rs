@@ -28,13 +28,13 @@ pub struct T5Config {
     /// The distance from where on all have the same number.
     #[config(default = 128)]
     pub max_distance: usize,
-    /// What is between the MLP's layers: ReLU, or GeGLU as in T5 1.1.
+    /// The activation between the MLP's layers: ReLU, or GeGLU as in T5 1.1.
     #[config(default = "MlpActivation::Relu")]
     pub activation: MlpActivation,
-    /// Whether the output head is the token embedding; T5 1.1 has one of its own.
+    /// True if the output head is the token embedding; T5 1.1 has one of its own.
     #[config(default = true)]
     pub tied_embeddings: bool,
-    /// Whether hidden states are divided by `√d_model` before the head, as where it is the token embedding.
+    /// True if hidden states are divided by `√d_model` before the head, as where it is the token embedding.
     #[config(default = true)]
     pub scales_head: bool,
     /// The probability with which an element of an embedding, a sublayer's output or a final norm's becomes zero.

@@ -114,7 +114,7 @@ impl T5Config {
         })
     }
 
-    /// Of some blocks those of the encoder, and those of the decoder, each numbered from 0.
+    /// Splits blocks into those of the encoder and those of the decoder, each numbered from 0.
     pub(super) fn halves(&self, blocks: &Range<usize>) -> [Range<usize>; 2] {
         let encoder = self.n_encoder_layers;
         let of_encoder = blocks.start.min(encoder)..blocks.end.min(encoder);

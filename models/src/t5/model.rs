@@ -66,7 +66,7 @@ pub struct T5<B: Backend> {
     pub(super) tensor_group: ProcessGroup,
 }
 
-/// What the blocks must know of both texts of a micro-batch.
+/// Both texts of a micro-batch, as the blocks must know them.
 struct Texts {
     encoder: TokenContext,
     decoder: TokenContext,
@@ -95,7 +95,7 @@ impl<B: CollectiveBackend> T5<B> {
         }
     }
 
-    /// What a stream before a block has, by the block's global number.
+    /// Returns the sizes of the stream before a block, by the block's global number.
     fn sizes(&self, layer: usize, batch: &TokenBatch) -> StreamSizes {
         let encoder = encoder_batch(batch);
         let ranks = self.sequence_group().map_or(1, ProcessGroup::size);
@@ -187,7 +187,7 @@ impl<B: CollectiveBackend> T5<B> {
         head.in_chunks(hidden, targets, |logits, targets| head.cross_entropy(logits, targets))
     }
 
-    /// What the head reads: normed, and divided by `√d_model` where the model does.
+    /// Returns the head's input: normed, and divided by `√d_model` where the model does.
     fn head_input(&self, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
         let norm = self.decoder_norm.as_ref().expect("the last virtual stage");
         let hidden = self.dropped(norm.forward(hidden), DECODER_OUTPUT, context);

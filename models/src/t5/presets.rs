@@ -4,8 +4,8 @@ use super::T5Config;
 use crate::family::Preset;
 use crate::layers::MlpActivation;
 
-/// Well-known sizes, from the smallest to the largest: those of the original, whose MLPs have a ReLU, and of T5 1.1, whose are gated and whose head is
-/// not the embedding.
+/// Well-known sizes, from the smallest to the largest: those of the original, whose MLPs have a ReLU, and of T5 1.1,
+/// whose are gated and whose head is not the embedding.
 pub(super) const PRESETS: &[Preset<T5Config>] = &[
     Preset::new("t5-small", || original([6, 512, 8, 64, 2048])),
     Preset::new("t5-v1.1-small", || gated([8, 512, 6, 64, 1024])),
@@ -19,7 +19,7 @@ pub(super) const PRESETS: &[Preset<T5Config>] = &[
     Preset::new("t5-11b", || original([24, 1024, 128, 128, 65536])),
 ];
 
-/// Of layers of each half, size of a token, heads, size of a head, hidden size of the MLP.
+/// Sizes are layers of each half, size of a token, heads, size of a head, hidden size of the MLP.
 fn original([n_layers, d_model, n_heads, d_head, d_hidden]: [usize; 5]) -> T5Config {
     T5Config::new(n_layers, n_layers, d_model, n_heads, d_head, d_hidden, 512, 128, 32128)
 }

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 
-/// What the layers after a place need.
+/// Tensors that the layers after a place need.
 ///
 /// As rows of `d_model` numbers: the encoder's, the decoder's, and the weights of a relative position bias, row after
 /// row, filled up with zeros.

@@ -44,30 +44,28 @@ fn draws(scheduler: &Scheduler, plan: &StepPlan, token: u32) -> Vec<Draw> {
     sequences.filter(is_drawn).map(draw).collect()
 }
 
+/// Plans a step and draws `token` in it.
+fn step(scheduler: &mut Scheduler, token: u32) -> (StepPlan, Vec<GenerationEvent>) {
+    let plan = scheduler.plan();
+    let drawn = draws(scheduler, &plan, token);
+    (plan, scheduler.take(drawn))
+}
+
 #[test]
 fn prompts_are_computed_in_pieces_beside_the_batch() {
     let mut scheduler = scheduler(4, 100, 6, 10);
     scheduler.submit(request(3, 5)).unwrap();
-    let plan = scheduler.plan();
+    let (plan, events) = step(&mut scheduler, 66);
     assert_eq!(plan.work, [(0, 3)]);
     assert_eq!(plan.admitted[0].pages.len(), 2);
-    let drawn = draws(&scheduler, &plan, 66);
-    let events = scheduler.take(drawn);
     assert_eq!((events[0].text.as_str(), events[0].finished), ("B", None));
     // A long prompt and one of a single token join: five tokens of the step are left for them.
     scheduler.submit(request(9, 2)).unwrap();
     scheduler.submit(request(1, 2)).unwrap();
-    let work: Vec<_> = (0..3)
-        .map(|_| {
-            let plan = scheduler.plan();
-            let drawn = draws(&scheduler, &plan, 66);
-            scheduler.take(drawn);
-            plan.work
-        })
-        .collect();
-    assert_eq!(work[0], [(0, 1), (1, 5)]);
-    assert_eq!(work[1], [(0, 1), (2, 1), (1, 4)]);
-    assert_eq!(work[2], [(0, 1), (1, 1), (2, 1)]);
+    let mut work = || step(&mut scheduler, 66).0.work;
+    assert_eq!(work(), [(0, 1), (1, 5)]);
+    assert_eq!(work(), [(0, 1), (2, 1), (1, 4)]);
+    assert_eq!(work(), [(0, 1), (1, 1), (2, 1)]);
 }
 
 #[test]
@@ -83,13 +81,8 @@ fn samples_wait_for_pages_and_places_in_order() {
     assert!(scheduler.cancel(RequestId(0)));
     let plan = scheduler.plan();
     assert_eq!(plan.removed, [0]);
-    assert_eq!(
-        plan.admitted
-            .iter()
-            .map(|admission| admission.sequence)
-            .collect::<Vec<_>>(),
-        [1, 2]
-    );
+    let admitted = plan.admitted.iter().map(|admission| admission.sequence);
+    assert_eq!(admitted.collect::<Vec<_>>(), [1, 2]);
     assert!(!scheduler.cancel(RequestId(0)));
 }
 
@@ -114,14 +107,7 @@ fn a_sample_that_waits_for_pages_waits_though_there_is_a_place() {
     scheduler.submit(request(5, 4)).unwrap();
     let error = scheduler.submit(request(5, 4)).unwrap_err();
     assert!(
-        matches!(
-            error,
-            RequestError::QueueFull {
-                waiting: 1,
-                most: 0,
-                ..
-            }
-        ),
+        error.to_string().starts_with("1 samples would wait, at most 0 may"),
         "{error}"
     );
     scheduler.submit(request(1, 4)).unwrap();
@@ -136,16 +122,11 @@ fn samples_end_by_length_by_stop_and_at_the_end_of_the_document() {
     stopped.stop = vec!["BB".into()];
     scheduler.submit(request(1, 1)).unwrap();
     scheduler.submit(stopped).unwrap();
-    let end = ByteTokenizer::END_OF_DOCUMENT;
-    let plan = scheduler.plan();
-    let drawn = draws(&scheduler, &plan, 66);
-    let events = scheduler.take(drawn);
+    let (_, events) = step(&mut scheduler, 66);
     assert_eq!(events[0].finished, Some(FinishReason::Length));
     assert_eq!((events[1].text.as_str(), events[1].finished), ("", None));
-    let plan = scheduler.plan();
+    let (plan, events) = step(&mut scheduler, 66);
     assert_eq!(plan.removed, [0]);
-    let drawn = draws(&scheduler, &plan, 66);
-    let events = scheduler.take(drawn);
     assert_eq!(
         (events[0].text.as_str(), events[0].finished),
         ("", Some(FinishReason::Stop))
@@ -157,16 +138,10 @@ fn samples_end_by_length_by_stop_and_at_the_end_of_the_document() {
         asked.stop = vec!["BC".into()];
         asked.ignores_end_of_document = ignores;
         scheduler.submit(asked).unwrap();
-        for token in [66, end] {
-            let plan = scheduler.plan();
-            let drawn = draws(&scheduler, &plan, token);
-            let events = scheduler.take(drawn);
-            if token == end {
-                assert_eq!(events[0].finished, expected);
-                let text = if ignores { "" } else { "B" };
-                assert_eq!(events[0].text, text);
-            }
-        }
+        step(&mut scheduler, 66);
+        let (_, events) = step(&mut scheduler, ByteTokenizer::END_OF_DOCUMENT);
+        assert_eq!(events[0].finished, expected);
+        assert_eq!(events[0].text, if ignores { "" } else { "B" });
     }
 }
 

@@ -14,4 +14,4 @@ mod tests;
 pub use config::AdapterConfig;
 pub use merge::add_adapters;
 pub use peft::{AdapterFiles, export_adapters};
-pub use sites::{AdapterFactor, AdapterSite, linear_layers};
+pub use sites::{AdapterSite, factors, linear_layers};

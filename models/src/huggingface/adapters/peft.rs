@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::{Bytes, DType};
+use burn::tensor::Bytes;
 use burn_megatron::checkpoint::{Checkpoint, WholeArray};
 use burn_megatron::parameters::Placement;
 use burn_megatron::tensor_parallel::LowRankConfig;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{SafeTensors, TensorView};
 use serde_json::{Map, Value, json};
 
 use super::config::AdapterConfig;
-use super::sites::{AdapterFactor, AdapterSite};
-use crate::huggingface::import::burn_dtype;
+use super::sites::{AdapterSite, factors};
+use crate::huggingface::import::{burn_dtype, file_type};
 use crate::huggingface::place::{Place, write_bytes, write_json};
 use crate::huggingface::{HuggingFaceError, HuggingFaceFormat};
 use crate::model_config::Objective;
@@ -68,15 +68,10 @@ impl AdapterFiles {
 
     fn check(&self) -> Result<(), HuggingFaceError> {
         let tensors = self.tensors()?;
-        let mut expected: HashMap<String, [usize; 2]> = HashMap::new();
-        for site in &self.sites {
-            for factor in AdapterFactor::BOTH {
-                expected.insert(
-                    site.file_name(factor),
-                    site.file_shape(factor, self.config.low_rank.rank),
-                );
-            }
-        }
+        let rank = self.config.low_rank.rank;
+        let mut expected: HashMap<String, [usize; 2]> = factors(&self.sites)
+            .map(|(site, factor)| (site.file_name(factor), site.file_shape(factor, rank)))
+            .collect();
         let mut names = tensors.names();
         names.sort_unstable();
         for name in names {
@@ -189,11 +184,6 @@ pub fn export_adapters<C: HuggingFaceFormat>(
     place.commit(draft)
 }
 
-fn factors(sites: &[AdapterSite]) -> impl Iterator<Item = (&AdapterSite, AdapterFactor)> {
-    let of_site = |site| AdapterFactor::BOTH.map(|factor| (site, factor));
-    sites.iter().flat_map(of_site)
-}
-
 fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, HuggingFaceError> {
     let length = std::fs::metadata(path)
         .map_err(HuggingFaceError::file("open", path))?
@@ -297,14 +287,4 @@ fn transposed(bytes: &[u8], [rows, columns]: [usize; 2], size: usize) -> Vec<u8>
         }
     }
     found
-}
-
-fn file_type(dtype: DType) -> Option<Dtype> {
-    match dtype {
-        DType::F64 => Some(Dtype::F64),
-        DType::F32 => Some(Dtype::F32),
-        DType::F16 => Some(Dtype::F16),
-        DType::BF16 => Some(Dtype::BF16),
-        _ => None,
-    }
 }

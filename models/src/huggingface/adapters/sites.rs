@@ -24,7 +24,7 @@ pub struct AdapterSite {
     pub features: Vec<usize>,
     /// Which of the layer's features here they are; `None` if they are all.
     pub of_layer: Option<AdaptedFeatures>,
-    /// Whether files have the weight as `[d_input, features]`.
+    /// True if files have the weight as `[d_input, features]`.
     pub is_input_first: bool,
     /// Which features of the parameter they are; `None` if they are all, in its order.
     part: Option<LinearPart>,
@@ -49,6 +49,12 @@ impl AdapterFactor {
             Self::B => ".lora_B.weight",
         }
     }
+}
+
+/// Returns the factors of all these sites.
+pub fn factors(sites: &[AdapterSite]) -> impl Iterator<Item = (&AdapterSite, AdapterFactor)> {
+    let of_site = |site| AdapterFactor::BOTH.map(|factor| (site, factor));
+    sites.iter().flat_map(of_site)
 }
 
 impl AdapterSite {
@@ -89,7 +95,7 @@ impl AdapterSite {
         })
     }
 
-    /// Whether `target` is its name in files, or the last parts of it.
+    /// Returns whether `target` is its name in files, or the last parts of it.
     pub fn is_called(&self, target: &str) -> bool {
         let before = self.module.strip_suffix(target);
         !target.is_empty() && before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
@@ -106,7 +112,7 @@ impl AdapterSite {
         starts.chain([0]).map(|start| &self.module[start..])
     }
 
-    /// Whether it is a projection of an attention.
+    /// Returns whether it is a projection of an attention.
     pub(super) fn is_of_attention(&self) -> bool {
         let outer = self.module.rsplit('.').skip(1).map(str::to_lowercase);
         outer
@@ -122,13 +128,9 @@ impl AdapterSite {
         }
     }
 
-    pub fn parameter_name(&self, factor: AdapterFactor) -> String {
-        format!("{}{}", self.name, factor.suffix())
-    }
-
     /// The name of a factor's array in a checkpoint.
     pub fn array_name(&self, factor: AdapterFactor) -> String {
-        format!("{MODEL_ARRAYS}{}", self.parameter_name(factor))
+        format!("{MODEL_ARRAYS}{}{}", self.name, factor.suffix())
     }
 
     /// The name of a factor in peft's files.

@@ -7,6 +7,7 @@ use burn_megatron::tensor_parallel::LowRankConfig;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
+use super::sites::AdapterFactor;
 use super::*;
 use crate::bert::BertConfig;
 use crate::bloom::BloomConfig;

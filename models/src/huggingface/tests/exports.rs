@@ -13,12 +13,25 @@ fn of_type(dtype: ExportType) -> ExportConfig {
     }
 }
 
+/// A checkpoint in a folder of its own, of f32.
+fn saved(is_tied: bool) -> (TempDir, GptConfig, Checkpoint) {
+    let (folder, config) = (TempDir::new().unwrap(), config(is_tied));
+    let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F32);
+    (folder, config, checkpoint)
+}
+
+/// The error of an export that leaves nothing.
+fn refusal(folder: &TempDir, checkpoint: &Checkpoint, config: &GptConfig, options: &ExportConfig) -> String {
+    let error = export(checkpoint, config, folder.path().join("files"), options).unwrap_err();
+    assert_eq!(names_in(folder.path()), ["saved"]);
+    error.to_string()
+}
+
 #[test]
 fn a_sharded_checkpoint_exported_and_imported_has_the_same_bits() {
     for is_tied in [true, false] {
-        let (folder, config) = (TempDir::new().unwrap(), config(is_tied));
-        let [saved, files, back] = ["saved", "deep/er/files", "back"].map(|name| folder.path().join(name));
-        let checkpoint = sharded_checkpoint(&saved, &config, DType::F32);
+        let (folder, config, checkpoint) = saved(is_tied);
+        let [files, back] = ["deep/er/files", "back"].map(|name| folder.path().join(name));
         export(&checkpoint, &config, &files, &ExportConfig::default()).unwrap();
         let model = HuggingFaceModel::<GptConfig>::open(&files).unwrap();
         assert_eq!(model.config(), &config);
@@ -67,8 +80,7 @@ fn files_have_the_names_shapes_and_order_of_gpt2() {
 #[test]
 fn several_files_and_their_index_have_every_tensor_once() {
     for is_tied in [true, false] {
-        let (folder, config) = (TempDir::new().unwrap(), config(is_tied));
-        let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F32);
+        let (folder, config, checkpoint) = saved(is_tied);
         let files = folder.path().join("files");
         // The token embedding alone has more: 13 rows of 6 elements.
         let options = ExportConfig {
@@ -119,8 +131,7 @@ fn several_files_and_their_index_have_every_tensor_once() {
 
 #[test]
 fn sixteen_bits_are_the_rounded_values() {
-    let (folder, config) = (TempDir::new().unwrap(), config(true));
-    let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F32);
+    let (folder, config, checkpoint) = saved(true);
     let files = folder.path().join("files");
     export(&checkpoint, &config, &files, &of_type(ExportType::Bf16)).unwrap();
     let bytes = fs::read(files.join(MODEL_NAME)).unwrap();
@@ -155,19 +166,9 @@ fn a_number_that_f16_cannot_hold_is_named_and_nothing_is_left() {
     let bias = all.iter_mut().find(|part| part.name == "model.h.1.ln_2.bias").unwrap();
     bias.data[..4].copy_from_slice(&1e5_f32.to_le_bytes());
     let checkpoint = save(&folder.path().join("saved"), all);
-    let error = export(
-        &checkpoint,
-        &config,
-        folder.path().join("files"),
-        &of_type(ExportType::F16),
-    )
-    .unwrap_err();
-    let error = error.to_string();
-    assert!(
-        error.contains("\"h.1.ln_2.bias\" has 1e5, which is infinite as float16"),
-        "{error}"
-    );
-    assert_eq!(names_in(folder.path()), ["saved"]);
+    let error = refusal(&folder, &checkpoint, &config, &of_type(ExportType::F16));
+    let expected = "\"h.1.ln_2.bias\" has 1e5, which is infinite as float16";
+    assert!(error.contains(expected), "{error}");
     export(
         &checkpoint,
         &config,
@@ -179,8 +180,7 @@ fn a_number_that_f16_cannot_hold_is_named_and_nothing_is_left() {
 
 #[test]
 fn what_is_there_already_is_left_alone() {
-    let (folder, config) = (TempDir::new().unwrap(), config(true));
-    let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F32);
+    let (folder, config, checkpoint) = saved(true);
     let [file, full, empty] = ["file", "full", "empty"].map(|name| folder.path().join(name));
     fs::write(&file, "mine").unwrap();
     fs::create_dir(&full).unwrap();
@@ -208,8 +208,7 @@ fn what_is_there_already_is_left_alone() {
 
 #[test]
 fn a_checkpoint_of_another_model_is_refused_by_name_and_shape() {
-    let folder = TempDir::new().unwrap();
-    let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config(true), DType::F32);
+    let (folder, _, checkpoint) = saved(true);
     for (other, words) in [
         (
             config(false),
@@ -226,37 +225,22 @@ fn a_checkpoint_of_another_model_is_refused_by_name_and_shape() {
         ),
         (GptConfig::new(2, 6, 4, 5, 13).with_d_hidden(Some(10)), "n_heads"),
     ] {
-        let error = export(
-            &checkpoint,
-            &other,
-            folder.path().join("files"),
-            &ExportConfig::default(),
-        );
-        let error = error.unwrap_err().to_string();
+        let error = refusal(&folder, &checkpoint, &other, &ExportConfig::default());
         assert!(
             error.contains(words) && error.contains(checkpoint.path().to_str().unwrap()),
             "{words:?} is not in {error}"
         );
     }
-    assert_eq!(names_in(folder.path()), ["saved"]);
 }
 
 #[test]
 fn an_altered_checkpoint_leaves_no_export() {
-    let (folder, config) = (TempDir::new().unwrap(), config(true));
-    let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F32);
+    let (folder, config, checkpoint) = saved(true);
     let shard = checkpoint.path().join(&checkpoint.files()[0].name);
     let mut bytes = fs::read(&shard).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&shard, bytes).unwrap();
     let checkpoint = Checkpoint::open(checkpoint.path()).unwrap();
-    let error = export(
-        &checkpoint,
-        &config,
-        folder.path().join("files"),
-        &ExportConfig::default(),
-    )
-    .unwrap_err();
-    assert!(error.to_string().contains("has been altered"), "{error}");
-    assert_eq!(names_in(folder.path()), ["saved"]);
+    let error = refusal(&folder, &checkpoint, &config, &ExportConfig::default());
+    assert!(error.contains("has been altered"), "{error}");
 }

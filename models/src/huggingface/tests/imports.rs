@@ -5,9 +5,9 @@ use safetensors::SafeTensors;
 use super::*;
 use crate::bert::BertConfig;
 
-fn import(folder: &Path) -> (Checkpoint, GptConfig, TempDir) {
+fn import<C: HuggingFaceFormat + Clone>(folder: &Path) -> (Checkpoint, C, TempDir) {
     let output = TempDir::new().unwrap();
-    let model = HuggingFaceModel::<GptConfig>::open(folder).unwrap();
+    let model = HuggingFaceModel::<C>::open(folder).unwrap();
     let written = model.write_checkpoint(output.path(), json!(null)).unwrap();
     (Checkpoint::open(written).unwrap(), model.config().clone(), output)
 }
@@ -32,7 +32,7 @@ fn one_file_is_imported_with_and_without_prefix_and_masks() {
         for prefix in ["", "transformer."] {
             let config = config(is_tied);
             let folder = folder_of(&config, &with_masks(tensors(&config, prefix), prefix));
-            let (checkpoint, found, _output) = import(folder.path());
+            let (checkpoint, found, _output) = import::<GptConfig>(folder.path());
             assert_eq!(found, config);
             expect_values(&checkpoint, &config);
         }
@@ -45,7 +45,7 @@ fn several_files_are_imported() {
     write_config(folder.path(), &config, |_| ());
     let prefix = "transformer.";
     write_sharded(folder.path(), &with_masks(tensors(&config, prefix), prefix), |_| ());
-    let (checkpoint, found, _output) = import(folder.path());
+    let (checkpoint, found, _output) = import::<GptConfig>(folder.path());
     assert_eq!(found, config);
     expect_values(&checkpoint, &config);
 }
@@ -55,7 +55,7 @@ fn a_head_with_the_bits_of_the_embedding_is_tied() {
     let config = config(true);
     let mut tensors = tensors(&config, "");
     tensors.insert("lm_head.weight".into(), tensors["wte.weight"].clone());
-    let (checkpoint, found, _output) = import(folder_of(&config, &tensors).path());
+    let (checkpoint, found, _output) = import::<GptConfig>(folder_of(&config, &tensors).path());
     assert!(found.tied_embeddings);
     expect_values(&checkpoint, &config);
 }
@@ -66,7 +66,7 @@ fn a_head_with_another_bit_is_untied() {
     let mut head = tensors["wte.weight"].clone();
     *head.bytes.last_mut().unwrap() ^= 1;
     tensors.insert("lm_head.weight".into(), head.clone());
-    let (checkpoint, found, _output) = import(folder_of(&config(true), &tensors).path());
+    let (checkpoint, found, _output) = import::<GptConfig>(folder_of(&config(true), &tensors).path());
     assert_eq!(found, config(false));
     let read = checkpoint
         .read("model.lm_head.weight", &Placement::whole([13, 6]), 0..78)
@@ -78,7 +78,7 @@ fn a_head_with_another_bit_is_untied() {
 fn a_head_that_the_configuration_unties_is_kept_though_equal() {
     let mut tensors = tensors(&config(true), "");
     tensors.insert("lm_head.weight".into(), tensors["wte.weight"].clone());
-    let (checkpoint, found, _output) = import(folder_of(&config(false), &tensors).path());
+    let (checkpoint, found, _output) = import::<GptConfig>(folder_of(&config(false), &tensors).path());
     assert_eq!(found, config(false));
     assert!(checkpoint.array("model.lm_head.weight").is_some());
 }
@@ -109,14 +109,8 @@ fn a_bert_of_older_names_is_imported_with_what_tells_pairs_apart() {
     fs::write(older.path().join(CONFIG_NAME), fields.to_string()).unwrap();
     write_tensors(&older.path().join(MODEL_NAME), &tensors);
 
-    let import = |folder: &Path| {
-        let output = TempDir::new().unwrap();
-        let model = HuggingFaceModel::<BertConfig>::open(folder).unwrap();
-        let written = model.write_checkpoint(output.path(), json!(null)).unwrap();
-        (Checkpoint::open(written).unwrap(), model.config().clone(), output)
-    };
-    let (expected, config, _expected_output) = import(&fixture);
-    let (found, found_config, _output) = import(older.path());
+    let (expected, config, _expected_output) = import::<BertConfig>(&fixture);
+    let (found, found_config, _output) = import::<BertConfig>(older.path());
     assert!(config.tells_pairs && found_config == config);
     for array in expected.arrays() {
         let read = |from: &Checkpoint| {
@@ -130,7 +124,7 @@ fn a_bert_of_older_names_is_imported_with_what_tells_pairs_apart() {
     let of_pairs = |name: &str| name.contains("pooler") || name.contains("seq_relationship");
     let without: Tensors = tensors.into_iter().filter(|(name, _)| !of_pairs(name)).collect();
     write_tensors(&older.path().join(MODEL_NAME), &without);
-    let (_, found_config, _output) = import(older.path());
+    let (_, found_config, _output) = import::<BertConfig>(older.path());
     assert!(!found_config.tells_pairs);
 }
 
