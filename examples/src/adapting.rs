@@ -15,7 +15,7 @@ use crate::saved_state::ModelState;
 pub(crate) struct RunAdapters {
     pub(crate) config: AdapterConfig,
     /// Whether the checkpoint has them; otherwise they are new, and are trained with its parameters.
-    is_stored: bool,
+    pub(crate) is_stored: bool,
 }
 
 impl RunAdapters {
@@ -77,11 +77,6 @@ impl RunAdapters {
                 is_stored: false,
             })),
         }
-    }
-
-    /// Whether the checkpoint has nothing but the parameters, which [`adapt`](Self::adapt) takes.
-    pub(crate) fn are_new(&self) -> bool {
-        !self.is_stored
     }
 
     /// Returns this rank's chunks with adapters. New ones are of chunks with the checkpoint's parameters.

@@ -41,14 +41,6 @@ pub struct CheckpointArguments {
 }
 
 impl CheckpointArguments {
-    /// The flags of a run that a launcher has started again, and that continues from a checkpoint of its own.
-    pub fn after_restart(&self) -> Self {
-        Self {
-            finetune: false,
-            ..self.clone()
-        }
-    }
-
     /// Checks what the types do not.
     ///
     /// # Errors

@@ -14,9 +14,8 @@ use burn_megatron_data::tokenizer::TokenizerFiles;
 use models::Objective;
 use sha2::{Digest as _, Sha256};
 
-use super::run_text::{RunText, SampleSizes, mixed_hash};
-use crate::arguments::{DataArguments, TextSource};
-use crate::run_tokenizer::RunTokenizer;
+use super::run_text::{RunText, TextRequest, mixed_hash};
+use crate::arguments::TextSource;
 
 /// Reads the conversations that `--data-path` names, a line each of `{"messages": [{"role": …, "content": …}, …]}`, in
 /// the words of the tokenizer's template, or else of ChatML.
@@ -24,12 +23,13 @@ use crate::run_tokenizer::RunTokenizer;
 /// # Errors
 /// When the model predicts something else than the next token, flags are given that are for other samples, a file
 /// cannot be read, or there are too few conversations.
-pub(super) fn of_files(
-    arguments: &DataArguments,
-    objective: Objective,
-    sizes: SampleSizes,
-    run_tokenizer: &RunTokenizer,
-) -> anyhow::Result<RunText> {
+pub(super) fn of_files(request: TextRequest<'_>) -> anyhow::Result<RunText> {
+    let TextRequest {
+        arguments,
+        objective,
+        sizes,
+        tokenizer: run_tokenizer,
+    } = request;
     ensure!(
         objective == Objective::NextToken,
         "--sft is for models that predict the next token, and this one does not: leave it out"

@@ -13,10 +13,9 @@ use burn_megatron::training::TrainingConfig;
 use models::Objective;
 
 use super::data_sets::{DataSets, build_config};
-use super::run_text::{RunText, SampleSizes, mixed_hash, num_tokens};
+use super::run_text::{RunText, TextRequest, mixed_hash, num_tokens};
 use super::{conversations, masked};
-use crate::arguments::{DataArguments, TextSource};
-use crate::run_tokenizer::RunTokenizer;
+use crate::arguments::TextSource;
 
 /// Fewer documents than this are cut into pieces, so that some can be set aside for validation.
 const MIN_DOCUMENTS: usize = 40;
@@ -25,39 +24,29 @@ const MIN_DOCUMENTS: usize = 40;
 ///
 /// # Errors
 /// When something cannot be read, or there is too little of it.
-pub(super) fn read_text(
-    arguments: &DataArguments,
-    objective: Objective,
-    sizes: SampleSizes,
-    run_tokenizer: &RunTokenizer,
-) -> anyhow::Result<RunText> {
+pub(super) fn read_text(request: TextRequest<'_>) -> anyhow::Result<RunText> {
+    let arguments = request.arguments;
     if arguments.sft {
-        return conversations::of_files(arguments, objective, sizes, run_tokenizer);
+        return conversations::of_files(request);
     }
     let source = arguments.source()?;
     let note = arguments.note(&source);
-    let text = match (objective, source) {
-        (Objective::NextToken, TextSource::DataSets(source)) => of_data_sets(source, arguments, sizes, run_tokenizer),
-        (_, TextSource::DataSets(source)) => masked::of_data_sets(source, arguments, objective, sizes, run_tokenizer),
-        (_, TextSource::CargoRegistry) => of_files(
-            CorpusConfig::cargo_registry()?,
-            arguments,
-            objective,
-            sizes,
-            run_tokenizer,
-        ),
-        (_, TextSource::Files(paths)) => of_files(CorpusConfig::new(paths), arguments, objective, sizes, run_tokenizer),
+    let text = match (request.objective, source) {
+        (Objective::NextToken, TextSource::DataSets(source)) => of_data_sets(source, request),
+        (_, TextSource::DataSets(source)) => masked::of_data_sets(source, request),
+        (_, TextSource::CargoRegistry) => of_files(CorpusConfig::cargo_registry()?, request),
+        (_, TextSource::Files(paths)) => of_files(CorpusConfig::new(paths), request),
     };
     Ok(RunText { note, ..text? })
 }
 
-fn of_files(
-    config: CorpusConfig,
-    arguments: &DataArguments,
-    objective: Objective,
-    sizes: SampleSizes,
-    run_tokenizer: &RunTokenizer,
-) -> anyhow::Result<RunText> {
+fn of_files(config: CorpusConfig, request: TextRequest<'_>) -> anyhow::Result<RunText> {
+    let TextRequest {
+        arguments,
+        sizes,
+        tokenizer: run_tokenizer,
+        ..
+    } = request;
     let limit_bytes = arguments.data_limit.or(config.limit_bytes);
     let corpus = Corpus::load(&CorpusConfig { limit_bytes, ..config })?;
     // The bytes of a text are its tokens: its hash alone has stood for them since the first checkpoints.
@@ -68,8 +57,8 @@ fn of_files(
     };
     // One book must be split for validation, too.
     let corpus = corpus.with_documents(MIN_DOCUMENTS);
-    if objective != Objective::NextToken {
-        return masked::of_corpus(&corpus, hash, arguments, objective, sizes, run_tokenizer);
+    if request.objective != Objective::NextToken {
+        return masked::of_corpus(&corpus, hash, request);
     }
     let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
     let documents = Arc::new(corpus.tokenize(&**run_tokenizer.tokenizer()));
@@ -87,21 +76,17 @@ fn of_files(
     )
 }
 
-fn of_data_sets(
-    source: DataSource,
-    arguments: &DataArguments,
-    sizes: SampleSizes,
-    run_tokenizer: &RunTokenizer,
-) -> anyhow::Result<RunText> {
+fn of_data_sets(source: DataSource, request: TextRequest<'_>) -> anyhow::Result<RunText> {
+    let sizes = request.sizes;
     let dataset = GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed);
-    let config = build_config(&source, dataset, arguments, sizes);
-    let mut sets = DataSets::new(&source, format!("{source:?}"), run_tokenizer);
+    let config = build_config(&source, dataset, request);
+    let mut sets = DataSets::new(&source, format!("{source:?}"), request.tokenizer);
     let data = RunData::build(&config, |prefix| -> anyhow::Result<Arc<dyn TokenDocuments>> {
         let documents = sets.open(prefix)?;
         sets.count(prefix, documents.num_documents(), |range| num_tokens(&documents, range));
         Ok(Arc::new(documents))
     })?;
-    let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
+    let marking = request.arguments.marking(&**request.tokenizer.tokenizer())?;
     sets.text(
         data.map(|samples| -> Arc<dyn BatchSource> { Arc::new(TokenBatches::new(samples).with_marking(marking)) }),
     )

@@ -9,8 +9,7 @@ use anyhow::{Context as _, bail};
 use burn_megatron::data::{BatchSource, BuildConfig, DataSource, RunData, Split, TokenDocuments as _, Tokenizer};
 use burn_megatron_data::indexed_dataset::{IndexedDataset, bin_path, idx_path};
 
-use super::run_text::{RunText, SampleSizes, Validation, mixed_hash};
-use crate::arguments::DataArguments;
+use super::run_text::{RunText, TextRequest, Validation, mixed_hash};
 use crate::run_tokenizer::RunTokenizer;
 
 /// Of each end of an index this many bytes are compared.
@@ -88,9 +87,9 @@ impl<'a> DataSets<'a> {
 pub(super) fn build_config<Dataset>(
     source: &DataSource,
     dataset: Dataset,
-    arguments: &DataArguments,
-    sizes: SampleSizes,
+    request: TextRequest<'_>,
 ) -> BuildConfig<Dataset> {
+    let TextRequest { arguments, sizes, .. } = request;
     BuildConfig {
         source: source.clone(),
         num_samples: [Some(sizes.num_train), Some(sizes.num_validation), Some(0)],

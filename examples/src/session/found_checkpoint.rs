@@ -61,10 +61,10 @@ pub(super) fn find(arguments: &CheckpointArguments, context: &ParallelContext) -
     };
     Ok(FoundCheckpoint {
         checkpoint,
-        arguments: if is_own {
-            arguments.after_restart()
-        } else {
-            arguments.clone()
+        arguments: CheckpointArguments {
+            // A run that has been started again continues.
+            finetune: arguments.finetune && !is_own,
+            ..arguments.clone()
         },
     })
 }

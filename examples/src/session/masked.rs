@@ -14,9 +14,7 @@ use burn_megatron_data::tokenizer::Tokenizer;
 use models::Objective;
 
 use super::data_sets::{DataSets, build_config};
-use super::run_text::{RunText, SampleSizes, num_tokens};
-use crate::arguments::DataArguments;
-use crate::run_tokenizer::RunTokenizer;
+use super::run_text::{RunText, SampleSizes, TextRequest, num_tokens};
 
 /// Endings of files whose lines are no sentences.
 const PROSE: [&str; 2] = [".md", ".txt"];
@@ -36,16 +34,9 @@ struct Sentences {
 ///
 /// # Errors
 /// When flags are given that are for other samples, the tokenizer misses tokens of these, or there is too little text.
-pub(super) fn of_corpus(
-    corpus: &Corpus,
-    hash: u64,
-    arguments: &DataArguments,
-    objective: Objective,
-    sizes: SampleSizes,
-    run_tokenizer: &RunTokenizer,
-) -> anyhow::Result<RunText> {
-    arguments.check_no_marking(NO_MARKING)?;
-    let tokenizer = run_tokenizer.tokenizer().clone();
+pub(super) fn of_corpus(corpus: &Corpus, hash: u64, request: TextRequest<'_>) -> anyhow::Result<RunText> {
+    request.arguments.check_no_marking(NO_MARKING)?;
+    let tokenizer = request.tokenizer.tokenizer().clone();
     let sentences = corpus.documents().iter().map(|document| {
         // Pieces of a file have a number after its name.
         let name = document.path.rsplit_once('#').map_or(&*document.path, |(name, _)| name);
@@ -61,12 +52,12 @@ pub(super) fn of_corpus(
     let sentences = Sentences {
         documents: Arc::new(documents),
         tokenizer,
-        objective,
+        objective: request.objective,
     };
     let documents = sentences.documents.clone();
     RunText::of_documents(
         (documents.num_whole_documents(), hash),
-        sizes,
+        request.sizes,
         "the validation text",
         |range| num_tokens_of(&*documents, range),
         move |range, num_samples, sizes| sentences.batches(sizes, num_samples, range),
@@ -77,16 +68,10 @@ pub(super) fn of_corpus(
 ///
 /// # Errors
 /// As [`of_corpus`]; when a data set cannot be opened, or is of another tokenizer.
-pub(super) fn of_data_sets(
-    source: DataSource,
-    arguments: &DataArguments,
-    objective: Objective,
-    sizes: SampleSizes,
-    run_tokenizer: &RunTokenizer,
-) -> anyhow::Result<RunText> {
-    arguments.check_no_marking(NO_MARKING)?;
-    let tokenizer = run_tokenizer.tokenizer();
-    let mut sets = DataSets::new(&source, format!("{source:?} {objective:?}"), run_tokenizer);
+pub(super) fn of_data_sets(source: DataSource, request: TextRequest<'_>) -> anyhow::Result<RunText> {
+    request.arguments.check_no_marking(NO_MARKING)?;
+    let (objective, sizes, tokenizer) = (request.objective, request.sizes, request.tokenizer.tokenizer());
+    let mut sets = DataSets::new(&source, format!("{source:?} {objective:?}"), request.tokenizer);
     let open = |prefix: &str| -> anyhow::Result<Arc<dyn SentenceDocuments>> {
         let documents = sets.open(prefix)?;
         let count = documents.num_whole_documents();
@@ -96,12 +81,12 @@ pub(super) fn of_data_sets(
     let data = match objective {
         Objective::NextToken => unreachable!("samples of whole texts need no sentences"),
         Objective::MaskedTokens { tells_pairs } => {
-            let config = build_config(&source, bert_config(tells_pairs, sizes), arguments, sizes);
+            let config = build_config(&source, bert_config(tells_pairs, sizes), request);
             let data = RunData::<dyn SampleSet<Sample = BertSample>>::build_bert(&config, tokenizer, open)?;
             data.map(|dataset| -> Arc<dyn BatchSource> { Arc::new(BertBatches::new(dataset, tells_pairs)) })
         }
         Objective::Spans { decoder_seq_length } => {
-            let config = build_config(&source, t5_config(decoder_seq_length, sizes), arguments, sizes);
+            let config = build_config(&source, t5_config(decoder_seq_length, sizes), request);
             let data = RunData::<dyn SampleSet<Sample = T5Sample>>::build_t5(&config, tokenizer, open)?;
             data.map(|dataset| -> Arc<dyn BatchSource> { Arc::new(T5Batches::new(dataset, decoder_seq_length)) })
         }

@@ -33,7 +33,7 @@ use crate::run_tokenizer::RunTokenizer;
 use crate::saved_state::{ModelState, RunState};
 use crate::step_observer::StepObserver;
 use data::{read_text, start_loader};
-use run_text::{RunText, SampleSizes};
+use run_text::{RunText, SampleSizes, TextRequest};
 
 /// What looks at a step's gradients.
 type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
@@ -149,7 +149,12 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
         let num_samples = training.train_samples;
         let sizes = sample_sizes(&training, arguments.logging.eval_iters);
-        let text = read_text(&arguments.data, model.objective(), sizes, &tokenizer)?;
+        let text = read_text(TextRequest {
+            arguments: &arguments.data,
+            objective: model.objective(),
+            sizes,
+            tokenizer: &tokenizer,
+        })?;
         text.check_same(context)?;
         let text_hash = format!("{:016x}", text.hash);
 
@@ -165,7 +170,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             }
             _ => chunks,
         };
-        let has_parameters = adapters.as_ref().is_some_and(RunAdapters::are_new);
+        let has_parameters = adapters.as_ref().is_some_and(|adapters| !adapters.is_stored);
         let communication = &arguments.parallel.communication;
         let kind = stages.schedule(sizes.num_chunks)?;
         let offload = arguments.offload.config()?;

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{BatchSource, SplitWeights, TokenDocuments, split_documents};
+use models::Objective;
 use sha2::{Digest as _, Sha256};
+
+use crate::arguments::DataArguments;
+use crate::run_tokenizer::RunTokenizer;
 
 /// What a run reads.
 pub(super) struct RunText {
@@ -33,6 +37,15 @@ pub(super) enum Validation {
     DataSets(Arc<dyn BatchSource>, Vec<(String, Arc<dyn BatchSource>)>),
     /// The data sets have nothing set aside.
     None,
+}
+
+/// Samples that a run asks for.
+#[derive(Clone, Copy)]
+pub(super) struct TextRequest<'a> {
+    pub(super) arguments: &'a DataArguments,
+    pub(super) objective: Objective,
+    pub(super) sizes: SampleSizes,
+    pub(super) tokenizer: &'a RunTokenizer,
 }
 
 /// How many samples of what length.
