@@ -45,96 +45,69 @@ fn without_effect(report: &Report) -> Vec<&str> {
 
 #[test]
 fn a_real_file_of_stage_2_becomes_these_flags() {
-    let report = report(ZERO2, "--world-size 2");
-    let shown: Vec<(String, &str)> = report
-        .flags
-        .iter()
-        .map(|flag| (flag.shown(), flag.from.as_str()))
-        .collect();
-    let shown: Vec<(&str, &str)> = shown.iter().map(|(flag, from)| (flag.as_str(), *from)).collect();
-    assert_eq!(
-        shown,
-        [
-            ("--global-batch-size 16", "train_batch_size"),
-            ("--micro-batch-size 8", "train_batch_size, gradient_accumulation_steps"),
-            ("--zero-stage 2", "zero_optimization.stage"),
-            ("--fp16", "fp16.enabled"),
-            (
-                "--initial-loss-scale 65536",
-                "fp16.initial_scale_power, DeepSpeed's default"
-            ),
-            ("--loss-scale-window 1000", "fp16.loss_scale_window"),
-            ("--hysteresis 2", "fp16.hysteresis"),
-            ("--min-loss-scale 1", "fp16.min_loss_scale"),
-            ("--optimizer adam", "optimizer.type"),
-            ("--lr 0.00015", "optimizer.params.lr"),
-            ("--adam-beta1 0.9", "optimizer.params.betas, DeepSpeed's default"),
-            ("--adam-beta2 0.999", "optimizer.params.betas, DeepSpeed's default"),
-            ("--adam-eps 1e-8", "optimizer.params.eps, DeepSpeed's default"),
-            ("--weight-decay 0", "optimizer.params.weight_decay, DeepSpeed's default"),
-            ("--log-interval 1", "steps_per_print"),
-            ("--clip-grad 1", "gradient_clipping"),
-            ("--timing-log-level 0", "wall_clock_breakdown"),
-        ]
-    );
-    assert_eq!(
-        without_effect(&report),
-        [
-            "activation_checkpointing.contiguous_memory_optimization",
-            "activation_checkpointing.partition_activations",
-        ]
-    );
-    assert!(report.automatic.is_empty() && report.notes.is_empty());
+    let expected = "\
+DeepSpeed's configuration as flags; no code of DeepSpeed runs:
+  --global-batch-size 16      train_batch_size
+  --micro-batch-size 8        train_batch_size, gradient_accumulation_steps
+  --zero-stage 2              zero_optimization.stage
+  --fp16                      fp16.enabled
+  --initial-loss-scale 65536  fp16.initial_scale_power, DeepSpeed's default
+  --loss-scale-window 1000    fp16.loss_scale_window
+  --hysteresis 2              fp16.hysteresis
+  --min-loss-scale 1          fp16.min_loss_scale
+  --optimizer adam            optimizer.type
+  --lr 0.00015                optimizer.params.lr
+  --adam-beta1 0.9            optimizer.params.betas, DeepSpeed's default
+  --adam-beta2 0.999          optimizer.params.betas, DeepSpeed's default
+  --adam-eps 1e-8             optimizer.params.eps, DeepSpeed's default
+  --weight-decay 0            optimizer.params.weight_decay, DeepSpeed's default
+  --log-interval 1            steps_per_print
+  --clip-grad 1               gradient_clipping
+  --timing-log-level 0        wall_clock_breakdown
+  without effect here: activation_checkpointing.contiguous_memory_optimization
+  without effect here: activation_checkpointing.partition_activations: it is --sequence-parallel that shards \
+activations over the tensor-parallel ranks
+";
+    assert_eq!(report(ZERO2, "--world-size 2").to_string(), expected);
 }
 
 #[test]
 fn a_real_file_of_stage_3_with_offloading_becomes_these_flags() {
-    let report = report(ZERO3, "--world-size 4 --tensor-model-parallel-size 2");
-    let shown: Vec<String> = report.flags.iter().map(Emitted::shown).collect();
-    assert_eq!(
-        shown,
-        [
-            "--micro-batch-size 8",
-            "--global-batch-size 16",
-            "--zero-stage 3",
-            "--ddp-bucket-size 10000000",
-            "--overlap-grad-reduce false",
-            "--overlap-param-gather false",
-            "--optimizer-cpu-offload",
-            "--offload-param cpu",
-            "--fp16",
-            "--initial-loss-scale 256",
-            "--loss-scale-window 1000",
-            "--hysteresis 2",
-            "--min-loss-scale 1",
-            "--optimizer adam",
-            "--lr 0.0001",
-            "--adam-beta1 0.9",
-            "--adam-beta2 0.999",
-            "--adam-eps 1e-8",
-            "--weight-decay 0",
-            "--clip-grad 1",
-            "--log-interval 2000000",
-        ]
-    );
-    assert_eq!(
-        without_effect(&report),
-        [
-            "zero_optimization.stage3_gather_16bit_weights_on_model_save",
-            "zero_optimization.offload_optimizer.pin_memory",
-            "zero_optimization.offload_param.pin_memory",
-            "zero_optimization.contiguous_gradients",
-            "zero_optimization.sub_group_size",
-            "zero_optimization.stage3_max_live_parameters",
-            "zero_optimization.stage3_max_reuse_distance",
-            "zero_optimization.stage3_prefetch_bucket_size",
-            "zero_optimization.stage3_param_persistence_threshold",
-            "activation_checkpointing.contiguous_memory_optimization",
-            "activation_checkpointing.synchronize_checkpoint_boundary",
-            "activation_checkpointing.profile",
-            "activation_checkpointing.partition_activations",
-        ]
-    );
+    let expected = "\
+DeepSpeed's configuration as flags; no code of DeepSpeed runs:
+  --micro-batch-size 8          train_micro_batch_size_per_gpu
+  --global-batch-size 16        train_micro_batch_size_per_gpu, gradient_accumulation_steps
+  --zero-stage 3                zero_optimization.stage
+  --ddp-bucket-size 10000000    zero_optimization.reduce_bucket_size
+  --overlap-grad-reduce false   zero_optimization.overlap_comm
+  --overlap-param-gather false  zero_optimization.overlap_comm
+  --optimizer-cpu-offload       zero_optimization.offload_optimizer.device
+  --offload-param cpu           zero_optimization.offload_param.device
+  --fp16                        fp16.enabled
+  --initial-loss-scale 256      fp16.initial_scale_power
+  --loss-scale-window 1000      fp16.loss_scale_window
+  --hysteresis 2                fp16.hysteresis
+  --min-loss-scale 1            fp16.min_loss_scale
+  --optimizer adam              optimizer.type
+  --lr 0.0001                   optimizer.params.lr
+  --adam-beta1 0.9              optimizer.params.betas, DeepSpeed's default
+  --adam-beta2 0.999            optimizer.params.betas, DeepSpeed's default
+  --adam-eps 1e-8               optimizer.params.eps, DeepSpeed's default
+  --weight-decay 0              optimizer.params.weight_decay, DeepSpeed's default
+  --clip-grad 1                 gradient_clipping
+  --log-interval 2000000        steps_per_print
+  without effect here: zero_optimization.stage3_gather_16bit_weights_on_model_save, \
+zero_optimization.offload_optimizer.pin_memory, zero_optimization.offload_param.pin_memory, \
+zero_optimization.contiguous_gradients, zero_optimization.sub_group_size, \
+zero_optimization.stage3_max_live_parameters, zero_optimization.stage3_max_reuse_distance, \
+zero_optimization.stage3_prefetch_bucket_size, zero_optimization.stage3_param_persistence_threshold, \
+activation_checkpointing.contiguous_memory_optimization, \
+activation_checkpointing.synchronize_checkpoint_boundary, activation_checkpointing.profile
+  without effect here: activation_checkpointing.partition_activations: it is --sequence-parallel that shards \
+activations over the tensor-parallel ranks
+";
+    let given = "--world-size 4 --tensor-model-parallel-size 2";
+    assert_eq!(report(ZERO3, given).to_string(), expected);
 }
 
 #[test]
