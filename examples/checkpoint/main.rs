@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron_data::programs;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use examples::arguments::parse_size;
 use examples::carried_tokenizer::{CarriedTokenizer, carried_files};
@@ -77,8 +78,8 @@ enum Command {
         #[arg(long, value_name = "DIR", requires = "from")]
         adapter: Option<PathBuf>,
         /// The type of the exported numbers
-        #[arg(long, value_enum, default_value = "f32", requires = "to")]
-        dtype: ExportedType,
+        #[arg(long, value_parser = exported_type(), default_value = "f32", requires = "to")]
+        dtype: ExportType,
         /// The most bytes of numbers in an exported file, as in 500MB: where there are more, several files are written,
         /// and model.safetensors.index.json
         #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "5GB", requires = "to")]
@@ -102,22 +103,13 @@ enum ImportFormat {
     Huggingface,
 }
 
-/// The type of exported numbers.
-#[derive(Clone, Copy, ValueEnum)]
-enum ExportedType {
-    F32,
-    Bf16,
-    F16,
-}
-
-impl From<ExportedType> for ExportType {
-    fn from(dtype: ExportedType) -> Self {
-        match dtype {
-            ExportedType::F32 => Self::F32,
-            ExportedType::Bf16 => Self::Bf16,
-            ExportedType::F16 => Self::F16,
-        }
-    }
+/// Parses the type of exported numbers.
+fn exported_type() -> impl TypedValueParser<Value = ExportType> {
+    PossibleValuesParser::new(["f32", "bf16", "f16"]).map(|name| match name.as_str() {
+        "bf16" => ExportType::Bf16,
+        "f16" => ExportType::F16,
+        _ => ExportType::F32,
+    })
 }
 
 fn main() -> ExitCode {
@@ -165,7 +157,7 @@ fn run(command: &Command) -> anyhow::Result<String> {
                 (Some(format), _) => {
                     let checkpoint = Checkpoint::find(checkpoint)?;
                     let options = ExportConfig {
-                        dtype: (*dtype).into(),
+                        dtype: *dtype,
                         max_shard_bytes: *max_shard_size,
                         adapters: None,
                     };

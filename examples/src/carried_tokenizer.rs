@@ -37,7 +37,12 @@ impl CarriedTokenizer {
     /// # Errors
     /// When a file cannot be read or is not what its name promises, or the tokenizer has more tokens than the model.
     pub fn of_folder(folder: &Path, vocab_size: usize) -> anyhow::Result<Self> {
-        let tokenizer = read_tokenizer(folder, vocab_size).with_context(|| {
+        let tokenizer = RunTokenizer::of_folder(folder).and_then(|tokenizer| {
+            let found = tokenizer.as_ref().map(RunTokenizer::tokenizer);
+            found.map_or(Ok(()), |found| found.check_vocabulary(vocab_size))?;
+            Ok(tokenizer)
+        });
+        let tokenizer = tokenizer.with_context(|| {
             format!(
                 "the tokenizer in {}; without its files the parameters are imported alone",
                 folder.display()
@@ -56,14 +61,6 @@ impl CarriedTokenizer {
             arrays,
         })
     }
-}
-
-fn read_tokenizer(folder: &Path, vocab_size: usize) -> anyhow::Result<Option<RunTokenizer>> {
-    let tokenizer = RunTokenizer::of_folder(folder)?;
-    if let Some(tokenizer) = &tokenizer {
-        tokenizer.tokenizer().check_vocabulary(vocab_size)?;
-    }
-    Ok(tokenizer)
 }
 
 fn read_bounded(path: &Path) -> anyhow::Result<Vec<u8>> {
