@@ -9,10 +9,10 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Environment, Role, StopFlag, World, report_and_exit};
 use burn_megatron::training::memory::keep_freed_memory;
 use burn_megatron::training::preflight;
-use clap::{CommandFactory as _, Parser};
+use clap::{Args, CommandFactory as _, Parser};
 use models::ModelFamily;
 
-use crate::arguments::{ModeArguments, THOUSANDS_OF_RANKS, TrainingArguments};
+use crate::arguments::{THOUSANDS_OF_RANKS, TrainingArguments};
 use crate::checkpointing::{Checkpointing, Saving};
 use crate::deepspeed::parse_shown;
 use crate::device::TrainingBackend;
@@ -37,6 +37,18 @@ struct Arguments {
     training: TrainingArguments,
     #[command(flatten)]
     mode: ModeArguments,
+}
+
+/// Work of a training program in place of training.
+#[derive(Args, Clone, Copy, Debug)]
+struct ModeArguments {
+    /// Compare version, flags and text of all ranks, measure every group, print one table, and end
+    #[arg(long, conflicts_with = "dry_run")]
+    preflight: bool,
+    /// Print what memory a rank needs in each stage of ZeRO and how many GPUs hold that, and end: no rank is started,
+    /// and this machine need not hold the model
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Runs the program that trains a `family` of models, with the flags of this process; the program of `gpt` also trains
@@ -267,7 +279,7 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
             let continuation = session.continue_text(&prompt)?;
             monitoring.sample(&prompt, continuation.as_deref(), step);
         }
-        let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);
+        let is_over = logging.exit_duration()?.is_some_and(|limit| started.elapsed() >= limit);
         let reason = StopReason::of(&stop).or(is_over.then_some(StopReason::TimeIsOver));
         let reason = session.agree_to_stop(reason)?;
         let times = monitoring.after_step(step, reason.is_some() || step == num_steps, &session)?;

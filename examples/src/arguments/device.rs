@@ -33,18 +33,16 @@ impl DeviceArguments {
     /// # Errors
     /// As [`DeviceKind::validate`]; flags of GPUs for another device.
     pub fn validate(&self, dtype: Dtype) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            !self.share_gpu || self.kind == DeviceKind::Cuda,
-            "--share-gpu is for --device cuda"
-        );
-        anyhow::ensure!(
-            !self.no_cublaslt || self.kind == DeviceKind::Cuda,
-            "--no-cublaslt is for --device cuda"
-        );
-        anyhow::ensure!(
-            !self.no_cpu_binding || self.kind == DeviceKind::Cuda,
-            "--no-cpu-binding is for --device cuda"
-        );
+        for (flag, is_given) in [
+            ("--share-gpu", self.share_gpu),
+            ("--no-cublaslt", self.no_cublaslt),
+            ("--no-cpu-binding", self.no_cpu_binding),
+        ] {
+            anyhow::ensure!(
+                !is_given || self.kind == DeviceKind::Cuda,
+                "{flag} is for --device cuda"
+            );
+        }
         self.kind.validate(dtype)
     }
 

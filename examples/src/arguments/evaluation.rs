@@ -8,6 +8,7 @@ use burn_megatron_data::programs::TokenizerArguments;
 use clap::{Args, ValueEnum};
 use cubecl_kernels::Kernels;
 
+use super::generation::{ensure_at_least_one, kernels};
 use super::{DeviceArguments, LauncherArguments, ParallelArguments, PrecisionArguments};
 
 /// Megatron-LM's default of `--overlapping-eval`.
@@ -121,11 +122,7 @@ impl EvaluationArguments {
 impl TaskArguments {
     /// The operations that the model is made of.
     pub fn kernels(&self) -> Kernels {
-        if self.no_fused_kernels {
-            Kernels::Plain
-        } else {
-            Kernels::Fused
-        }
+        kernels(self.no_fused_kernels)
     }
 
     /// The most tokens that a model with these `positions` is to see at once.
@@ -155,13 +152,11 @@ impl TaskArguments {
     }
 
     fn validate(&self) -> anyhow::Result<()> {
-        for (flag, value) in [
+        ensure_at_least_one(&[
             ("--seq-length", self.seq_length.unwrap_or(1)),
             ("--overlapping-eval", self.overlapping_eval.unwrap_or(1)),
             ("--micro-batch-size", self.micro_batch_size),
-        ] {
-            ensure!(value > 0, "{flag} must be at least 1, got 0");
-        }
+        ])?;
         for (flag, is_given, kind) in [
             (
                 "--overlapping-eval",

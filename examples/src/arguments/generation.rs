@@ -164,11 +164,7 @@ impl GeneratorArguments {
 
     /// The operations that the model is made of.
     pub fn kernels(&self) -> Kernels {
-        if self.batch.no_fused_kernels {
-            Kernels::Plain
-        } else {
-            Kernels::Fused
-        }
+        kernels(self.batch.no_fused_kernels)
     }
 }
 
@@ -198,6 +194,15 @@ impl GenerationArguments {
             what,
             value: format!("{value}\n{samples:#?}"),
         }
+    }
+}
+
+/// The operations of models, with `--no-fused-kernels` or without.
+pub(super) fn kernels(no_fused_kernels: bool) -> Kernels {
+    if no_fused_kernels {
+        Kernels::Plain
+    } else {
+        Kernels::Fused
     }
 }
 

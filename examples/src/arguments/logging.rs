@@ -6,6 +6,8 @@ use std::time::Duration;
 use burn_megatron::training::BatchSizeSchedule;
 use clap::Args;
 
+use super::parallel::duration;
+
 /// What is reported of the run, and how often.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Logging and validation")]
@@ -53,9 +55,14 @@ pub struct LoggingArguments {
 
 impl LoggingArguments {
     /// How long a run may take, if a person said so.
-    pub fn exit_duration(&self) -> Option<Duration> {
-        self.exit_duration_in_mins
-            .map(|minutes| Duration::from_secs_f64(minutes * 60.0))
+    ///
+    /// # Errors
+    /// When it is not a positive number of minutes, below a year.
+    pub fn exit_duration(&self) -> anyhow::Result<Option<Duration>> {
+        let minutes = self.exit_duration_in_mins;
+        minutes
+            .map(|minutes| duration("--exit-duration-in-mins", minutes))
+            .transpose()
     }
 
     /// The steps of timeline and trace.
@@ -84,17 +91,9 @@ impl LoggingArguments {
             "--profile-step-start must be at least 1 and at most --profile-step-end, got {start} and {}",
             end.saturating_sub(1)
         );
-        if let Some(minutes) = self.exit_duration_in_mins {
-            anyhow::ensure!(
-                minutes > 0.0 && minutes < 60.0 * 24.0 * 366.0,
-                "--exit-duration-in-mins must be above 0 and below a year, got {minutes}"
-            );
-        }
-        Ok(())
+        self.exit_duration().map(drop)
     }
-}
 
-impl LoggingArguments {
     /// Checks timeline and trace against the `num_steps` steps of the run.
     ///
     /// # Errors

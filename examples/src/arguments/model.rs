@@ -6,7 +6,8 @@ use cubecl_kernels::Kernels;
 use models::registry::{self, FAMILIES, Family};
 use models::{ModelConfig, ModelSettings, Objective};
 
-use super::{ArchitectureArguments, RecomputeArguments};
+use super::generation::kernels;
+use super::{ArchitectureArguments, RecomputeArguments, RecomputeGranularity};
 
 /// The longest sample unless another is asked for: the texts that models of today take would fill a GPU's memory.
 const MAX_DEFAULT_SAMPLE: usize = 4096;
@@ -212,11 +213,7 @@ impl ModelArguments {
 
     /// The operations that the model is made of.
     pub fn kernels(&self) -> Kernels {
-        if self.no_fused_kernels {
-            Kernels::Plain
-        } else {
-            Kernels::Fused
-        }
+        kernels(self.no_fused_kernels)
     }
 
     /// Checks what the model's own validation does not.
@@ -253,8 +250,9 @@ impl ModelArguments {
             deviation.is_finite() && deviation >= 0.0,
             "--init-method-std must be finite and not negative, got {deviation}"
         );
+        let is_selective = self.recompute.recompute_granularity == Some(RecomputeGranularity::Selective);
         anyhow::ensure!(
-            !(self.no_fused_kernels && self.recompute.is_selective()),
+            !(self.no_fused_kernels && is_selective),
             "--recompute-granularity selective is what fused attention does, and --no-fused-kernels asks for burn's: \
              give one of them"
         );

@@ -453,13 +453,20 @@ impl CommunicationArguments {
     /// # Errors
     /// When it is not a positive number of minutes, below a year.
     pub fn timeout(&self) -> anyhow::Result<Duration> {
-        let minutes = self.distributed_timeout_minutes;
-        anyhow::ensure!(
-            minutes > 0.0 && minutes < 60.0 * 24.0 * 366.0,
-            "--distributed-timeout-minutes must be above 0 and below a year, got {minutes}"
-        );
-        Ok(Duration::from_secs_f64(minutes * 60.0))
+        duration("--distributed-timeout-minutes", self.distributed_timeout_minutes)
     }
+}
+
+/// The time of a flag in minutes.
+///
+/// # Errors
+/// When it is not a positive number, below a year.
+pub(super) fn duration(flag: &str, minutes: f64) -> anyhow::Result<Duration> {
+    anyhow::ensure!(
+        minutes > 0.0 && minutes < 60.0 * 24.0 * 366.0,
+        "{flag} must be above 0 and below a year, got {minutes}"
+    );
+    Ok(Duration::from_secs_f64(minutes * 60.0))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Flags of pipeline stages and of recomputation.
 
 use anyhow::ensure;
-use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::schedule::ScheduleKind;
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use clap::{Args, ValueEnum};
 use models::layers::LayerRecompute;
@@ -135,22 +135,6 @@ impl StageArguments {
         );
         Ok(())
     }
-
-    /// The layers of each virtual stage, and what each stage does in a step.
-    ///
-    /// # Errors
-    /// When layers or micro-batches cannot be shared out so: the first rule that is broken, with the values and the
-    /// nearest valid ones.
-    pub fn plan(&self, sizes: LayerSizes, num_micro_batches: usize) -> anyhow::Result<(LayerLayout, Schedule)> {
-        let layers = self.layers(sizes)?;
-        let config = ScheduleConfig {
-            kind: self.schedule(sizes.num_chunks)?,
-            num_stages: sizes.num_stages,
-            num_chunks: sizes.num_chunks,
-            num_micro_batches,
-        };
-        Ok((layers, config.init()?))
-    }
 }
 
 impl RecomputeArguments {
@@ -160,11 +144,6 @@ impl RecomputeArguments {
             recompute_granularity: Some(RecomputeGranularity::Full),
             ..Self::default()
         }
-    }
-
-    /// Whether attention weights are to be recomputed, and nothing else.
-    pub fn is_selective(&self) -> bool {
-        self.recompute_granularity == Some(RecomputeGranularity::Selective)
     }
 
     /// Whether whole layers are to be recomputed.

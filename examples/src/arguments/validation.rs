@@ -90,13 +90,14 @@ impl TrainingArguments {
         }
         let sizes = self.parallel.layer_sizes(model.n_layers())?;
         let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
-        let (layers, schedule) = self.parallel.stages.plan(sizes, num_micro_batches)?;
+        let layers = self.parallel.stages.layers(sizes)?;
         let every_step = ScheduleConfig {
             kind: self.parallel.stages.schedule(sizes.num_chunks)?,
             num_stages: sizes.num_stages,
             num_chunks: sizes.num_chunks,
             num_micro_batches,
         };
+        let schedule = every_step.init()?;
         training.validate_stages(&every_step, grid.data_parallel_size())?;
         self.model.recompute.validate_layers(&layers)?;
         self.offload.validate_layers(&layers)?;
@@ -136,14 +137,10 @@ impl TrainingArguments {
             Ok::<_, anyhow::Error>(activation_bytes_of_stages(&*model, &setting))
         };
         let (recompute, offloaded_layers) = (&self.model.recompute, self.offload.layers());
-        let counted = [
-            (recompute.clone(), offloaded_layers),
-            (recompute.clone(), 0),
-            (recompute.clone(), usize::MAX),
-            (RecomputeArguments::full(), offloaded_layers),
-        ];
-        let [as_run, on_host, offloaded, recomputed] = counted.map(|(what, layers)| activations(what, layers));
-        let activations = [as_run?, on_host?, offloaded?, recomputed?];
+        let as_run = activations(recompute.clone(), offloaded_layers)?;
+        let on_host = activations(recompute.clone(), 0)?;
+        let offloaded = activations(recompute.clone(), usize::MAX)?;
+        let recomputed = activations(RecomputeArguments::full(), offloaded_layers)?;
         let stages = parameters.into_iter().enumerate();
         let groups = training.groups();
         let stages = stages.map(|(stage, parameters)| {
@@ -155,14 +152,11 @@ impl TrainingArguments {
             Ok(StagePlan {
                 parameters: trained.into_iter().map(|(parameter, _)| parameter).collect(),
                 frozen: frozen.iter().map(|(parameter, _)| parameter.len).sum(),
-                activations: {
-                    let [as_run, on_host, offloaded, recomputed] = activations.each_ref().map(|stages| stages[stage]);
-                    StageActivations {
-                        as_run,
-                        on_host,
-                        offloaded,
-                        recomputed,
-                    }
+                activations: StageActivations {
+                    as_run: as_run[stage],
+                    on_host: on_host[stage],
+                    offloaded: offloaded[stage],
+                    recomputed: recomputed[stage],
                 },
             })
         });

@@ -2,11 +2,10 @@
 
 use anyhow::Context as _;
 
-use super::asked::Asked;
 use super::data::{Line, Passage};
 use super::encoding::{Encoded, Encoder};
 use super::figures::{Family, Figure, Program};
-use super::sequence::Score;
+use super::sequence::{Asked, Score};
 
 /// Returns two sequences for each passage: its last word as lm-evaluation-harness cuts it off, and what Megatron-LM
 /// predicts.

@@ -12,7 +12,6 @@
 //! | `batches`, `scorer` | sequences to scores, in any layout |
 //! | `figures`, `report` | what is printed |
 
-mod asked;
 mod batches;
 mod data;
 mod detokenizer;
@@ -45,11 +44,11 @@ use crate::layout::Layout;
 use crate::loading::{Loaded, LoadedModel, does_not_continue, load};
 use crate::saved_state::FamilyState;
 use crate::terminal::draw_target;
-use asked::Asked;
 use data::TaskData;
 use encoding::Encoder;
 use report::Report;
 use scorer::{Outcome, Scorer};
+use sequence::Asked;
 use task::ask;
 
 /// Evaluates the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no

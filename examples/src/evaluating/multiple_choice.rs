@@ -2,11 +2,10 @@
 
 use anyhow::Context as _;
 
-use super::asked::Asked;
 use super::data::{Line, Question};
 use super::encoding::Encoder;
 use super::figures::{Family, Figure, Program};
-use super::sequence::Score;
+use super::sequence::{Asked, Score};
 
 /// A question's choices as they are judged.
 struct Choices {

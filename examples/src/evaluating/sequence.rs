@@ -1,7 +1,9 @@
-//! [`Sequence`]: tokens of which the last are scored, and [`Score`], what comes of them.
+//! [`Sequence`]: tokens of which the last are scored; their [`Score`]; and [`Asked`], all sequences of a task.
 
 use std::ops::Range;
 use std::sync::Arc;
+
+use super::figures::Family;
 
 /// Tokens, the last of which are predicted, each from all before it.
 #[derive(Clone, Debug)]
@@ -19,6 +21,21 @@ pub(super) struct Score {
     /// Whether each is the most probable token at its place.
     pub(super) is_greedy: bool,
 }
+
+/// All that a task asks of a model.
+pub(super) struct Asked {
+    /// The pages, passages or questions.
+    pub(super) num_items: usize,
+    /// Those whose beginning the model does not see.
+    pub(super) num_truncated: usize,
+    /// The sequences to score.
+    pub(super) sequences: Vec<Sequence>,
+    /// Returns the figures from their scores.
+    pub(super) judge: Judge,
+}
+
+/// Returns figures from the scores of all sequences.
+pub(super) type Judge = Box<dyn FnOnce(&[Score]) -> Vec<Family>>;
 
 impl Sequence {
     /// Takes a range of a text's tokens, the last `num_scored` of which are predicted.

@@ -1,10 +1,10 @@
-//! [`ask`]: what the data of a task asks of a model.
+//! [`ask`]: the sequences that the data of a task asks a model for.
 
 use anyhow::Context as _;
 
-use super::asked::Asked;
 use super::data::{Content, TaskData};
 use super::encoding::Encoder;
+use super::sequence::Asked;
 use super::{lambada, multiple_choice, wikitext};
 use crate::arguments::TaskArguments;
 

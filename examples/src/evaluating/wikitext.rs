@@ -6,11 +6,10 @@ use std::sync::{Arc, LazyLock};
 use anyhow::{Context as _, ensure};
 use regex::Regex;
 
-use super::asked::Asked;
 use super::detokenizer::{WHITE_SPACE, detokenize};
 use super::encoding::Encoder;
 use super::figures::{Family, Figure, Program};
-use super::sequence::{Score, Sequence};
+use super::sequence::{Asked, Score, Sequence};
 use super::windows::{overlapping, rolling};
 
 static SPACES: LazyLock<Regex> =

@@ -1,7 +1,5 @@
 //! The fewest GPUs of a size that hold a run, as more data-parallel ranks share it out.
 
-use std::fmt;
-
 use super::RankMemory;
 
 /// Gigabytes (10⁹ bytes) of the GPUs that are looked at.
@@ -22,53 +20,23 @@ const FREE_BYTES: f64 = 1.5e9;
 /// Data-parallel ranks that are more than any run has.
 const MOST_RANKS: usize = 1 << 16;
 
-/// How many GPUs hold a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fit {
+/// Returns the fewest GPUs of this size, each with a rank, that hold models on `model` ranks, in words.
+/// `data_parallel_sizes` are those that the run may have, in order; `needs` says what a rank needs with one of them:
+/// the larger, the less.
+pub(super) fn fewest(
     gigabytes: u32,
-    found: Result<usize, Reason>,
-}
-
-/// Why no number of GPUs does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    Activations,
-    /// More data-parallel ranks would hold it than the global batch has micro-batches for.
-    Batch,
-    /// What every data-parallel rank has.
-    Whole,
-}
-
-impl Fit {
-    /// Finds the fewest GPUs, each with a rank, of models on `model` ranks. `data_parallel_sizes` are those that the
-    /// run may have, in order; `needs` says what a rank needs with one of them: the larger, the less.
-    pub(super) fn find(
-        gigabytes: u32,
-        model: usize,
-        data_parallel_sizes: &[usize],
-        needs: impl Fn(usize) -> RankMemory,
-    ) -> Self {
-        let usable = f64::from(gigabytes) * 1e9 * (1.0 - FREE_SHARE) - FREE_BYTES;
-        let fits = |size: usize| needs(size).total() <= usable;
-        let smallest = data_parallel_sizes.iter().copied().find(|&size| fits(size));
-        let found = match smallest {
-            Some(size) => Ok(size * model),
-            None if needs(1).activations > usable => Err(Reason::Activations),
-            None if fits(MOST_RANKS) => Err(Reason::Batch),
-            None => Err(Reason::Whole),
-        };
-        Self { gigabytes, found }
-    }
-}
-
-impl fmt::Display for Fit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gigabytes = self.gigabytes;
-        match self.found {
-            Ok(count) => write!(formatter, "{count} of {gigabytes} GB"),
-            Err(Reason::Activations) => write!(formatter, "none of {gigabytes} GB (activations alone exceed it)"),
-            Err(Reason::Batch) => write!(formatter, "none of {gigabytes} GB (with this global batch)"),
-            Err(Reason::Whole) => write!(formatter, "none of {gigabytes} GB (what is not shared out exceeds it)"),
-        }
-    }
+    model: usize,
+    data_parallel_sizes: &[usize],
+    needs: impl Fn(usize) -> RankMemory,
+) -> String {
+    let usable = f64::from(gigabytes) * 1e9 * (1.0 - FREE_SHARE) - FREE_BYTES;
+    let fits = |size: usize| needs(size).total() <= usable;
+    let why = match data_parallel_sizes.iter().find(|&&size| fits(size)) {
+        Some(size) => return format!("{} of {gigabytes} GB", size * model),
+        None if needs(1).activations > usable => "activations alone exceed it",
+        // More data-parallel ranks would hold it than the global batch has micro-batches for.
+        None if fits(MOST_RANKS) => "with this global batch",
+        None => "what is not shared out exceeds it",
+    };
+    format!("none of {gigabytes} GB ({why})")
 }

@@ -11,8 +11,7 @@ use burn_megatron::optimizer::{MemoryParts, OptimizerOffload, StateMemory, State
 use burn_megatron::topology::RankGrid;
 
 use crate::figures::bytes;
-use gpus::Fit;
-use table::Table;
+use table::{COLUMNS, aligned};
 
 /// What the ranks of a run need, and what it would take in other ways.
 #[derive(Clone, Debug)]
@@ -175,9 +174,9 @@ impl MemoryPlan {
         sharding.check_stages(self.stages.len()).is_ok()
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> String {
         let num_shards = self.num_shards();
-        let mut table = Table::new([
+        let head: [&str; COLUMNS] = [
             "",
             "parameters",
             "gradients",
@@ -188,10 +187,11 @@ impl MemoryPlan {
             "gathered",
             "total",
             if self.stages.len() > 1 { "pipeline stage" } else { "" },
-        ]);
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
         let mut row = |name: String, sharding: ShardingStrategy, counted: Counted| {
             if !self.allows(sharding) {
-                table.note(name, "not with pipeline stages");
+                rows.push(vec![name, "not with pipeline stages".to_owned()]);
                 return;
             }
             let (stage, RankMemory { state, activations }) = self.largest(sharding, num_shards, counted);
@@ -215,7 +215,7 @@ impl MemoryPlan {
             } else {
                 String::new()
             };
-            table.row(std::iter::once(name).chain(figures).chain([stage]));
+            rows.push(std::iter::once(name).chain(figures).chain([stage]).collect());
         };
         for sharding in ShardingStrategy::ALL {
             let mark = if sharding == self.sharding { '*' } else { ' ' };
@@ -242,7 +242,7 @@ impl MemoryPlan {
             let name = "* with --recompute-granularity full".to_owned();
             row(name, self.sharding, Counted::FullRecomputation);
         }
-        table
+        aligned(&rows)
     }
 }
 
@@ -270,7 +270,7 @@ impl fmt::Display for MemoryPlan {
                     .1
             };
             let sizes = self.data_parallel_sizes();
-            let fits = gpus::SIZES.map(|gigabytes| Fit::find(gigabytes, model, &sizes, needs).to_string());
+            let fits = gpus::SIZES.map(|gigabytes| gpus::fewest(gigabytes, model, &sizes, needs));
             writeln!(formatter, "{}", fits.join(", "))?;
         }
         Ok(())

@@ -145,7 +145,7 @@ fn the_fewest_gpus_are_the_first_number_that_holds_the_run() {
             activations: activations * 1e9,
         };
         let sizes: Vec<usize> = (1..=64).collect();
-        gpus::SIZES.map(|gigabytes| Fit::find(gigabytes, 4, &sizes, needs).to_string())
+        gpus::SIZES.map(|gigabytes| gpus::fewest(gigabytes, 4, &sizes, needs))
     };
     // 32.5, 66.5 and 118.35 GB can be used.
     assert_eq!(find(100.0, 0.0, 10.0), ["20 of 40 GB", "8 of 80 GB", "4 of 141 GB"]);

@@ -200,6 +200,16 @@ pub(super) struct OutputToken {
 }
 
 impl OutputToken {
+    /// Returns the token of an event, before which `offset` characters of the text were certain.
+    pub(super) fn of(event: GenerationEvent, offset: usize) -> Self {
+        Self {
+            token: event.token,
+            log_probability: Some(event.log_probability),
+            top: event.top,
+            offset,
+        }
+    }
+
     /// The same token of a text that `start` characters come before.
     pub(super) fn after(self, start: usize) -> Self {
         Self {
@@ -233,15 +243,11 @@ pub(super) fn prompt_tokens(
 }
 
 impl Output {
-    fn add(&mut self, event: GenerationEvent) {
-        self.prompt.extend(event.prompt);
-        self.tokens.push(OutputToken {
-            token: event.token,
-            log_probability: Some(event.log_probability),
-            top: event.top,
-            offset: self.text.chars().count(),
-        });
+    fn add(&mut self, mut event: GenerationEvent) {
+        let offset = self.text.chars().count();
         self.text += &event.text;
         self.finished = event.finished;
+        self.prompt.append(&mut event.prompt);
+        self.tokens.push(OutputToken::of(event, offset));
     }
 }

@@ -75,13 +75,14 @@ impl Streaming {
     }
 
     /// The part of the answer that a token gives; `None` if there is nothing to see of it yet.
-    fn piece(&mut self, output: usize, event: GenerationEvent) -> Option<Value> {
+    fn piece(&mut self, output: usize, mut event: GenerationEvent) -> Option<Value> {
         self.num_tokens += 1;
         let (mut text, mut tokens) = (String::new(), Vec::new());
         if self.sent[output].is_none() {
             let (completion, generating) = (&self.completion, &self.generating);
             text = completion.shown_prompt(generating, output, &*self.tokenizer);
-            tokens = completion.shown_prompt_tokens(generating, output, event.prompt, &self.tokenizer);
+            tokens =
+                completion.shown_prompt_tokens(generating, output, std::mem::take(&mut event.prompt), &self.tokenizer);
             self.sent[output] = Some(text.chars().count());
         }
         let start = self.sent[output].unwrap_or(0);
@@ -90,12 +91,7 @@ impl Streaming {
         let is_shown = !text.is_empty() || event.finished.is_some() || self.completion.has_log_probabilities;
         is_shown.then(|| {
             let finished = event.finished;
-            tokens.push(OutputToken {
-                token: event.token,
-                log_probability: Some(event.log_probability),
-                top: event.top,
-                offset: start,
-            });
+            tokens.push(OutputToken::of(event, start));
             let log_probabilities = (self.completion).log_probabilities(&tokens, &*self.tokenizer);
             self.completion
                 .answer(vec![choice(output, &text, log_probabilities, finished)], None)
