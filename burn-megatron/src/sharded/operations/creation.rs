@@ -9,6 +9,33 @@ use super::super::kind::{Int, Kind};
 use super::super::tensor::Deferred;
 use crate::collectives::CollectiveBackend;
 
+/// burn's operations that make tensors of one kind, and those that read them and ask for their device.
+macro_rules! creation {
+    ($tensor:ty, $dtype:ty; $from_data:ident, $into_data:ident, $device:ident; $( $uniform:ident ),*) => {
+        fn $from_data(data: TensorData, device: &B::Device) -> $tensor {
+            ShardedTensor::whole(B::$from_data(data, device))
+        }
+
+        /// Collective if the tensor is cut or a sum that has not been made.
+        fn $into_data(tensor: $tensor) -> impl Future<Output = Result<TensorData, ExecutionError>> + Send {
+            set_operation(stringify!($into_data));
+            // Here, not in the future: collectives belong to the thread that trains.
+            B::$into_data(gather(tensor))
+        }
+
+        fn $device(tensor: &$tensor) -> B::Device {
+            tensor.device()
+        }
+
+        $(
+            fn $uniform(shape: Shape, device: &B::Device, dtype: $dtype) -> $tensor {
+                creation::uniform(shape, device, dtype.into(), move |shape, device| B::$uniform(shape, device, dtype))
+            }
+        )*
+    };
+}
+pub(super) use creation;
+
 /// A tensor whose every part is made by `make` from the part's shape.
 pub(super) fn uniform<B: CollectiveBackend, K: Kind<B>>(
     shape: Shape,

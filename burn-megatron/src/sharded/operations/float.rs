@@ -5,7 +5,8 @@ use std::future::Future;
 use burn::tensor::backend::ExecutionError;
 use burn::tensor::ops::{BoolTensor, FloatTensor, FloatTensorOps, GridSampleOptions};
 use burn::tensor::{
-    BoolDType, Distribution, FloatDType, IndexingUpdateOp, IntDType, Scalar, Shape, Slice, TensorData, TensorMetadata,
+    BoolDType, Distribution, FloatDType, IndexingUpdateOp, IntDType, Scalar, Shape, Slice, SliceOps, TensorData,
+    TensorMetadata,
 };
 
 use super::super::apply::apply;
@@ -15,12 +16,15 @@ use super::super::record::is_gathering;
 use super::super::rules::index::{GatherNd, ScatterAdd, ScatterNd, SelectAdd};
 use super::super::rules::matmul::Matmul;
 use super::super::rules::module::Named;
-use super::super::rules::movement::Permute;
+use super::super::rules::movement::{Assign, Concatenate, Expand, Permute, Reshape, Touch};
 use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
 use super::super::rules::reduce::{Along, AlongAll, Reduce};
 use super::super::traffic::set_operation;
 use super::super::{ShardedTensor, random};
-use super::{creation, indexing, movement, operations};
+use super::creation::{self, creation};
+use super::indexing::{self, indexing};
+use super::movement::{local_slices, moving, touched};
+use super::operations;
 use crate::collectives::CollectiveBackend;
 use crate::sharded::movement::redistribute::gather;
 
@@ -131,6 +135,8 @@ operations! {
 
     float_gather_nd(data: Float, indices: Int) -> Float = GatherNd;
     float_scatter_nd(data: Float, indices: Int, values: Float; reduction: IndexingUpdateOp) -> Float = ScatterNd;
+    float_grid_sample_2d(tensor: Float, grid: Float; options: GridSampleOptions) -> Float =
+        Named::new("bc..,b...->bc..");
 
     ; written {
         float_from_data = "whole on every rank";
@@ -159,12 +165,13 @@ operations! {
         float_select_add = "SelectAdd";
         float_gather = "Gather";
         float_scatter_add = "ScatterAdd";
-        float_grid_sample_2d = "Named(\"bc..,b...->bc..\")";
     }
 
-    fn float_from_data(data: TensorData, device: &B::Device) -> FloatSharded<B> {
-        ShardedTensor::whole(B::float_from_data(data, device))
-    }
+    creation!(
+        FloatSharded<B>, FloatDType;
+        float_from_data, float_into_data, float_device;
+        float_zeros, float_ones, float_empty
+    );
 
     /// Seeded by [`Backend::seed`](burn::tensor::backend::Backend::seed), which every rank must call alike.
     fn float_random(
@@ -176,33 +183,10 @@ operations! {
         random::floats(random::next(), shape, distribution, device, dtype)
     }
 
-    fn float_zeros(shape: Shape, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
-        creation::uniform(shape, device, dtype.into(), move |shape, device| B::float_zeros(shape, device, dtype))
-    }
-
-    fn float_ones(shape: Shape, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
-        creation::uniform(shape, device, dtype.into(), move |shape, device| B::float_ones(shape, device, dtype))
-    }
-
     fn float_full(shape: Shape, fill_value: Scalar, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
         creation::uniform(shape, device, dtype.into(), move |shape, device| {
             B::float_full(shape, fill_value, device, dtype)
         })
-    }
-
-    fn float_empty(shape: Shape, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
-        creation::uniform(shape, device, dtype.into(), move |shape, device| B::float_empty(shape, device, dtype))
-    }
-
-    /// Collective if the tensor is cut or a sum that has not been made.
-    fn float_into_data(tensor: FloatSharded<B>) -> impl Future<Output = Result<TensorData, ExecutionError>> + Send {
-        set_operation("float_into_data");
-        // Here, not in the future: collectives belong to the thread that trains.
-        B::float_into_data(gather(tensor))
-    }
-
-    fn float_device(tensor: &FloatSharded<B>) -> B::Device {
-        tensor.device()
     }
 
     fn float_to_device(tensor: FloatSharded<B>, device: &B::Device) -> FloatSharded<B> {
@@ -236,107 +220,15 @@ operations! {
         })
     }
 
-    fn float_repeat_dim(tensor: FloatSharded<B>, dim: usize, times: usize) -> FloatSharded<B> {
-        movement::repeat("float_repeat_dim", tensor, dim, times, |tensor| B::float_repeat_dim(tensor, dim, times))
-    }
-
-    fn float_swap_dims(tensor: FloatSharded<B>, dim1: usize, dim2: usize) -> FloatSharded<B> {
-        let rule = |rank| Permute::swap(rank, dim1, dim2);
-        movement::permute("float_swap_dims", tensor, rule, |tensor| B::float_swap_dims(tensor, dim1, dim2))
-    }
-
-    fn float_transpose(tensor: FloatSharded<B>) -> FloatSharded<B> {
-        let rule = |rank| Permute::swap(rank, rank - 2, rank - 1);
-        movement::permute("float_transpose", tensor, rule, B::float_transpose)
-    }
-
-    fn float_permute(tensor: FloatSharded<B>, axes: &[usize]) -> FloatSharded<B> {
-        let rule = |_| Permute { from: axes.to_vec() };
-        movement::permute("float_permute", tensor, rule, |tensor| B::float_permute(tensor, axes))
-    }
-
-    fn float_flip(tensor: FloatSharded<B>, axes: &[usize]) -> FloatSharded<B> {
-        movement::flip("float_flip", tensor, axes, |tensor| B::float_flip(tensor, axes))
-    }
-
-    fn float_reshape(tensor: FloatSharded<B>, shape: Shape) -> FloatSharded<B> {
-        movement::reshape("float_reshape", tensor, shape, B::float_reshape)
-    }
-
-    fn float_expand(tensor: FloatSharded<B>, shape: Shape) -> FloatSharded<B> {
-        movement::expand("float_expand", tensor, shape, B::float_expand)
-    }
-
-    fn float_slice(tensor: FloatSharded<B>, slices: &[Slice]) -> FloatSharded<B> {
-        movement::slice("float_slice", tensor, slices)
-    }
-
-    fn float_slice_assign(tensor: FloatSharded<B>, slices: &[Slice], value: FloatSharded<B>) -> FloatSharded<B> {
-        movement::slice_assign("float_slice_assign", tensor, slices, value, B::float_slice_assign)
-    }
-
-    fn float_cat(tensors: Vec<FloatSharded<B>>, dim: usize) -> FloatSharded<B> {
-        movement::cat("float_cat", tensors, dim)
-    }
-
-    fn float_unfold(tensor: FloatSharded<B>, dim: usize, size: usize, step: usize) -> FloatSharded<B> {
-        movement::unfold("float_unfold", tensor, dim, size, step, |tensor| B::float_unfold(tensor, dim, size, step))
-    }
-
-    fn float_select(tensor: FloatSharded<B>, dim: usize, indices: IntSharded<B>) -> FloatSharded<B> {
-        let run = |tensor, indices| B::float_select(tensor, dim, indices);
-        indexing::select("float_select", tensor, dim, indices, run, Some(clear::<B>))
-    }
-
-    fn float_select_add(
-        tensor: FloatSharded<B>,
-        dim: usize,
-        indices: IntSharded<B>,
-        value: FloatSharded<B>,
-    ) -> FloatSharded<B> {
-        let rule = || {
-            Box::new(SelectAdd {
-                dimension: dim,
-                is_linear: true,
-            }) as _
-        };
-        apply("float_select_add", (tensor, indices, value), rule, |(tensor, indices, value), _| {
-            B::float_select_add(tensor, dim, indices, value)
-        })
-    }
-
-    fn float_gather(dim: usize, tensor: FloatSharded<B>, indices: IntSharded<B>) -> FloatSharded<B> {
-        let run = |tensor, indices| B::float_gather(dim, tensor, indices);
-        indexing::gather("float_gather", dim, tensor, indices, run, Some(clear::<B>))
-    }
-
-    fn float_scatter_add(
-        dim: usize,
-        tensor: FloatSharded<B>,
-        indices: IntSharded<B>,
-        value: FloatSharded<B>,
-    ) -> FloatSharded<B> {
-        let rule = || {
-            Box::new(ScatterAdd {
-                dimension: dim,
-                is_linear: true,
-            }) as _
-        };
-        apply("float_scatter_add", (tensor, indices, value), rule, |(tensor, indices, value), _| {
-            B::float_scatter_add(dim, tensor, indices, value)
-        })
-    }
-
-    fn float_grid_sample_2d(
-        tensor: FloatSharded<B>,
-        grid: FloatSharded<B>,
-        options: GridSampleOptions,
-    ) -> FloatSharded<B> {
-        let rule = || Box::new(Named::new("bc..,b...->bc..")) as _;
-        apply("float_grid_sample_2d", (tensor, grid), rule, |(tensor, grid), _| {
-            B::float_grid_sample_2d(tensor, grid, options)
-        })
-    }
+    moving!(
+        FloatSharded<B>;
+        float_repeat_dim, float_swap_dims, float_transpose, float_permute, float_flip,
+        float_reshape, float_expand, float_slice, float_slice_assign, float_cat, float_unfold
+    );
+    indexing!(
+        FloatSharded<B>, Some(clear::<B>), |tensor, _| tensor;
+        float_select, float_select_add, float_gather, float_scatter_add
+    );
 }
 
 fn clear<B: CollectiveBackend>(tensor: FloatTensor<B>, mask: BoolTensor<B>) -> FloatTensor<B> {

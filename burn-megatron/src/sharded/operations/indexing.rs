@@ -11,6 +11,60 @@ use super::super::kind::{Int, Kind};
 use super::super::rules::index::{Gather, Select};
 use crate::collectives::CollectiveBackend;
 
+/// burn's operations that take or change elements by index, of tensors of one kind. `clear` is given for kinds that have
+/// sums; `finish` makes what the backend returns a tensor of the first operand's type.
+macro_rules! indexing {
+    (
+        $tensor:ty, $clear:expr, $finish:expr;
+        $select:ident, $select_add:ident, $gather:ident, $scatter_add:ident
+    ) => {
+        fn $select(tensor: $tensor, dim: usize, indices: IntSharded<B>) -> $tensor {
+            let dtype = tensor.dtype();
+            let run = |tensor, indices| $finish(B::$select(tensor, dim, indices), dtype);
+            indexing::select(stringify!($select), tensor, dim, indices, run, $clear)
+        }
+
+        fn $select_add(tensor: $tensor, dim: usize, indices: IntSharded<B>, value: $tensor) -> $tensor {
+            let (dtype, is_linear) = (tensor.dtype(), $clear.is_some());
+            let rule = || {
+                Box::new(SelectAdd {
+                    dimension: dim,
+                    is_linear,
+                }) as _
+            };
+            apply(
+                stringify!($select_add),
+                (tensor, indices, value),
+                rule,
+                |(tensor, indices, value), _| $finish(B::$select_add(tensor, dim, indices, value), dtype),
+            )
+        }
+
+        fn $gather(dim: usize, tensor: $tensor, indices: IntSharded<B>) -> $tensor {
+            let dtype = tensor.dtype();
+            let run = |tensor, indices| $finish(B::$gather(dim, tensor, indices), dtype);
+            indexing::gather(stringify!($gather), dim, tensor, indices, run, $clear)
+        }
+
+        fn $scatter_add(dim: usize, tensor: $tensor, indices: IntSharded<B>, value: $tensor) -> $tensor {
+            let (dtype, is_linear) = (tensor.dtype(), $clear.is_some());
+            let rule = || {
+                Box::new(ScatterAdd {
+                    dimension: dim,
+                    is_linear,
+                }) as _
+            };
+            apply(
+                stringify!($scatter_add),
+                (tensor, indices, value),
+                rule,
+                |(tensor, indices, value), _| $finish(B::$scatter_add(dim, tensor, indices, value), dtype),
+            )
+        }
+    };
+}
+pub(super) use indexing;
+
 /// Sets elements to zero.
 pub(super) type Clear<B, K> = fn(<K as Kind<B>>::Tensor, BoolTensor<B>) -> <K as Kind<B>>::Tensor;
 
@@ -39,7 +93,7 @@ pub(super) fn select<B: CollectiveBackend, K: Kind<B>>(
     })
 }
 
-/// As [`select`], with indices of the tensor's number of dimensions.
+/// The same with indices of the tensor's number of dimensions.
 pub(super) fn gather<B: CollectiveBackend, K: Kind<B>>(
     name: &'static str,
     dimension: usize,

@@ -6,7 +6,8 @@ use std::ops::Range;
 use burn::tensor::backend::ExecutionError;
 use burn::tensor::ops::{BoolTensor, IntTensor, IntTensorOps};
 use burn::tensor::{
-    BoolDType, Distribution, FloatDType, IndexingUpdateOp, IntDType, Scalar, Shape, Slice, TensorData, TensorMetadata,
+    BoolDType, Distribution, FloatDType, IndexingUpdateOp, IntDType, Scalar, Shape, Slice, SliceOps, TensorData,
+    TensorMetadata,
 };
 
 use super::super::apply::apply;
@@ -14,11 +15,15 @@ use super::super::kind::{Bool, Float, Int};
 use super::super::placement::Reduction::{Max, Min, Sum};
 use super::super::rules::index::{GatherNd, ScatterAdd, ScatterNd, SelectAdd};
 use super::super::rules::matmul::Matmul;
-use super::super::rules::movement::Permute;
+use super::super::rules::movement::{Assign, Concatenate, Expand, Permute, Reshape, Touch};
 use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
 use super::super::rules::reduce::{Along, Reduce};
-use super::super::{ShardedTensor, random, traffic};
-use super::{creation, indexing, movement, operations};
+use super::super::traffic::set_operation;
+use super::super::{ShardedTensor, random};
+use super::creation::{self, creation};
+use super::indexing::{self, indexing};
+use super::movement::{local_slices, moving, touched};
+use super::operations;
 use crate::collectives::CollectiveBackend;
 use crate::sharded::movement::redistribute::gather;
 
@@ -139,25 +144,15 @@ operations! {
         int_scatter_add = "ScatterAdd";
     }
 
-    fn int_from_data(data: TensorData, device: &B::Device) -> IntSharded<B> {
-        ShardedTensor::whole(B::int_from_data(data, device))
-    }
+    creation!(
+        IntSharded<B>, IntDType;
+        int_from_data, int_into_data, int_device;
+        int_zeros, int_ones, int_empty
+    );
 
     /// Seeded by [`Backend::seed`](burn::tensor::backend::Backend::seed), which every rank must call alike.
     fn int_random(shape: Shape, distribution: Distribution, device: &B::Device, dtype: IntDType) -> IntSharded<B> {
         random::ints(random::next(), shape, distribution, device, dtype)
-    }
-
-    fn int_empty(shape: Shape, device: &B::Device, dtype: IntDType) -> IntSharded<B> {
-        creation::uniform(shape, device, dtype.into(), move |shape, device| B::int_empty(shape, device, dtype))
-    }
-
-    fn int_zeros(shape: Shape, device: &B::Device, dtype: IntDType) -> IntSharded<B> {
-        creation::uniform(shape, device, dtype.into(), move |shape, device| B::int_zeros(shape, device, dtype))
-    }
-
-    fn int_ones(shape: Shape, device: &B::Device, dtype: IntDType) -> IntSharded<B> {
-        creation::uniform(shape, device, dtype.into(), move |shape, device| B::int_ones(shape, device, dtype))
     }
 
     fn int_full(shape: Shape, fill_value: Scalar, device: &B::Device, dtype: IntDType) -> IntSharded<B> {
@@ -170,16 +165,6 @@ operations! {
         creation::arange(range, step, device, dtype)
     }
 
-    /// Collective if the tensor is cut or a sum that has not been made.
-    fn int_into_data(tensor: IntSharded<B>) -> impl Future<Output = Result<TensorData, ExecutionError>> + Send {
-        traffic::set_operation("int_into_data");
-        B::int_into_data(gather(tensor))
-    }
-
-    fn int_device(tensor: &IntSharded<B>) -> B::Device {
-        tensor.device()
-    }
-
     fn int_to_device(tensor: IntSharded<B>, device: &B::Device) -> IntSharded<B> {
         apply("int_to_device", tensor, || Box::new(LINEAR), |tensor, _| B::int_to_device(tensor, device))
     }
@@ -189,96 +174,15 @@ operations! {
         Self::int_prod_dim(Self::int_reshape(tensor, Shape::new([count])), 0)
     }
 
-    fn int_repeat_dim(tensor: IntSharded<B>, dim: usize, times: usize) -> IntSharded<B> {
-        movement::repeat("int_repeat_dim", tensor, dim, times, |tensor| B::int_repeat_dim(tensor, dim, times))
-    }
-
-    fn int_swap_dims(tensor: IntSharded<B>, dim1: usize, dim2: usize) -> IntSharded<B> {
-        let rule = |rank| Permute::swap(rank, dim1, dim2);
-        movement::permute("int_swap_dims", tensor, rule, |tensor| B::int_swap_dims(tensor, dim1, dim2))
-    }
-
-    fn int_transpose(tensor: IntSharded<B>) -> IntSharded<B> {
-        let rule = |rank| Permute::swap(rank, rank - 2, rank - 1);
-        movement::permute("int_transpose", tensor, rule, B::int_transpose)
-    }
-
-    fn int_permute(tensor: IntSharded<B>, axes: &[usize]) -> IntSharded<B> {
-        let rule = |_| Permute { from: axes.to_vec() };
-        movement::permute("int_permute", tensor, rule, |tensor| B::int_permute(tensor, axes))
-    }
-
-    fn int_flip(tensor: IntSharded<B>, axes: &[usize]) -> IntSharded<B> {
-        movement::flip("int_flip", tensor, axes, |tensor| B::int_flip(tensor, axes))
-    }
-
-    fn int_reshape(tensor: IntSharded<B>, shape: Shape) -> IntSharded<B> {
-        movement::reshape("int_reshape", tensor, shape, B::int_reshape)
-    }
-
-    fn int_expand(tensor: IntSharded<B>, shape: Shape) -> IntSharded<B> {
-        movement::expand("int_expand", tensor, shape, B::int_expand)
-    }
-
-    fn int_slice(tensor: IntSharded<B>, slices: &[Slice]) -> IntSharded<B> {
-        movement::slice("int_slice", tensor, slices)
-    }
-
-    fn int_slice_assign(tensor: IntSharded<B>, slices: &[Slice], value: IntSharded<B>) -> IntSharded<B> {
-        movement::slice_assign("int_slice_assign", tensor, slices, value, B::int_slice_assign)
-    }
-
-    fn int_cat(tensors: Vec<IntSharded<B>>, dim: usize) -> IntSharded<B> {
-        movement::cat("int_cat", tensors, dim)
-    }
-
-    fn int_unfold(tensor: IntSharded<B>, dim: usize, size: usize, step: usize) -> IntSharded<B> {
-        movement::unfold("int_unfold", tensor, dim, size, step, |tensor| B::int_unfold(tensor, dim, size, step))
-    }
-
-    fn int_select(tensor: IntSharded<B>, dim: usize, indices: IntSharded<B>) -> IntSharded<B> {
-        let run = |tensor, indices| B::int_select(tensor, dim, indices);
-        indexing::select("int_select", tensor, dim, indices, run, Some(clear::<B>))
-    }
-
-    fn int_select_add(
-        tensor: IntSharded<B>,
-        dim: usize,
-        indices: IntSharded<B>,
-        value: IntSharded<B>,
-    ) -> IntSharded<B> {
-        let rule = || {
-            Box::new(SelectAdd {
-                dimension: dim,
-                is_linear: true,
-            }) as _
-        };
-        apply("int_select_add", (tensor, indices, value), rule, |(tensor, indices, value), _| {
-            B::int_select_add(tensor, dim, indices, value)
-        })
-    }
-
-    fn int_gather(dim: usize, tensor: IntSharded<B>, indices: IntSharded<B>) -> IntSharded<B> {
-        let run = |tensor, indices| B::int_gather(dim, tensor, indices);
-        indexing::gather("int_gather", dim, tensor, indices, run, Some(clear::<B>))
-    }
-
-    fn int_scatter_add(
-        dim: usize,
-        tensor: IntSharded<B>,
-        indices: IntSharded<B>,
-        value: IntSharded<B>,
-    ) -> IntSharded<B> {
-        let rule = || {
-            Box::new(ScatterAdd {
-                dimension: dim,
-                is_linear: true,
-            }) as _
-        };
-        apply("int_scatter_add", (tensor, indices, value), rule, |(tensor, indices, value), _| {
-            B::int_scatter_add(dim, tensor, indices, value)
-        })
-    }
+    moving!(
+        IntSharded<B>;
+        int_repeat_dim, int_swap_dims, int_transpose, int_permute, int_flip,
+        int_reshape, int_expand, int_slice, int_slice_assign, int_cat, int_unfold
+    );
+    indexing!(
+        IntSharded<B>, Some(clear::<B>), |tensor, _| tensor;
+        int_select, int_select_add, int_gather, int_scatter_add
+    );
 }
 
 fn clear<B: CollectiveBackend>(tensor: IntTensor<B>, mask: BoolTensor<B>) -> IntTensor<B> {

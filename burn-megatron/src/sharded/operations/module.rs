@@ -27,20 +27,6 @@ macro_rules! convolution {
         $options:ty, $input:literal, $weight:literal, $output:literal;
         $forward:ident, $x_backward:ident, $weight_backward:ident, $bias_backward:ident
     ) => {
-        fn $forward(
-            x: FloatSharded<B>,
-            weight: FloatSharded<B>,
-            bias: Option<FloatSharded<B>>,
-            options: $options,
-        ) -> FloatSharded<B> {
-            let names = concat!($input, ",", $weight, ",o->", $output);
-            let named = Named::new(names).parameters(&[1, 2]).added(&[2]).linear(&[0, 1]);
-            let rule = in_groups(named, options.groups);
-            apply(stringify!($forward), (x, weight, bias), || Box::new(rule), |(x, weight, bias), _| {
-                B::$forward(x, weight, bias, options)
-            })
-        }
-
         fn $x_backward(
             x: FloatSharded<B>,
             weight: FloatSharded<B>,
@@ -56,10 +42,27 @@ macro_rules! convolution {
 
         convolution!(
             @ $options, $input, $weight, $output;
-            $weight_backward, $bias_backward
+            $forward, $weight_backward, $bias_backward
         );
     };
-    (@ $options:ty, $input:literal, $weight:literal, $output:literal; $weight_backward:ident, $bias_backward:ident) => {
+    (
+        @ $options:ty, $input:literal, $weight:literal, $output:literal;
+        $forward:ident, $weight_backward:ident, $bias_backward:ident
+    ) => {
+        fn $forward(
+            x: FloatSharded<B>,
+            weight: FloatSharded<B>,
+            bias: Option<FloatSharded<B>>,
+            options: $options,
+        ) -> FloatSharded<B> {
+            let names = concat!($input, ",", $weight, ",o->", $output);
+            let named = Named::new(names).parameters(&[1, 2]).added(&[2]).linear(&[0, 1]);
+            let rule = in_groups(named, options.groups);
+            apply(stringify!($forward), (x, weight, bias), || Box::new(rule), |(x, weight, bias), _| {
+                B::$forward(x, weight, bias, options)
+            })
+        }
+
         fn $weight_backward(
             x: FloatSharded<B>,
             weight: FloatSharded<B>,
@@ -91,20 +94,6 @@ macro_rules! convolution {
         transposed $options:ty, $input:literal, $weight:literal, $output:literal;
         $forward:ident, $x_backward:ident, $weight_backward:ident, $bias_backward:ident
     ) => {
-        fn $forward(
-            x: FloatSharded<B>,
-            weight: FloatSharded<B>,
-            bias: Option<FloatSharded<B>>,
-            options: $options,
-        ) -> FloatSharded<B> {
-            let names = concat!($input, ",", $weight, ",o->", $output);
-            let named = Named::new(names).parameters(&[1, 2]).added(&[2]).linear(&[0, 1]);
-            let rule = in_groups(named, options.groups);
-            apply(stringify!($forward), (x, weight, bias), || Box::new(rule), |(x, weight, bias), _| {
-                B::$forward(x, weight, bias, options)
-            })
-        }
-
         fn $x_backward(
             weight: FloatSharded<B>,
             output_grad: FloatSharded<B>,
@@ -119,7 +108,7 @@ macro_rules! convolution {
 
         convolution!(
             @ $options, $input, $weight, $output;
-            $weight_backward, $bias_backward
+            $forward, $weight_backward, $bias_backward
         );
     };
 }
@@ -158,6 +147,10 @@ operations! {
         x: Float;
         kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2], ceil_mode: bool
     ) -> Float = Named::new("bc..->bc..");
+    interpolate(x: Float; output_size: [usize; 2], options: InterpolateOptions) -> Float =
+        Named::new("bc..->bc..").linear(&[0]);
+    interpolate_backward(x: Float, grad: Float; output_size: [usize; 2], options: InterpolateOptions) -> Float =
+        Named::new("bc..,bc..->bc..").linear(&[1]);
     attention(
         query: Float, key: Float, value: Float, mask: [Bool], attn_bias: [Float];
         options: AttentionModuleOptions
@@ -200,8 +193,6 @@ operations! {
         max_pool1d_with_indices_backward = "Named(\"bc.,bc.,bc.->bc.\")";
         max_pool2d_with_indices = "Named(\"bc..->bc..,bc..\")";
         max_pool2d_with_indices_backward = "Named(\"bc..,bc..,bc..->bc..\")";
-        interpolate = "Named(\"bc..->bc..\")";
-        interpolate_backward = "Named(\"bc..,bc..->bc..\")";
         rfft = "Along";
         irfft = "AlongAll";
     }
@@ -425,23 +416,6 @@ operations! {
             B::max_pool2d_with_indices_backward(x, kernel_size, stride, padding, dilation, ceil_mode, gradient, indices)
                 .x_grad
         }))
-    }
-
-    fn interpolate(x: FloatSharded<B>, output_size: [usize; 2], options: InterpolateOptions) -> FloatSharded<B> {
-        let rule = || Box::new(Named::new("bc..->bc..").linear(&[0])) as _;
-        apply("interpolate", x, rule, |x, _| B::interpolate(x, output_size, options))
-    }
-
-    fn interpolate_backward(
-        x: FloatSharded<B>,
-        grad: FloatSharded<B>,
-        output_size: [usize; 2],
-        options: InterpolateOptions,
-    ) -> FloatSharded<B> {
-        let rule = || Box::new(Named::new("bc..,bc..->bc..").linear(&[1])) as _;
-        apply("interpolate_backward", (x, grad), rule, |(x, grad), _| {
-            B::interpolate_backward(x, grad, output_size, options)
-        })
     }
 
     fn rfft(signal: FloatSharded<B>, dim: usize, n: Option<usize>) -> (FloatSharded<B>, FloatSharded<B>) {
