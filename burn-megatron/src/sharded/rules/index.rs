@@ -56,10 +56,6 @@ pub struct SelectAdd {
 }
 
 impl Rule for SelectAdd {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        vec![operands[0].shape.clone()]
-    }
-
     fn plan(&self, view: &AxisView) -> AxisPlan {
         let (tensor, indices, value) = (view.place_of_sum(0), view.settled(1), view.place_of_sum(2));
         let others = |cut: usize| AxisPlan::new([Shard(cut), Replicated, Shard(cut)], [Shard(cut)]);
@@ -115,10 +111,6 @@ pub struct ScatterAdd {
 }
 
 impl Rule for ScatterAdd {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        vec![operands[0].shape.clone()]
-    }
-
     fn plan(&self, view: &AxisView) -> AxisPlan {
         let (tensor, indices, value) = (view.place_of_sum(0), view.settled(1), view.place_of_sum(2));
         let is_common = |cut: usize| {
@@ -174,10 +166,6 @@ impl Rule for Embedding {
 pub struct EmbeddingGradient;
 
 impl Rule for EmbeddingGradient {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        vec![operands[0].shape.clone()]
-    }
-
     fn plan(&self, view: &AxisView) -> AxisPlan {
         let (table, gradient, indices) = (view.place(0), view.place_of_sum(1), view.settled(2));
         let last = view.shape(1).len() - 1;
@@ -221,10 +209,6 @@ impl Rule for GatherNd {
 pub struct ScatterNd;
 
 impl Rule for ScatterNd {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        vec![operands[0].shape.clone()]
-    }
-
     fn plan(&self, view: &AxisView) -> AxisPlan {
         let (indexed, indices) = split_indices(view.shape(1));
         let rest = indices.len();

@@ -65,8 +65,10 @@ impl AxisPlan {
 
 /// The rule of an operation.
 pub trait Rule {
-    /// The logical shapes of the results.
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>>;
+    /// The logical shapes of the results: one of the first operand's shape, unless a rule says otherwise.
+    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
+        vec![operands[0].shape.clone()]
+    }
 
     /// What the operands need on one axis, and what the results are there.
     fn plan(&self, view: &AxisView) -> AxisPlan;

@@ -166,10 +166,6 @@ pub struct Assign {
 }
 
 impl Rule for Assign {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        vec![operands[0].shape.clone()]
-    }
-
     fn plan(&self, view: &AxisView) -> AxisPlan {
         let (tensor, value) = (view.place_of_sum(0), view.place_of_sum(1));
         let untouched = |place| matches!(place, Shard(cut) if !self.dimensions.contains(&cut));

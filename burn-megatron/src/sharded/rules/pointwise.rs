@@ -16,10 +16,6 @@ pub struct Unary {
 }
 
 impl Rule for Unary {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        vec![operands[0].shape.clone()]
-    }
-
     fn plan(&self, view: &AxisView) -> AxisPlan {
         let place = match view.place(0) {
             PARTIAL_SUM if self.is_linear => PARTIAL_SUM,

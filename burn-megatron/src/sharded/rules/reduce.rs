@@ -170,10 +170,6 @@ impl Rule for AlongAll {
 pub struct Rows;
 
 impl Rule for Rows {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        vec![operands[0].shape.clone()]
-    }
-
     fn plan(&self, view: &AxisView) -> AxisPlan {
         let place = match view.settled(0) {
             Shard(cut) if cut + 1 == view.shape(0).len() => Replicated,
