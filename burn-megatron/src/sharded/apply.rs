@@ -35,9 +35,10 @@ where
     I: Inputs<B>,
     R: Outputs<B>,
 {
-    let seen = recorder::operands(|visitor| inputs.visit(visitor));
-    let Some(mesh) = inputs.mesh() else {
-        let shapes = shapes(&inputs, |operand, _| operand.shape.clone());
+    let tensors = inputs.tensors();
+    let seen = recorder::operands(|visitor| tensors.iter().for_each(|tensor| tensor.show(visitor)));
+    let Some(mesh) = tensors.iter().find_map(|tensor| tensor.mesh()) else {
+        let shapes = work::is_counting().then(|| tensors.iter().map(|tensor| tensor.operand().shape).collect());
         let locals = run(inputs.wholes(), &Placed::default());
         count::<B, R>(name, shapes, &locals);
         let outputs = R::whole(locals);
@@ -45,9 +46,9 @@ where
         return outputs;
     };
     traffic::set_operation(name);
-    mesh.traffic().begin(|| inputs.ids());
-    let mut operands = Vec::new();
-    inputs.describe(&mut operands);
+    mesh.traffic()
+        .begin(|| tensors.iter().map(|tensor| tensor.id()).collect());
+    let operands: Vec<Operand> = tensors.iter().map(|tensor| tensor.operand()).collect();
     let setting = Setting {
         mesh: mesh.shape(),
         sequence_dimension: mesh.sequence_dimension(),
@@ -58,9 +59,11 @@ where
     let plan = rules::plan(&*rule(), operands, setting);
     #[cfg(test)]
     let plan = super::compare::faults::change(name, &before, plan);
-    let shapes = shapes(&inputs, |operand, number| {
-        mesh.shape()
-            .local_shape(&operand.shape, &plan.needs[number], mesh.ranks())
+    let shapes = work::is_counting().then(|| {
+        let needed = tensors.iter().zip(&plan.needs);
+        needed
+            .map(|(tensor, places)| mesh.shape().local_shape(&tensor.operand().shape, places, mesh.ranks()))
+            .collect()
     });
     let locals = inputs.place(&mesh, &mut plan.needs.iter());
     let placed = Placed {
@@ -75,22 +78,7 @@ where
     outputs
 }
 
-/// The shapes of this rank's parts of the operands, if its work is counted.
-fn shapes<B: CollectiveBackend, I: Inputs<B>>(
-    inputs: &I,
-    local: impl Fn(&Operand, usize) -> Vec<usize>,
-) -> Option<Vec<Vec<usize>>> {
-    work::is_counting().then(|| {
-        let mut operands = Vec::new();
-        inputs.describe(&mut operands);
-        operands
-            .iter()
-            .enumerate()
-            .map(|(number, operand)| local(operand, number))
-            .collect()
-    })
-}
-
+/// `shapes` are those of this rank's parts of the operands, if its work is counted.
 fn count<B: CollectiveBackend, R: Outputs<B>>(name: &str, shapes: Option<Vec<Vec<usize>>>, locals: &R::Locals) {
     if let Some(shapes) = shapes {
         work::add(name, &shapes, R::elements(locals));
@@ -124,7 +112,7 @@ impl Placed {
         self.range(|placed| &placed.needs[operand], dimension, length)
     }
 
-    /// As [`operand_range`](Self::operand_range), of a result.
+    /// The same of a result.
     pub(super) fn result_range(&self, result: usize, dimension: usize, length: usize) -> Range<usize> {
         self.range(|placed| &placed.results[result].places, dimension, length)
     }
@@ -182,18 +170,42 @@ impl Placed {
     }
 }
 
+/// A tensor of any kind, as an operation looks at it before it takes it.
+pub(super) trait Placeable {
+    fn mesh(&self) -> Option<Mesh>;
+    fn id(&self) -> u64;
+    fn operand(&self) -> Operand;
+    /// Shows the tensor to the recorder.
+    fn show(&self, visitor: &mut Visitor);
+}
+
+impl<B: CollectiveBackend, K: Kind<B>> Placeable for ShardedTensor<B, K> {
+    fn mesh(&self) -> Option<Mesh> {
+        ShardedTensor::mesh(self).cloned()
+    }
+
+    fn id(&self) -> u64 {
+        ShardedTensor::id(self)
+    }
+
+    fn operand(&self) -> Operand {
+        Operand {
+            shape: self.logical_shape().to_vec(),
+            places: self.places(),
+        }
+    }
+
+    fn show(&self, visitor: &mut Visitor) {
+        visitor.tensor(self);
+    }
+}
+
 /// The operands of an operation: tensors, those that may be missing, and lists of them.
 pub(super) trait Inputs<B: CollectiveBackend>: Sized {
     /// This rank's parts.
     type Locals;
 
-    /// The mesh that one of them is placed on.
-    fn mesh(&self) -> Option<Mesh>;
-    fn describe(&self, operands: &mut Vec<Operand>);
-    /// The numbers of the tensors.
-    fn ids(&self) -> Vec<u64>;
-    /// Shows the tensors to the recorder.
-    fn visit(&self, visitor: &mut Visitor);
+    fn tensors(&self) -> Vec<&dyn Placeable>;
     /// The parts where they are needed, one placement per tensor.
     fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals;
     /// The parts where every rank has everything.
@@ -203,23 +215,8 @@ pub(super) trait Inputs<B: CollectiveBackend>: Sized {
 impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
     type Locals = K::Tensor;
 
-    fn mesh(&self) -> Option<Mesh> {
-        ShardedTensor::mesh(self).cloned()
-    }
-
-    fn ids(&self) -> Vec<u64> {
-        vec![self.id()]
-    }
-
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.tensor(self);
-    }
-
-    fn describe(&self, operands: &mut Vec<Operand>) {
-        operands.push(Operand {
-            shape: self.logical_shape().to_vec(),
-            places: self.places(),
-        });
+    fn tensors(&self) -> Vec<&dyn Placeable> {
+        vec![self]
     }
 
     #[track_caller]
@@ -236,22 +233,8 @@ impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
 impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
     type Locals = Option<T::Locals>;
 
-    fn mesh(&self) -> Option<Mesh> {
-        self.as_ref().and_then(Inputs::mesh)
-    }
-
-    fn ids(&self) -> Vec<u64> {
-        self.as_ref().map(Inputs::ids).unwrap_or_default()
-    }
-
-    fn visit(&self, visitor: &mut Visitor) {
-        self.iter().for_each(|tensor| tensor.visit(visitor));
-    }
-
-    fn describe(&self, operands: &mut Vec<Operand>) {
-        if let Some(tensor) = self {
-            tensor.describe(operands);
-        }
+    fn tensors(&self) -> Vec<&dyn Placeable> {
+        self.iter().flat_map(Inputs::tensors).collect()
     }
 
     #[track_caller]
@@ -267,20 +250,8 @@ impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
 impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Vec<T> {
     type Locals = Vec<T::Locals>;
 
-    fn mesh(&self) -> Option<Mesh> {
-        self.iter().find_map(Inputs::mesh)
-    }
-
-    fn ids(&self) -> Vec<u64> {
-        self.iter().flat_map(Inputs::ids).collect()
-    }
-
-    fn visit(&self, visitor: &mut Visitor) {
-        self.iter().for_each(|tensor| tensor.visit(visitor));
-    }
-
-    fn describe(&self, operands: &mut Vec<Operand>) {
-        self.iter().for_each(|tensor| tensor.describe(operands));
+    fn tensors(&self) -> Vec<&dyn Placeable> {
+        self.iter().flat_map(Inputs::tensors).collect()
     }
 
     #[track_caller]
@@ -298,20 +269,8 @@ macro_rules! tuple {
         impl<B: CollectiveBackend, $($input: Inputs<B>),+> Inputs<B> for ($($input,)+) {
             type Locals = ($($input::Locals,)+);
 
-            fn mesh(&self) -> Option<Mesh> {
-                None$(.or_else(|| self.$index.mesh()))+
-            }
-
-            fn ids(&self) -> Vec<u64> {
-                [$(self.$index.ids()),+].concat()
-            }
-
-            fn visit(&self, visitor: &mut Visitor) {
-                $(self.$index.visit(visitor);)+
-            }
-
-            fn describe(&self, operands: &mut Vec<Operand>) {
-                $(self.$index.describe(operands);)+
+            fn tensors(&self) -> Vec<&dyn Placeable> {
+                [$(self.$index.tensors()),+].concat()
             }
 
             #[track_caller]
