@@ -11,20 +11,6 @@ use super::super::rules::matmul::{Linear, LinearBiasGradient, LinearTransposed, 
 use super::{FloatSharded, local, placed, primitive, tensor};
 use crate::collectives::CollectiveBackend;
 
-pub(super) fn multiply<B: CollectiveBackend>(
-    a: Tensor<Sharded<B>, 2>,
-    b: Tensor<Sharded<B>, 2>,
-    bias: Option<Tensor<Sharded<B>, 1>>,
-) -> Tensor<Sharded<B>, 2> {
-    let operands = (placed(a), placed(b), bias.map(placed));
-    tensor(apply(
-        "multiply",
-        operands,
-        || Box::new(Linear),
-        |(a, b, bias), _| primitive(B::multiply(local(a), local(b), bias.map(local))),
-    ))
-}
-
 pub(super) fn affine<B: CollectiveBackend>(
     name: &'static str,
     inputs: LinearInputs<Sharded<B>>,

@@ -4,7 +4,6 @@ mod attention;
 mod linear;
 mod loss;
 mod norm;
-mod optimizer;
 mod rotary;
 mod rows;
 
@@ -25,8 +24,11 @@ use cubecl_kernels::rotary::{RotaryAngles, RotaryHeads};
 use cubecl_kernels::softmax::SoftmaxMask;
 use cubecl_kernels::{KernelBackend, KernelError};
 
-use super::apply::Placed;
+use super::apply::{Placed, apply};
 use super::kind::{Bool, Float, Int};
+use super::rules::matmul::Linear;
+use super::rules::module::Named;
+use super::rules::pointwise::Each;
 use super::{Sharded, ShardedTensor};
 use crate::collectives::CollectiveBackend;
 
@@ -148,7 +150,13 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
     }
 
     fn multiply(a: Tensor<Self, 2>, b: Tensor<Self, 2>, bias: Option<Tensor<Self, 1>>) -> Tensor<Self, 2> {
-        linear::multiply(a, b, bias)
+        let operands = (placed(a), placed(b), bias.map(placed));
+        tensor(apply(
+            "multiply",
+            operands,
+            || Box::new(Linear),
+            |(a, b, bias), _| primitive(B::multiply(local(a), local(b), bias.map(local))),
+        ))
     }
 
     fn multiplies_in_library() -> bool {
@@ -178,7 +186,12 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
         gradient: Tensor<Self, 4>,
         scale: f64,
     ) -> Tensor<Self, 4> {
-        rows::scaled_masked_softmax_backward(output, gradient, scale)
+        let rule = || Box::new(Named::new("bhq.,bhq.->bhq.").linear(&[1])) as _;
+        let run = |(output, gradient), _: &_| {
+            primitive(B::scaled_masked_softmax_backward(local(output), local(gradient), scale))
+        };
+        let operands = (placed(output), placed(gradient));
+        tensor(apply("scaled_masked_softmax_backward", operands, rule, run))
     }
 
     fn norm_forward(
@@ -223,7 +236,9 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
     }
 
     fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
-        rows::bias_gelu(input, bias)
+        let rule = || Box::new(Named::new("rc,c->rc")) as _;
+        let run = |(input, bias), _: &_| primitive(B::bias_gelu(local(input), local(bias)));
+        tensor(apply("bias_gelu", (placed(input), placed(bias)), rule, run))
     }
 
     fn bias_gelu_backward(
@@ -231,15 +246,28 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
         bias: Tensor<Self, 1>,
         gradient: Tensor<Self, 2>,
     ) -> BiasGeluGradients<Self> {
-        rows::bias_gelu_backward(input, bias, gradient)
+        let rule = || Box::new(Named::new("rc,c,rc->rc,c").linear(&[2])) as _;
+        let operands = (placed(input), placed(bias), placed(gradient));
+        let (input, bias) = apply("bias_gelu_backward", operands, rule, |(input, bias, gradient), _| {
+            let gradients = B::bias_gelu_backward(local(input), local(bias), local(gradient));
+            (primitive(gradients.input), primitive(gradients.bias))
+        });
+        BiasGeluGradients {
+            input: tensor(input),
+            bias: tensor(bias),
+        }
     }
 
     fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
-        rows::swiglu(input)
+        let rule = || Box::new(Named::new("r.->r.")) as _;
+        let run = |input, _: &_| primitive(B::swiglu(local(input)));
+        tensor(apply("swiglu", placed(input), rule, run))
     }
 
     fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
-        rows::swiglu_backward(input, gradient)
+        let rule = || Box::new(Named::new("r.,r.->r.").linear(&[1])) as _;
+        let run = |(input, gradient), _: &_| primitive(B::swiglu_backward(local(input), local(gradient)));
+        tensor(apply("swiglu_backward", (placed(input), placed(gradient)), rule, run))
     }
 
     fn rotary(input: Tensor<Self, 4>, angles: Option<RotaryAngles<Self>>) -> Tensor<Self, 3> {
@@ -277,7 +305,17 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
         gradient: Tensor<Self, D>,
         step: &AdamWStep,
     ) -> [Tensor<Self, D>; 3] {
-        optimizer::adamw(tensors, gradient, step)
+        let [parameter, moment_1, moment_2] = tensors.map(placed);
+        let operands = (parameter, moment_1, moment_2, placed(gradient));
+        let rule = || Box::new(Each { results: 3 }) as _;
+        let updated: Vec<Option<FloatSharded<B>>> = apply("adamw", operands, rule, |locals, _| {
+            let (parameter, moment_1, moment_2, gradient) = locals;
+            let tensors = [parameter, moment_1, moment_2].map(local::<B, D>);
+            let updated = B::adamw_elements(tensors, local(gradient), step);
+            updated.map(|tensor| Some(primitive(tensor))).to_vec()
+        });
+        let mut updated = updated.into_iter().flatten().map(tensor);
+        std::array::from_fn(|_| updated.next().expect("of parameter and moments"))
     }
 }
 

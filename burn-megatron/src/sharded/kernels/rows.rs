@@ -1,7 +1,6 @@
-//! Fused operations element by element, and on rows of scores: each rank its part.
+//! Fused sums of a residual stream, and softmax on rows of scores: each rank its part.
 
 use burn::tensor::Tensor;
-use cubecl_kernels::bias_gelu::BiasGeluGradients;
 use cubecl_kernels::norm::{AddRule, AddendGradients, Addends};
 use cubecl_kernels::softmax::SoftmaxMask;
 
@@ -10,53 +9,6 @@ use super::super::apply::{Placed, apply};
 use super::super::rules::module::Named;
 use super::{FloatSharded, local, local_bool, of_rows, placed, placed_bool, primitive, tensor};
 use crate::collectives::CollectiveBackend;
-
-pub(super) fn bias_gelu<B: CollectiveBackend>(
-    input: Tensor<Sharded<B>, 2>,
-    bias: Tensor<Sharded<B>, 1>,
-) -> Tensor<Sharded<B>, 2> {
-    let rule = || Box::new(Named::new("rc,c->rc")) as _;
-    let operands = (placed(input), placed(bias));
-    tensor(apply("bias_gelu", operands, rule, |(input, bias), _| {
-        primitive(B::bias_gelu(local(input), local(bias)))
-    }))
-}
-
-pub(super) fn bias_gelu_backward<B: CollectiveBackend>(
-    input: Tensor<Sharded<B>, 2>,
-    bias: Tensor<Sharded<B>, 1>,
-    gradient: Tensor<Sharded<B>, 2>,
-) -> BiasGeluGradients<Sharded<B>> {
-    let rule = || Box::new(Named::new("rc,c,rc->rc,c").linear(&[2])) as _;
-    let operands = (placed(input), placed(bias), placed(gradient));
-    let (input, bias) = apply("bias_gelu_backward", operands, rule, |(input, bias, gradient), _| {
-        let gradients = B::bias_gelu_backward(local(input), local(bias), local(gradient));
-        (primitive(gradients.input), primitive(gradients.bias))
-    });
-    BiasGeluGradients {
-        input: tensor(input),
-        bias: tensor(bias),
-    }
-}
-
-pub(super) fn swiglu<B: CollectiveBackend>(input: Tensor<Sharded<B>, 2>) -> Tensor<Sharded<B>, 2> {
-    let rule = || Box::new(Named::new("r.->r.")) as _;
-    let output = apply("swiglu", placed(input), rule, |input, _| {
-        primitive(B::swiglu(local(input)))
-    });
-    tensor(output)
-}
-
-pub(super) fn swiglu_backward<B: CollectiveBackend>(
-    input: Tensor<Sharded<B>, 2>,
-    gradient: Tensor<Sharded<B>, 2>,
-) -> Tensor<Sharded<B>, 2> {
-    let rule = || Box::new(Named::new("r.,r.->r.").linear(&[1])) as _;
-    let operands = (placed(input), placed(gradient));
-    tensor(apply("swiglu_backward", operands, rule, |(input, gradient), _| {
-        primitive(B::swiglu_backward(local(input), local(gradient)))
-    }))
-}
 
 pub(super) fn bias_dropout_add<B: CollectiveBackend>(addends: Addends<Sharded<B>>) -> Tensor<Sharded<B>, 2> {
     let names = match addends.bias {
@@ -138,19 +90,4 @@ pub(super) fn scaled_masked_softmax<B: CollectiveBackend>(
         },
     );
     tensor(output)
-}
-
-pub(super) fn scaled_masked_softmax_backward<B: CollectiveBackend>(
-    output: Tensor<Sharded<B>, 4>,
-    gradient: Tensor<Sharded<B>, 4>,
-    scale: f64,
-) -> Tensor<Sharded<B>, 4> {
-    let rule = || Box::new(Named::new("bhq.,bhq.->bhq.").linear(&[1])) as _;
-    let operands = (placed(output), placed(gradient));
-    tensor(apply(
-        "scaled_masked_softmax_backward",
-        operands,
-        rule,
-        |(output, gradient), _| primitive(B::scaled_masked_softmax_backward(local(output), local(gradient), scale)),
-    ))
 }
