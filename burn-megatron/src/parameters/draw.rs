@@ -7,6 +7,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, Int, Tensor, backend::Backend};
 
 use super::RegistryError;
+use super::visit::{PathVisitor, visit_paths};
 
 /// Returns the module with the values of all its parameters drawn, in the order of its fields.
 ///
@@ -40,29 +41,17 @@ pub fn initialize<B: Backend, M: Module<B>>(module: M) -> M {
 
 /// Returns the path of the first float parameter without values, in the order of the module; draws nothing.
 pub fn first_undrawn<B: Backend, M: Module<B>>(module: &M) -> Option<String> {
-    struct Finder {
-        path: Vec<String>,
-        found: Option<String>,
-    }
-    impl<B: Backend> ModuleVisitor<B> for Finder {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            if self.found.is_none() && !param.is_initialized() {
-                self.found = Some(self.path.join("."));
+    struct Finder(Option<String>);
+    impl<B: Backend> PathVisitor<B> for Finder {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>) {
+            if self.0.is_none() && !param.is_initialized() {
+                self.0 = Some(path);
             }
         }
     }
-    let mut finder = Finder {
-        path: Vec::new(),
-        found: None,
-    };
-    module.visit(&mut finder);
-    finder.found
+    let mut finder = Finder(None);
+    visit_paths(module, &mut finder);
+    finder.0
 }
 
 /// Checks that every float parameter of a part of a model has values.

@@ -30,22 +30,18 @@ impl ParameterEntry {
     }
 }
 
-/// Returns a module's float parameters and buffers, in the module's own order. Forces lazy parameters.
-pub fn list_parameters<B: Backend, M: Module<B>>(module: &M) -> Vec<ParameterEntry> {
-    list_undrawn::<B, M>(module, |_| false)
+/// A visitor of float parameters that is told their paths.
+pub(crate) trait PathVisitor<B: Backend> {
+    fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>);
 }
 
-/// As [`list_parameters`], without forcing those that are `undrawn`: trained ones of the default type.
-pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
-    module: &M,
-    undrawn: impl Fn(ParamId) -> bool,
-) -> Vec<ParameterEntry> {
-    struct Lister<F> {
+/// Shows a visitor a module's float parameters and buffers, in the module's own order.
+pub(crate) fn visit_paths<B: Backend, M: Module<B>>(module: &M, visitor: &mut impl PathVisitor<B>) {
+    struct Walk<'a, V> {
         path: Vec<String>,
-        entries: Vec<ParameterEntry>,
-        undrawn: F,
+        visitor: &'a mut V,
     }
-    impl<B: Backend, F: Fn(ParamId) -> bool> ModuleVisitor<B> for Lister<F> {
+    impl<B: Backend, V: PathVisitor<B>> ModuleVisitor<B> for Walk<'_, V> {
         fn enter_module(&mut self, name: &str, _container_type: &str) {
             self.path.push(name.to_owned());
         }
@@ -53,6 +49,31 @@ pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
             self.path.pop();
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            self.visitor.visit(self.path.join("."), param);
+        }
+    }
+    module.visit(&mut Walk {
+        path: Vec::new(),
+        visitor,
+    });
+}
+
+/// Returns a module's float parameters and buffers, in the module's own order. Forces lazy parameters.
+pub fn list_parameters<B: Backend, M: Module<B>>(module: &M) -> Vec<ParameterEntry> {
+    list_undrawn::<B, M>(module, |_| false)
+}
+
+/// Returns what [`list_parameters`] does, without forcing those that are `undrawn`: trained ones of the default type.
+pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
+    module: &M,
+    undrawn: impl Fn(ParamId) -> bool,
+) -> Vec<ParameterEntry> {
+    struct Lister<F> {
+        entries: Vec<ParameterEntry>,
+        undrawn: F,
+    }
+    impl<B: Backend, F: Fn(ParamId) -> bool> PathVisitor<B> for Lister<F> {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>) {
             let (dtype, requires_grad) = if (self.undrawn)(param.id) {
                 let device = param.lazy_device();
                 (get_device_settings::<B>(&device).float_dtype.into(), true)
@@ -62,7 +83,7 @@ pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
             };
             self.entries.push(ParameterEntry {
                 id: param.id,
-                path: self.path.join("."),
+                path,
                 shape: param.lazy_shape().to_vec(),
                 dtype,
                 requires_grad,
@@ -70,11 +91,10 @@ pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
         }
     }
     let mut lister = Lister {
-        path: Vec::new(),
         entries: Vec::new(),
         undrawn,
     };
-    module.visit(&mut lister);
+    visit_paths(module, &mut lister);
     lister.entries
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorMetadata};
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use super::parallelize::ShardedBackend;
 use super::placement::{AxisPlacement, AxisRole};
 use super::traffic::{Phase, TrafficKind, TrafficRecord};
 use super::work;
+use crate::parameters::{PathVisitor, visit_paths};
 
 /// A model's parameters and the communication of a step. `Display` writes it as tables.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -71,11 +72,10 @@ pub fn explain<B: ShardedBackend, M: Module<B>, T>(
 ) -> (Explanation, T) {
     let mut lister = Lister {
         mesh,
-        path: Vec::new(),
         places: Vec::new(),
         names: BTreeMap::new(),
     };
-    model.visit(&mut lister);
+    visit_paths(model, &mut lister);
     let Lister { places, names, .. } = lister;
     mesh.start_counting_near(names);
     let (result, operations) = work::counted(step);
@@ -191,27 +191,17 @@ fn advice(mesh: &Mesh, record: &TrafficRecord) -> Option<&'static str> {
 /// Visits a model's parameters.
 struct Lister<'a> {
     mesh: &'a Mesh,
-    path: Vec<String>,
     places: Vec<ParameterPlace>,
     /// By the number of the tensor.
     names: BTreeMap<u64, String>,
 }
 
-impl<B: ShardedBackend> ModuleVisitor<B> for Lister<'_> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_owned());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl<B: ShardedBackend> PathVisitor<B> for Lister<'_> {
+    fn visit<const D: usize>(&mut self, name: String, param: &Param<Tensor<B, D>>) {
         let tensor = B::float(param.val().into_primitive().tensor());
         let (shape, places) = (tensor.shape(), tensor.places());
         let mesh = self.mesh.shape();
         let local: usize = mesh.local_shape(&shape, &places, self.mesh.ranks()).iter().product();
-        let name = self.path.join(".");
         self.names.insert(tensor.id(), name.clone());
         self.places.push(ParameterPlace {
             name,

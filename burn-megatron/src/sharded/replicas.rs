@@ -3,7 +3,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
 use super::kind::{Float, Kind};
@@ -12,6 +12,7 @@ use super::movement::redistribute::local_part;
 use super::parallelize::ShardedBackend;
 use super::placement::{AxisPlacement, Placements};
 use crate::collectives::{CollectiveError, ReduceOp};
+use crate::parameters::{PathVisitor, visit_paths};
 
 /// Replicas that are not the same.
 #[derive(Debug, thiserror::Error)]
@@ -117,22 +118,15 @@ impl ReplicaCheck {
 /// On every rank when a parameter differs: its name and two of the ranks, on those that compared it. The error of a
 /// collective that failed.
 pub fn check_replicas<B: ShardedBackend, M: Module<B>>(model: &M, mesh: &Mesh) -> Result<(), ReplicaError> {
-    let mut hashes = Hashes {
-        path: Vec::new(),
-        parameters: Vec::new(),
-    };
-    model.visit(&mut hashes);
+    let mut hashes = Hashes(Vec::new());
+    visit_paths(model, &mut hashes);
     let mut found = None;
     for axis in 0..mesh.shape().num_axes() {
         let group = mesh.group(axis).labelled("comparing replicas of sharded parameters");
         if group.size() == 1 {
             continue;
         }
-        let compared: Vec<_> = hashes
-            .parameters
-            .iter()
-            .filter(|hash| hash.is_replicated(axis))
-            .collect();
+        let compared: Vec<_> = hashes.0.iter().filter(|hash| hash.is_replicated(axis)).collect();
         let own: Vec<i64> = compared.iter().map(|hash| hash.hash).collect();
         let mut all = vec![0; own.len() * group.size()];
         group.all_gather(&own, &mut all)?;
@@ -175,28 +169,17 @@ impl ParameterHash {
 }
 
 /// Hashes this rank's parts of a model's parameters.
-struct Hashes {
-    path: Vec<String>,
-    parameters: Vec<ParameterHash>,
-}
+struct Hashes(Vec<ParameterHash>);
 
-impl<B: ShardedBackend> ModuleVisitor<B> for Hashes {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_owned());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl<B: ShardedBackend> PathVisitor<B> for Hashes {
+    fn visit<const D: usize>(&mut self, name: String, param: &Param<Tensor<B, D>>) {
         let tensor = B::float(param.val().into_primitive().tensor());
         let places = tensor.places();
         let data = <Float as Kind<B::Local>>::read(local_part(tensor));
         let mut hasher = DefaultHasher::new();
         hasher.write(data.as_bytes());
-        self.parameters.push(ParameterHash {
-            name: self.path.join("."),
+        self.0.push(ParameterHash {
+            name,
             places,
             hash: hasher.finish() as i64,
         });

@@ -1,13 +1,13 @@
 //! [`BucketParameter`]: what the layout of buckets depends on, of one parameter. It needs no values, so that the layout
 //! of a model can be made that no memory holds.
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, Param};
 use burn::tensor::{Tensor, backend::Backend};
 
 use super::bucket::{BucketClass, BucketLayout};
 use crate::context::ParallelContext;
 use crate::data_parallel::sharding_strategy::ShardingStrategy;
-use crate::parameters::{Declaration, Factoring, Placement};
+use crate::parameters::{Declaration, Factoring, PathVisitor, Placement, visit_paths};
 
 /// What the layout of buckets depends on, of one trained parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,19 +91,12 @@ fn units(parameters: &[BucketParameter], size: usize) -> Vec<usize> {
 /// none a value.
 pub fn bucket_parameters<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) -> Vec<BucketParameter> {
     struct Lister<'a> {
-        path: Vec<String>,
         context: &'a ParallelContext,
         found: Vec<BucketParameter>,
     }
-    impl<B: Backend> ModuleVisitor<B> for Lister<'_> {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            let (declaration, path) = (self.context.registry().declaration(param.id), self.path.join("."));
+    impl<B: Backend> PathVisitor<B> for Lister<'_> {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>) {
+            let declaration = self.context.registry().declaration(param.id);
             let shape = param.lazy_shape();
             let (class, name, placement) = match declaration {
                 Some(declaration) => (BucketClass::of(&declaration), declaration.name, declaration.placement),
@@ -119,10 +112,9 @@ pub fn bucket_parameters<B: Backend, M: Module<B>>(module: &M, context: &Paralle
         }
     }
     let mut lister = Lister {
-        path: Vec::new(),
         context,
         found: Vec::new(),
     };
-    module.visit(&mut lister);
+    visit_paths(module, &mut lister);
     lister.found
 }

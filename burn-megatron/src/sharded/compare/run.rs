@@ -2,7 +2,7 @@
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
+use burn::module::{AutodiffModule, Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Tensor, TensorMetadata};
 
@@ -18,7 +18,7 @@ use super::recording::Name;
 use super::seen::Judged;
 use super::{CompareError, Layout};
 use crate::collectives::CollectiveBackend;
-use crate::parameters::settle_running_states;
+use crate::parameters::{PathVisitor, settle_running_states, visit_paths};
 
 /// A run of a program that is compared: that of one rank, whose mesh has no axes, or that in a layout.
 pub struct Run<'a> {
@@ -116,10 +116,8 @@ impl<'a> Run<'a> {
             if recorder::is_recording() {
                 let value = peek(&loss).iter::<f64>().next().unwrap_or(f64::NAN);
                 recorder::observe(Judged::Loss, &loss);
-                model.visit(&mut Observer {
-                    gradients: Some(gradients),
-                    path: Vec::new(),
-                });
+                let gradients = Some(gradients);
+                visit_paths(model, &mut Observer { gradients });
                 recorder::end_step();
                 let expected = reference.steps.get(index).map_or(f64::NAN, |step| step.loss);
                 if self.layout.is_none() && value.to_bits() != expected.to_bits() {
@@ -169,10 +167,7 @@ impl<'a> Run<'a> {
             Task::Record { .. } => {
                 if recorder::is_recording() {
                     settle_running_states(model);
-                    model.visit(&mut Observer {
-                        gradients: None,
-                        path: Vec::new(),
-                    });
+                    visit_paths(model, &mut Observer { gradients: None });
                 }
             }
         }
@@ -208,33 +203,25 @@ where
 {
     struct Reader<'a> {
         gradients: Option<&'a GradientsParams>,
-        path: Vec<String>,
         arrays: Vec<Array>,
     }
-    impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleVisitor<Autodiff<Sharded<B>, C>> for Reader<'_> {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
+    impl<B: CollectiveBackend, C: CheckpointStrategy> PathVisitor<Autodiff<Sharded<B>, C>> for Reader<'_> {
+        fn visit<const D: usize>(&mut self, name: String, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
             let tensor = match self.gradients {
                 None => Some(param.val().inner()),
                 Some(gradients) => gradients.get::<Sharded<B>, D>(param.id),
             };
             if let Some(tensor) = tensor {
                 let tensor = tensor.into_primitive().tensor();
-                self.arrays.push(array(self.path.join("."), &tensor));
+                self.arrays.push(array(name, &tensor));
             }
         }
     }
     let mut reader = Reader {
         gradients,
-        path: Vec::new(),
         arrays: Vec::new(),
     };
-    model.visit(&mut reader);
+    visit_paths(model, &mut reader);
     reader.arrays
 }
 
@@ -260,29 +247,19 @@ fn array<B: CollectiveBackend>(name: String, tensor: &ShardedTensor<B, Float>) -
 /// Names parameters and gradients for the recorder, and shows it the gradients, or without these the parameters.
 struct Observer<'a> {
     gradients: Option<&'a GradientsParams>,
-    path: Vec<String>,
 }
 
-impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleVisitor<Autodiff<Sharded<B>, C>> for Observer<'_> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_owned());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
-        let name = || self.path.join(".");
+impl<B: CollectiveBackend, C: CheckpointStrategy> PathVisitor<Autodiff<Sharded<B>, C>> for Observer<'_> {
+    fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
         let parameter = param.val().into_primitive().tensor().primitive;
-        recorder::name(parameter.id(), || Name::Parameter(name()));
+        recorder::name(parameter.id(), || Name::Parameter(path.clone()));
         let Some(gradients) = self.gradients else {
             recorder::observe(Judged::Parameter, &parameter);
             return;
         };
         if let Some(gradient) = gradients.get::<Sharded<B>, D>(param.id) {
             let gradient = gradient.into_primitive().tensor();
-            recorder::name(gradient.id(), || Name::Gradient(name()));
+            recorder::name(gradient.id(), || Name::Gradient(path));
             recorder::observe(Judged::Gradient, &gradient);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, Param, ParamId};
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorMetadata, TensorPrimitive};
@@ -11,7 +11,7 @@ use super::error::LocalParameterError;
 use super::model_axes::ModelAxes;
 use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
-use crate::parameters::{Declaration, Placement};
+use crate::parameters::{Declaration, PathVisitor, Placement, visit_paths};
 use crate::sharded::mesh::Mesh;
 use crate::sharded::movement::redistribute::redistribute;
 use crate::sharded::parallelize::ShardedBackend;
@@ -115,7 +115,6 @@ pub(super) fn take_local<A: ShardedBackend, L: TrainingBackend<InnerBackend = A:
         mesh,
         axes,
         context,
-        path: Vec::new(),
         taken: LocalParameters {
             trained: Vec::new(),
             buffers: Vec::new(),
@@ -123,7 +122,7 @@ pub(super) fn take_local<A: ShardedBackend, L: TrainingBackend<InnerBackend = A:
         known: Known::default(),
         error: None,
     };
-    model.visit(&mut taker);
+    visit_paths(model, &mut taker);
     match taker.error {
         Some(error) => Err(error),
         None => Ok((taker.taken, taker.known)),
@@ -134,26 +133,17 @@ struct Taker<'a, L: Backend> {
     mesh: &'a Mesh,
     axes: ModelAxes,
     context: &'a ParallelContext,
-    path: Vec<String>,
     taken: LocalParameters<L>,
     known: Known,
     error: Option<LocalParameterError>,
 }
 
-impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> ModuleVisitor<A> for Taker<'_, L> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_owned());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<A, D>>) {
+impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> PathVisitor<A> for Taker<'_, L> {
+    fn visit<const D: usize>(&mut self, name: String, param: &Param<Tensor<A, D>>) {
         if self.error.is_some() {
             return;
         }
-        let (value, name) = (param.val(), self.path.join("."));
+        let value = param.val();
         let is_trained = value.is_require_grad();
         let tensor = A::float(value.into_primitive().tensor());
         let (shape, places) = (tensor.shape().to_vec(), tensor.places());

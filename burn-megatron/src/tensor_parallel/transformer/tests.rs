@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::backend::Autodiff;
-use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
 use burn::nn;
 use burn::nn::activation::ActivationConfig;
 use burn::nn::attention::generate_autoregressive_mask;
@@ -19,7 +19,7 @@ use super::super::{ConversionError, MhaInput, ParallelMultiHeadAttention};
 use super::*;
 use crate::context::{ParallelContext, ParameterScope};
 use crate::initialize;
-use crate::parameters::read_host;
+use crate::parameters::{PathVisitor, read_host, visit_paths};
 use crate::random::{RandomStream, StepCoordinates, TokenMap};
 use crate::topology::ParallelConfig;
 use burn_megatron_comm::rank_threads::{TIMEOUT, run_ranks};
@@ -94,30 +94,22 @@ fn every_third<const D: usize>(shape: [usize; D]) -> Tensor<B, D, Bool> {
 
 fn by_path<M: Module<B>>(module: &M, gradients: &Gradients) -> BTreeMap<String, Vec<f64>> {
     struct Reader<'a> {
-        path: Vec<String>,
         gradients: &'a Gradients,
         found: BTreeMap<String, Vec<f64>>,
     }
-    impl ModuleVisitor<B> for Reader<'_> {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    impl PathVisitor<B> for Reader<'_> {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>) {
             // Our norm holds burn's.
-            let path = self.path.join(".").replace(".norm.", ".");
+            let path = path.replace(".norm.", ".");
             let gradient = param.val().grad(self.gradients).expect("every parameter is used");
             self.found.insert(path, read_host(gradient));
         }
     }
     let mut reader = Reader {
-        path: Vec::new(),
         gradients,
         found: BTreeMap::new(),
     };
-    module.visit(&mut reader);
+    visit_paths(module, &mut reader);
     reader.found
 }
 
