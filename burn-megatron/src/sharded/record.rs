@@ -5,10 +5,9 @@ use std::collections::HashMap;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ParamId, list_param_ids};
 use burn::optim::SimpleOptimizer;
 use burn::optim::record::{AdaptorRecord, AdaptorRecordV1};
-use burn::tensor::Tensor;
 
 use super::Sharded;
 use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_error};
@@ -52,9 +51,8 @@ where
         }
     }
     let mut records: HashMap<ParamId, AdaptorRecord<O, Autodiff<Sharded<B>, C>>> = record.into_iter().collect();
-    let mut order = Order::default();
-    model.visit(&mut order);
-    let others = records.keys().filter(|id| !order.0.contains(id)).count();
+    let order = list_param_ids(model);
+    let others = records.keys().filter(|id| !order.contains(id)).count();
     assert!(
         others == 0,
         "the record has the state of {others} parameters that the model does not have"
@@ -62,7 +60,7 @@ where
     catch_collective_error(|| {
         IS_GATHERING.set(true);
         let _restore = Restore;
-        let gathered = order.0.into_iter().filter_map(|id| {
+        let gathered = order.into_iter().filter_map(|id| {
             let record = records.remove(&id)?;
             Some((id, whole::<O, B, C>(record, device)))
         });
@@ -86,14 +84,4 @@ fn whole<O: SimpleOptimizer<Sharded<B>>, B: CollectiveBackend, C: CheckpointStra
         AdaptorRecordV1::Rank7(state) => AdaptorRecordV1::Rank7(O::to_device(state, device)),
         AdaptorRecordV1::Rank8(state) => AdaptorRecordV1::Rank8(O::to_device(state, device)),
     })
-}
-
-/// The parameters of a model, in its order.
-#[derive(Default)]
-struct Order(Vec<ParamId>);
-
-impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleVisitor<Autodiff<Sharded<B>, C>> for Order {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
-        self.0.push(param.id);
-    }
 }

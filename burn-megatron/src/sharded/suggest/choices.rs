@@ -9,12 +9,8 @@ use crate::sharded::parallelize::ShardedBackend;
 use crate::sharded::placement::{AxisRole, MeshShape};
 use crate::sharded::plan::{Plan, PlannedParameter};
 
-/// A part of a model that a plan may cut, in one of several ways, or leave whole.
-#[derive(Debug)]
-pub(super) struct Choice {
-    /// Lines of a plan.
-    pub(super) alternatives: Vec<Plan>,
-}
+/// Lines of a plan for a part of a model, which they cut in one of several ways; the part may also be left whole.
+pub(super) type Choice = Vec<Plan>;
 
 /// Returns what may be cut on a mesh, in the order of the model: layers that repeat are one choice. Of burn's
 /// attention, feed-forward layers and recurrent layers all parts are cut together; two linear layers that follow each
@@ -31,13 +27,11 @@ pub(super) fn choices<B: ShardedBackend, M: Module<B>>(model: &M, mesh: &MeshSha
     if several(AxisRole::Data) {
         plans.push(vec![Plan::new().fully_shard(AxisRole::Data)]);
     }
-    let fitting = plans.into_iter().map(|alternatives| Choice {
-        alternatives: alternatives
-            .into_iter()
-            .filter(|plan| plan.resolve(&tree.parameters, mesh).is_ok())
-            .collect(),
-    });
-    fitting.filter(|choice| !choice.alternatives.is_empty()).collect()
+    for alternatives in &mut plans {
+        alternatives.retain(|plan| plan.resolve(&tree.parameters, mesh).is_ok());
+    }
+    plans.retain(|alternatives| !alternatives.is_empty());
+    plans
 }
 
 /// The modules and parameters of a model.
@@ -87,7 +81,7 @@ struct Layer {
 
 impl Tree {
     /// The alternatives of each layer, or pair of layers, on tensor-parallel ranks.
-    fn tensor_parallel(&self) -> Vec<Vec<Plan>> {
+    fn tensor_parallel(&self) -> Vec<Choice> {
         let mut plans = Vec::new();
         let mut linear: Vec<Layer> = Vec::new();
         let mut seen = HashSet::new();
@@ -204,7 +198,7 @@ mod tests {
         let text = |plan: &Plan| plan.to_string().trim_end().replace('\n', " ");
         choices(&model, mesh)
             .iter()
-            .map(|choice| choice.alternatives.iter().map(text).collect())
+            .map(|choice| choice.iter().map(text).collect())
             .collect()
     }
 

@@ -142,7 +142,7 @@ where
         loop {
             let before = best.clone();
             for choice in 0..self.choices.len() {
-                for alternative in 0..=self.choices[choice].alternatives.len() {
+                for alternative in 0..=self.choices[choice].len() {
                     let mut changed = best.clone();
                     changed[choice] = alternative;
                     self.take_if_cheaper(changed, &mut best, &mut cost)?;
@@ -173,9 +173,7 @@ where
             return Ok(order(self.config, &self.candidates[number]));
         }
         let chosen = self.choices.iter().zip(selection).filter(|&(_, &number)| number > 0);
-        let plan = chosen.fold(Plan::new(), |plan, (choice, &number)| {
-            plan.and(&choice.alternatives[number - 1])
-        });
+        let plan = chosen.fold(Plan::new(), |plan, (choice, &number)| plan.and(&choice[number - 1]));
         let step = catch_collective_error(|| (self.run)(&plan).map_err(Into::into));
         let explanation = match step.unwrap_or_else(|error| Err(error.into())) {
             Ok(explanation) => explanation,

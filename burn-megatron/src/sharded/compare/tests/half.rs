@@ -2,18 +2,6 @@
 
 use super::*;
 
-/// Parameters, activations, gradients and the optimizer in one type.
-struct In(FloatDType);
-
-impl ModuleMapper<B> for In {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        param.map(|tensor| {
-            let is_trained = tensor.is_require_grad();
-            Tensor::from_inner(tensor.inner().cast(self.0)).set_require_grad(is_trained)
-        })
-    }
-}
-
 /// The program of the other tests, in the type that `dtype` says.
 fn program_in(dtype: impl Fn(&Run) -> FloatDType) -> impl Fn(&mut Run) -> Result<Net<B>, Failure> {
     move |run| {

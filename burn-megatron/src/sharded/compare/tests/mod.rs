@@ -60,6 +60,18 @@ impl<B: Backend> Net<B> {
     }
 }
 
+/// Casts parameters, so that activations, gradients and the optimizer are of this type too.
+struct In(FloatDType);
+
+impl ModuleMapper<B> for In {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        param.map(|tensor| {
+            let is_trained = tensor.is_require_grad();
+            Tensor::from_inner(tensor.inner().cast(self.0)).set_require_grad(is_trained)
+        })
+    }
+}
+
 fn batch(number: usize, run: &Run) -> (Tensor<B, 2, Int>, Tensor<B, 1, Int>) {
     let tokens: Vec<i32> = (0..4 * 6)
         .map(|index| ((index * 7 + number * 5) % TOKENS) as i32)
@@ -307,22 +319,11 @@ struct Normed<B: Backend> {
 }
 
 /// In f32 what has no gradient is not judged: it may follow a parameter that has rounding alone.
-struct InF64;
-
-impl ModuleMapper<B> for InF64 {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        param.map(|tensor| {
-            let is_trained = tensor.is_require_grad();
-            Tensor::from_inner(tensor.inner().cast(FloatDType::F64)).set_require_grad(is_trained)
-        })
-    }
-}
-
 #[test]
 fn the_last_update_of_a_running_statistic_is_judged() {
     let program = |run: &mut Run| {
         let norm = BatchNormConfig::new(3).init(&FlexDevice);
-        let model: Normed<B> = run.parallelize(Normed { norm }.map(&mut InF64))?;
+        let model: Normed<B> = run.parallelize(Normed { norm }.map(&mut In(FloatDType::F64)))?;
         let input = || {
             Tensor::<B, 1, Int>::arange(0..24, &FlexDevice)
                 .float()
