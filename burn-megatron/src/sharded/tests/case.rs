@@ -56,6 +56,19 @@ impl<B: Backend> Values<B> {
             _ => panic!("the case has no bool tensor here"),
         }
     }
+
+    pub fn some_float(&mut self) -> Option<FloatTensor<B>> {
+        Some(self.float())
+    }
+
+    pub fn some_bool(&mut self) -> Option<BoolTensor<B>> {
+        Some(self.bool())
+    }
+
+    /// An operand that is missing.
+    pub fn none<T>(&mut self) -> Option<T> {
+        None
+    }
 }
 
 /// A case that is called in its own way: `case!(name, inputs, |arguments, values| results)`.
@@ -76,13 +89,14 @@ macro_rules! case {
     }};
 }
 
-/// Cases of one line each: `name: inputs => result(operands; other arguments);`, where `a` names the drawn arguments.
+/// Cases of one line each: `name "what is special": inputs => result(operands; other arguments);`, where `a` names the
+/// drawn arguments.
 macro_rules! cases {
     (|$a:ident| $(
-        $name:ident : $inputs:expr => $result:ident ( $( $kind:ident ),* $( ; $( $argument:expr ),+ )? );
+        $name:ident $( $special:literal )? : $inputs:expr => $result:ident ( $( $kind:ident ),* $( ; $( $argument:expr ),+ )? );
     )*) => {
         vec![$(
-            $crate::sharded::tests::case::case!(stringify!($name), $inputs, |$a, values| {
+            $crate::sharded::tests::case::case!(concat!(stringify!($name) $( , " ", $special )?), $inputs, |$a, values| {
                 let _ = $a;
                 $crate::sharded::tests::case::results!(
                     $result, B::$name($( values.$kind(), )* $( $( $argument ),+ )?)

@@ -1,6 +1,6 @@
 //! [`Draw`]: random inputs of operations, the same on every rank.
 
-use burn::tensor::TensorData;
+use burn::tensor::{Element, TensorData};
 
 /// The operands of an operation, and its other arguments.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,16 @@ pub struct Input {
     pub data: TensorData,
     /// Whether it can be a sum that has not been made: not with values that are not finite.
     pub has_terms: bool,
+}
+
+impl Input {
+    /// An operand of these elements, which can be a sum that has not been made.
+    pub fn new<E: Element>(values: Vec<E>, shape: &[usize]) -> Self {
+        Self {
+            data: TensorData::new(values, shape.to_vec()),
+            has_terms: true,
+        }
+    }
 }
 
 /// Makes an operand of a shape.
@@ -79,7 +89,7 @@ impl Draw {
         self.pick(&[1, 2, 3, 4, 5, 6, 7, 8])
     }
 
-    /// As [`length`](Self::length), of two at least.
+    /// A length of two at least.
     pub fn longer(&mut self) -> usize {
         self.pick(&[2, 3, 4, 5, 6, 7])
     }
@@ -149,23 +159,24 @@ impl Draw {
     fn floats(&mut self, shape: &[usize], low: f64, high: f64) -> Input {
         // Multiples of 1/64: terms that are put together give the same bits again.
         let steps = ((high - low) * 64.0) as usize;
-        let values = (0..shape.iter().product())
-            .map(|_| low + self.below(steps + 1) as f64 / 64.0)
-            .collect::<Vec<_>>();
-        Input {
-            data: TensorData::new(values, shape.to_vec()),
-            has_terms: true,
-        }
+        let values = (0..shape.iter().product()).map(|_| low + self.below(steps + 1) as f64 / 64.0);
+        Input::new(values.collect(), shape)
     }
 
     fn ints(&mut self, shape: &[usize], low: i64, high: i64) -> Input {
-        let values = (0..shape.iter().product())
-            .map(|_| low + self.below((high - low) as usize) as i64)
-            .collect::<Vec<_>>();
-        Input {
-            data: TensorData::new(values, shape.to_vec()),
-            has_terms: true,
-        }
+        let values = (0..shape.iter().product()).map(|_| low + self.below((high - low) as usize) as i64);
+        Input::new(values.collect(), shape)
+    }
+
+    fn picks(&mut self, shape: &[usize], from: &[f64]) -> Input {
+        let values = (0..shape.iter().product()).map(|_| self.pick(from));
+        Input::new(values.collect(), shape)
+    }
+
+    /// Truth values, as `value` draws them.
+    pub fn truths(&mut self, shape: &[usize], value: impl Fn(&mut Self) -> bool) -> Input {
+        let values = (0..shape.iter().product()).map(|_| value(self));
+        Input::new(values.collect(), shape)
     }
 
     /// Indices below a length.
@@ -196,34 +207,19 @@ pub fn fraction(draw: &mut Draw, shape: &[usize]) -> Input {
 
 /// Zeros and ones and halves, so that many are equal and some rows are zero.
 pub fn few_values(draw: &mut Draw, shape: &[usize]) -> Input {
-    let values = (0..shape.iter().product())
-        .map(|_| draw.pick(&[0.0, 0.0, 0.0, 0.5, 1.0]))
-        .collect::<Vec<f64>>();
-    Input {
-        data: TensorData::new(values, shape.to_vec()),
-        has_terms: true,
-    }
+    draw.picks(shape, &[0.0, 0.0, 0.0, 0.5, 1.0])
 }
 
 /// Halves within -1 and 1.
 pub fn halves(draw: &mut Draw, shape: &[usize]) -> Input {
-    let values = (0..shape.iter().product())
-        .map(|_| draw.pick(&[-1.0, -0.5, 0.0, 0.5, 1.0]))
-        .collect::<Vec<f64>>();
-    Input {
-        data: TensorData::new(values, shape.to_vec()),
-        has_terms: true,
-    }
+    draw.picks(shape, &[-1.0, -0.5, 0.0, 0.5, 1.0])
 }
 
 /// Numbers some of which are not finite.
 pub fn not_finite(draw: &mut Draw, shape: &[usize]) -> Input {
-    let values = (0..shape.iter().product())
-        .map(|_| draw.pick(&[0.0, 1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]))
-        .collect::<Vec<f64>>();
     Input {
-        data: TensorData::new(values, shape.to_vec()),
         has_terms: false,
+        ..draw.picks(shape, &[0.0, 1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY])
     }
 }
 
@@ -244,9 +240,5 @@ pub fn bit(draw: &mut Draw, shape: &[usize]) -> Input {
 
 /// Truth values.
 pub fn truth(draw: &mut Draw, shape: &[usize]) -> Input {
-    let values = (0..shape.iter().product()).map(|_| draw.chance(2)).collect::<Vec<_>>();
-    Input {
-        data: TensorData::new(values, shape.to_vec()),
-        has_terms: true,
-    }
+    draw.truths(shape, |draw| draw.chance(2))
 }

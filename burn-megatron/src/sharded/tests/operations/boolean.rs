@@ -35,18 +35,10 @@ pub fn cases() -> Vec<Case> {
 
 /// Most are false.
 fn rare(draw: &mut Draw, shape: &[usize]) -> Input {
-    some_truths(draw, shape, |draw| draw.chance(9))
+    draw.truths(shape, |draw| draw.chance(9))
 }
 
 /// Most are true.
 fn frequent(draw: &mut Draw, shape: &[usize]) -> Input {
-    some_truths(draw, shape, |draw| !draw.chance(9))
-}
-
-fn some_truths(draw: &mut Draw, shape: &[usize], value: impl Fn(&mut Draw) -> bool) -> Input {
-    let values = (0..shape.iter().product()).map(|_| value(draw)).collect::<Vec<_>>();
-    Input {
-        data: burn::tensor::TensorData::new(values, shape.to_vec()),
-        has_terms: true,
-    }
+    draw.truths(shape, |draw| !draw.chance(9))
 }

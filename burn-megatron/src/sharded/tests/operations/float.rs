@@ -2,7 +2,7 @@
 
 use burn::tensor::{BoolDType, FloatDType, IntDType};
 
-use super::super::case::{Case, Value, case, cases};
+use super::super::case::{Case, cases};
 use super::super::draw::{
     Draw, Inputs, above_one, few_values, float, fraction, int, natural, not_finite, positive, truth,
 };
@@ -105,14 +105,11 @@ fn masks() -> Vec<Case> {
 }
 
 fn products() -> Vec<Case> {
-    let mut cases = cases! { |a|
+    cases! { |a|
         float_matmul: |d| matrices(d, float) => float(float, float);
         int_matmul: |d| matrices(d, int) => int(int, int);
-    };
-    cases.push(case!("float_cross", crossed, |arguments, values| [Value::Float(
-        B::float_cross(values.float(), values.float(), arguments[0])
-    )]));
-    cases
+        float_cross: crossed => float(float, float; a[0]);
+    }
 }
 
 /// Two matrices, or batches of them, some broadcast.

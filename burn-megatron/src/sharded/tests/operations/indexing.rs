@@ -2,8 +2,8 @@
 
 use burn::tensor::IndexingUpdateOp;
 
-use super::super::case::{Case, Value, case};
-use super::super::draw::{Draw, Inputs, Make, float, int, positive, truth};
+use super::super::case::{Case, Value, case, cases};
+use super::super::draw::{Draw, Input, Inputs, Make, float, int, positive, truth};
 
 pub fn cases() -> Vec<Case> {
     [
@@ -12,16 +12,10 @@ pub fn cases() -> Vec<Case> {
         indexing!(Bool, bool, truth; bool_select, bool_select_or, bool_gather, bool_scatter_or),
         of_many_dimensions!(Float, float, float, float_gather_nd, float_scatter_nd),
         of_many_dimensions!(Int, int, int, int_gather_nd, int_scatter_nd),
-        vec![case!(
-            "float_scatter_nd with duplicates",
-            |d| duplicates(d, positive),
-            |_, values| [Value::Float(B::float_scatter_nd(
-                values.float(),
-                values.int(),
-                values.float(),
-                IndexingUpdateOp::Add
-            ))]
-        )],
+        cases! { |a|
+            float_scatter_nd "with duplicates": |d| duplicates(d, positive) =>
+                float(float, int, float; IndexingUpdateOp::Add);
+        },
     ]
     .concat()
 }
@@ -134,10 +128,7 @@ fn distinct_places(draw: &mut Draw, make: Make) -> Inputs {
         places.push(((first + index) % shape[0]) as i64);
         places.extend(shape[1..indexed].iter().map(|&length| draw.below(length) as i64));
     }
-    let indices = super::super::draw::Input {
-        data: burn::tensor::TensorData::new(places, [count, indexed]),
-        has_terms: true,
-    };
+    let indices = Input::new(places, &[count, indexed]);
     let values = [&[count], &shape[indexed..]].concat();
     Inputs::new([make(draw, &shape), indices, make(draw, &values)]).with([draw.below(5)])
 }

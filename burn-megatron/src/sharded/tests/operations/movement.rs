@@ -2,7 +2,7 @@
 
 use burn::tensor::{Shape, Slice};
 
-use super::super::case::{Case, Value, case};
+use super::super::case::{Case, Value, case, cases};
 use super::super::draw::{Draw, Input, Inputs, Make, float, int, truth};
 
 pub fn cases() -> Vec<Case> {
@@ -28,32 +28,19 @@ macro_rules! movement {
         $kind:ident, $take:ident, $make:expr;
         $repeat:ident, $swap:ident, $transpose:ident, $permute:ident, $flip:ident,
         $reshape:ident, $expand:ident, $slice:ident, $assign:ident, $cat:ident, $unfold:ident
-    ) => {
-        vec![
-            case!(stringify!($repeat), |d| with_number(d.along($make), 3), |a, values| [
-                Value::$kind(B::$repeat(values.$take(), a[0], a[1]))
-            ]),
-            case!(stringify!($swap), |d| swapped(d, $make), |a, values| [Value::$kind(
-                B::$swap(values.$take(), a[0], a[1])
-            )]),
-            case!(stringify!($transpose), |d| of_rank(d, 2, $make), |_, values| [
-                Value::$kind(B::$transpose(values.$take()))
-            ]),
-            case!(stringify!($permute), |d| permuted(d, $make), |a, values| [
-                Value::$kind(B::$permute(values.$take(), a))
-            ]),
-            case!(stringify!($flip), |d| flipped(d, $make), |a, values| [Value::$kind(
-                B::$flip(values.$take(), a)
-            )]),
-            case!(stringify!($reshape), |d| reshaped(d, $make), |a, values| [
-                Value::$kind(B::$reshape(values.$take(), Shape::from(a.to_vec())))
-            ]),
-            case!(stringify!($expand), |d| expanded(d, $make), |a, values| [Value::$kind(
-                B::$expand(values.$take(), Shape::from(a.to_vec()))
-            )]),
-            case!(stringify!($slice), |d| sliced(d, $make).0, |a, values| [Value::$kind(
-                B::$slice(values.$take(), &slices(a))
-            )]),
+    ) => {{
+        let mut cases = cases! { |a|
+            $repeat: |d| with_number(d.along($make), 3) => $take($take; a[0], a[1]);
+            $swap: |d| swapped(d, $make) => $take($take; a[0], a[1]);
+            $transpose: |d| of_rank(d, 2, $make) => $take($take);
+            $permute: |d| permuted(d, $make) => $take($take; a);
+            $flip: |d| flipped(d, $make) => $take($take; a);
+            $reshape: |d| reshaped(d, $make) => $take($take; Shape::from(a.to_vec()));
+            $expand: |d| expanded(d, $make) => $take($take; Shape::from(a.to_vec()));
+            $slice: |d| sliced(d, $make).0 => $take($take; &slices(a));
+            $unfold: |d| windows(d, $make) => $take($take; a[0], a[1], a[2]);
+        };
+        cases.extend([
             case!(stringify!($assign), |d| assigned(d, $make), |a, values| [Value::$kind(
                 B::$assign(values.$take(), &slices(a), values.$take())
             )]),
@@ -61,11 +48,9 @@ macro_rules! movement {
                 let tensors = (0..values.0.len()).map(|_| values.$take()).collect();
                 [Value::$kind(B::$cat(tensors, a[0]))]
             }),
-            case!(stringify!($unfold), |d| windows(d, $make), |a, values| [Value::$kind(
-                B::$unfold(values.$take(), a[0], a[1], a[2])
-            )]),
-        ]
-    };
+        ]);
+        cases
+    }};
 }
 use movement;
 

@@ -2,35 +2,35 @@
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 
-use super::super::super::case::{Case, Value, case};
+use super::super::super::case::{Case, cases};
 use super::super::super::draw::{Draw, Inputs, float};
 
 pub fn cases() -> Vec<Case> {
     [
         convolution!(
-            1, ConvOptions; false, options;
+            1, false, options, &[0, 1, 3] => (float, float, float);
             conv1d, conv1d_x_backward, conv1d_weight_backward, conv1d_bias_backward
         ),
         convolution!(
-            2, ConvOptions; false, options;
+            2, false, options, &[0, 1, 3] => (float, float, float);
             conv2d, conv2d_x_backward, conv2d_weight_backward, conv2d_bias_backward
         ),
         convolution!(
-            3, ConvOptions; false, options;
+            3, false, options, &[0, 1, 3] => (float, float, float);
             conv3d, conv3d_x_backward, conv3d_weight_backward, conv3d_bias_backward
         ),
         convolution!(
-            1, ConvTransposeOptions; true, transposed_options;
+            1, true, transposed_options, &[1, 3] => (float, float);
             conv_transpose1d, conv_transpose1d_x_backward, conv_transpose1d_weight_backward,
             conv_transpose1d_bias_backward
         ),
         convolution!(
-            2, ConvTransposeOptions; true, transposed_options;
+            2, true, transposed_options, &[1, 3] => (float, float);
             conv_transpose2d, conv_transpose2d_x_backward, conv_transpose2d_weight_backward,
             conv_transpose2d_bias_backward
         ),
         convolution!(
-            3, ConvTransposeOptions; true, transposed_options;
+            3, true, transposed_options, &[1, 3] => (float, float);
             conv_transpose3d, conv_transpose3d_x_backward, conv_transpose3d_weight_backward,
             conv_transpose3d_bias_backward
         ),
@@ -40,55 +40,19 @@ pub fn cases() -> Vec<Case> {
 
 macro_rules! convolution {
     (
-        $dimensions:literal, $type:ident; $is_transposed:tt, $options:ident;
+        $dimensions:literal, $is_transposed:literal, $options:ident, $x_operands:expr => ( $( $x_operand:ident ),* );
         $forward:ident, $x_backward:ident, $weight_backward:ident, $bias_backward:ident
     ) => {
-        vec![
-            case!(stringify!($forward), |d| parts(d, $dimensions, $is_transposed, &[0, 1, 2]), |a, values| {
-                let options: $type<$dimensions> = $options(a[0]);
-                let (x, weight, bias) = (values.float(), values.float(), values.float());
-                [Value::Float(B::$forward(x, weight, Some(bias), options))]
-            }),
-            case!(
-                concat!(stringify!($forward), " without a bias"),
-                |d| parts(d, $dimensions, $is_transposed, &[0, 1]),
-                |a, values| {
-                    let options: $type<$dimensions> = $options(a[0]);
-                    [Value::Float(B::$forward(values.float(), values.float(), None, options))]
-                }
-            ),
-            convolution!(@ $dimensions, $type, $is_transposed, $options, $x_backward),
-            case!(
-                stringify!($weight_backward),
-                |d| parts(d, $dimensions, $is_transposed, &[0, 1, 3]),
-                |a, values| {
-                    let options: $type<$dimensions> = $options(a[0]);
-                    let (x, weight, gradient) = (values.float(), values.float(), values.float());
-                    [Value::Float(B::$weight_backward(x, weight, gradient, options))]
-                }
-            ),
-            case!(
-                stringify!($bias_backward),
-                |d| parts(d, $dimensions, $is_transposed, &[0, 2, 3]),
-                |_, values| {
-                    let (x, bias, gradient) = (values.float(), values.float(), values.float());
-                    [Value::Float(B::$bias_backward(x, bias, gradient))]
-                }
-            ),
-        ]
-    };
-    (@ $dimensions:literal, $type:ident, false, $options:ident, $x_backward:ident) => {
-        case!(stringify!($x_backward), |d| parts(d, $dimensions, false, &[0, 1, 3]), |a, values| {
-            let options: $type<$dimensions> = $options(a[0]);
-            let (x, weight, gradient) = (values.float(), values.float(), values.float());
-            [Value::Float(B::$x_backward(x, weight, gradient, options))]
-        })
-    };
-    (@ $dimensions:literal, $type:ident, true, $options:ident, $x_backward:ident) => {
-        case!(stringify!($x_backward), |d| parts(d, $dimensions, true, &[1, 3]), |a, values| {
-            let options: $type<$dimensions> = $options(a[0]);
-            [Value::Float(B::$x_backward(values.float(), values.float(), options))]
-        })
+        cases! { |a|
+            $forward: |d| parts(d, $dimensions, $is_transposed, &[0, 1, 2]) =>
+                float(float, float, some_float; $options(a[0]));
+            $forward "without a bias": |d| parts(d, $dimensions, $is_transposed, &[0, 1]) =>
+                float(float, float; None, $options(a[0]));
+            $x_backward: |d| parts(d, $dimensions, $is_transposed, $x_operands) => float($( $x_operand ),*; $options(a[0]));
+            $weight_backward: |d| parts(d, $dimensions, $is_transposed, &[0, 1, 3]) =>
+                float(float, float, float; $options(a[0]));
+            $bias_backward: |d| parts(d, $dimensions, $is_transposed, &[0, 2, 3]) => float(float, float, float);
+        }
     };
 }
 use convolution;

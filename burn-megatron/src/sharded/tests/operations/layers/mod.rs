@@ -25,22 +25,15 @@ pub fn cases() -> Vec<Case> {
 }
 
 fn linear() -> Vec<Case> {
-    let mut cases = cases! { |a|
+    cases! { |a|
         embedding: |d| looked_up(d).0 => float(float, int);
         linear_x_backward: |d| layer(d, &[1, 2]) => float(float, float);
         linear_weight_backward: |d| layer(d, &[0, 2]) => float(float, float);
         linear_bias_backward: |d| layer(d, &[2]) => float(float);
-    };
-    cases.push(case!("linear", |d| layer(d, &[0, 1]), |_, values| [Value::Float(
-        B::linear(values.float(), values.float(), None)
-    )]));
-    cases.push(case!("linear with a bias", |d| layer(d, &[0, 1, 3]), |_, values| [
-        Value::Float(B::linear(values.float(), values.float(), Some(values.float())))
-    ]));
-    cases.push(case!("embedding_backward", looked_up_backward, |_, values| [
-        Value::Float(B::embedding_backward(values.float(), values.float(), values.int()))
-    ]));
-    cases
+        linear: |d| layer(d, &[0, 1]) => float(float, float; None);
+        linear "with a bias": |d| layer(d, &[0, 1, 3]) => float(float, float, some_float);
+        embedding_backward: looked_up_backward => float(float, float, int);
+    }
 }
 
 /// Of input, weight, output and bias of a linear layer those that are asked for.
@@ -73,34 +66,13 @@ fn looked_up_backward(draw: &mut Draw) -> Inputs {
 }
 
 fn normalised() -> Vec<Case> {
-    vec![
-        case!("layer_norm", |d| rows(d, 3), |_, values| [Value::Float(B::layer_norm(
-            values.float(),
-            values.float(),
-            Some(values.float()),
-            1e-5
-        ))]),
-        case!("layer_norm without beta", |d| rows(d, 2), |_, values| [Value::Float(
-            B::layer_norm(values.float(), values.float(), None, 1e-5)
-        )]),
-        case!("ctc_loss", transcribed, |_, values| [Value::Float(B::ctc_loss(
-            values.float(),
-            values.int(),
-            values.int(),
-            values.int(),
-            0
-        ))]),
-        case!("rfft", spectrum, |a, values| {
-            let (re, im) = B::rfft(values.float(), a[0], None);
-            [Value::Float(re), Value::Float(im)]
-        }),
-        case!("irfft", half_spectrum, |a, values| [Value::Float(B::irfft(
-            values.float(),
-            values.float(),
-            a[0],
-            None
-        ))]),
-    ]
+    cases! { |a|
+        layer_norm: |d| rows(d, 3) => float(float, float, some_float; 1e-5);
+        layer_norm "without beta": |d| rows(d, 2) => float(float, float; None, 1e-5);
+        ctc_loss: transcribed => float(float, int, int, int; 0);
+        rfft: spectrum => float_float(float; a[0], None);
+        irfft: half_spectrum => float(float, float; a[0], None);
+    }
 }
 
 /// A tensor, and two of its last dimension.
@@ -116,16 +88,11 @@ fn rows(draw: &mut Draw, count: usize) -> Inputs {
 /// Log-probabilities of `[time, batch, classes]`, targets of `[batch, length]`, and both lengths.
 fn transcribed(draw: &mut Draw) -> Inputs {
     let (time, batch, classes, length) = (6 + draw.below(3), draw.length(), draw.longer(), 1 + draw.below(2));
-    let of_batch = |values: Vec<i64>, shape: &[usize]| Input {
-        data: TensorData::new(values, shape.to_vec()),
-        has_terms: true,
-    };
-    let targets = (0..batch * length)
+    let targets: Vec<i64> = (0..batch * length)
         .map(|_| 1 + draw.below(classes - 1) as i64)
         .collect();
-    let targets = of_batch(targets, &[batch, length]);
-    let of_inputs = (0..batch).map(|_| (time - draw.below(2)) as i64).collect();
-    let of_targets = (0..batch).map(|_| (length - draw.below(length)) as i64).collect();
+    let of_inputs: Vec<i64> = (0..batch).map(|_| (time - draw.below(2)) as i64).collect();
+    let of_targets: Vec<i64> = (0..batch).map(|_| (length - draw.below(length)) as i64).collect();
     let mut scores = positive(draw, &[time, batch, classes]);
     // Below zero, as the logarithm of a probability.
     scores.data = TensorData::new(
@@ -134,9 +101,9 @@ fn transcribed(draw: &mut Draw) -> Inputs {
     );
     Inputs::new([
         scores,
-        targets,
-        of_batch(of_inputs, &[batch]),
-        of_batch(of_targets, &[batch]),
+        Input::new(targets, &[batch, length]),
+        Input::new(of_inputs, &[batch]),
+        Input::new(of_targets, &[batch]),
     ])
 }
 
@@ -155,48 +122,14 @@ fn half_spectrum(draw: &mut Draw) -> Inputs {
 }
 
 fn attention() -> Vec<Case> {
-    vec![
-        case!("attention", |d| heads(d, false, false), |_, values| [Value::Float(
-            B::attention(
-                values.float(),
-                values.float(),
-                values.float(),
-                None,
-                None,
-                options(false)
-            )
-        )]),
-        case!("attention with a mask", |d| heads(d, true, false), |_, values| [
-            Value::Float(B::attention(
-                values.float(),
-                values.float(),
-                values.float(),
-                Some(values.bool()),
-                None,
-                options(false)
-            ))
-        ]),
-        case!("attention with a bias", |d| heads(d, false, true), |_, values| [
-            Value::Float(B::attention(
-                values.float(),
-                values.float(),
-                values.float(),
-                None,
-                Some(values.float()),
-                options(true)
-            ))
-        ]),
-        case!("attention with both", |d| heads(d, true, true), |_, values| [
-            Value::Float(B::attention(
-                values.float(),
-                values.float(),
-                values.float(),
-                Some(values.bool()),
-                Some(values.float()),
-                options(false)
-            ))
-        ]),
-    ]
+    cases! { |a|
+        attention: |d| heads(d, false, false) => float(float, float, float; None, None, options(false));
+        attention "with a mask": |d| heads(d, true, false) => float(float, float, float, some_bool; None, options(false));
+        attention "with a bias": |d| heads(d, false, true) =>
+            float(float, float, float, none, some_float; options(true));
+        attention "with both": |d| heads(d, true, true) =>
+            float(float, float, float, some_bool, some_float; options(false));
+    }
 }
 
 fn options(is_causal: bool) -> AttentionModuleOptions {
@@ -235,38 +168,16 @@ fn heads(draw: &mut Draw, has_mask: bool, has_bias: bool) -> Inputs {
 }
 
 fn resampled() -> Vec<Case> {
-    vec![
-        case!("interpolate", |d| enlarged(d, false), |a, values| [Value::Float(
-            B::interpolate(
-                values.float(),
-                [a[0], a[1]],
-                InterpolateOptions::new(InterpolateMode::Bilinear)
-            )
-        )]),
-        case!("interpolate nearest", |d| enlarged(d, false), |a, values| [
-            Value::Float(B::interpolate(
-                values.float(),
-                [a[0], a[1]],
-                InterpolateOptions::new(InterpolateMode::Nearest)
-            ))
-        ]),
-        case!("interpolate_backward", |d| enlarged(d, true), |a, values| [
-            Value::Float(B::interpolate_backward(
-                values.float(),
-                values.float(),
-                [a[0], a[1]],
-                InterpolateOptions::new(InterpolateMode::Nearest)
-            ))
-        ]),
-        case!("float_grid_sample_2d", sampled, |_, values| [Value::Float(
-            B::float_grid_sample_2d(values.float(), values.float(), GridSampleOptions::default())
-        )]),
-        case!("unfold4d", |d| image(d, &[]), |_, values| [Value::Float(B::unfold4d(
-            values.float(),
-            [2, 2],
-            UnfoldOptions::new([1, 2], [1, 0], [1, 1])
-        ))]),
-    ]
+    cases! { |a|
+        interpolate: |d| enlarged(d, false) =>
+            float(float; [a[0], a[1]], InterpolateOptions::new(InterpolateMode::Bilinear));
+        interpolate "nearest": |d| enlarged(d, false) =>
+            float(float; [a[0], a[1]], InterpolateOptions::new(InterpolateMode::Nearest));
+        interpolate_backward: |d| enlarged(d, true) =>
+            float(float, float; [a[0], a[1]], InterpolateOptions::new(InterpolateMode::Nearest));
+        float_grid_sample_2d: sampled => float(float, float; GridSampleOptions::default());
+        unfold4d: |d| image(d, &[]) => float(float; [2, 2], UnfoldOptions::new([1, 2], [1, 0], [1, 1]));
+    }
 }
 
 /// An image of `[batch, channels, height, width]`, and more tensors of shapes that begin with its batch and channels.
@@ -300,27 +211,12 @@ fn sampled(draw: &mut Draw) -> Inputs {
 }
 
 fn deformed() -> Vec<Case> {
-    vec![
-        case!("deform_conv2d", |d| deformable(d, true), |_, values| [Value::Float(
-            B::deform_conv2d(
-                values.float(),
-                values.float(),
-                values.float(),
-                Some(values.float()),
-                Some(values.float()),
-                deform_options()
-            )
-        )]),
-        case!("deform_conv2d alone", |d| deformable(d, false), |_, values| [
-            Value::Float(B::deform_conv2d(
-                values.float(),
-                values.float(),
-                values.float(),
-                None,
-                None,
-                deform_options()
-            ))
-        ]),
+    let mut cases = cases! { |a|
+        deform_conv2d: |d| deformable(d, true) =>
+            float(float, float, float, some_float, some_float; deform_options());
+        deform_conv2d "alone": |d| deformable(d, false) => float(float, float, float; None, None, deform_options());
+    };
+    cases.extend([
         case!(
             "deform_conv2d_backward",
             |d| deformable_backward(d, true),
@@ -349,7 +245,8 @@ fn deformed() -> Vec<Case> {
                 [gradients.x_grad, gradients.offset_grad, gradients.weight_grad].map(Value::Float)
             }
         ),
-    ]
+    ]);
+    cases
 }
 
 fn deform_options() -> DeformConvOptions<2> {

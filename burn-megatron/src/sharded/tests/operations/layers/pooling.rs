@@ -1,72 +1,30 @@
 //! Pooling and its gradients.
 
-use super::super::super::case::{Case, Value, case};
+use super::super::super::case::{Case, Value, case, cases};
 use super::super::super::draw::{Draw, Inputs, float};
 
 pub fn cases() -> Vec<Case> {
-    [averages(), adaptive(), largest()].concat()
+    [without_indices(), with_indices()].concat()
 }
 
-fn averages() -> Vec<Case> {
-    vec![
-        case!("avg_pool1d", |d| pooled(d, &[0]), |_, values| [Value::Float(
-            B::avg_pool1d(values.float(), 2, 1, 1, true, false)
-        )]),
-        case!("avg_pool1d_backward", |d| pooled(d, &[0, 7]), |_, values| [
-            Value::Float(B::avg_pool1d_backward(
-                values.float(),
-                values.float(),
-                2,
-                1,
-                1,
-                true,
-                false
-            ))
-        ]),
-        case!("avg_pool2d", |d| pooled(d, &[0, 0]), |_, values| [Value::Float(
-            B::avg_pool2d(values.float(), [2, 2], [1, 1], [1, 1], false, false)
-        )]),
-        case!("avg_pool2d_backward", |d| pooled(d, &[0, 0, 7, 7]), |_, values| [
-            Value::Float(B::avg_pool2d_backward(
-                values.float(),
-                values.float(),
-                [2, 2],
-                [1, 1],
-                [1, 1],
-                false,
-                false
-            ))
-        ]),
-    ]
+fn without_indices() -> Vec<Case> {
+    cases! { |a|
+        avg_pool1d: |d| pooled(d, &[0]) => float(float; 2, 1, 1, true, false);
+        avg_pool1d_backward: |d| pooled(d, &[0, 7]) => float(float, float; 2, 1, 1, true, false);
+        avg_pool2d: |d| pooled(d, &[0, 0]) => float(float; [2, 2], [1, 1], [1, 1], false, false);
+        avg_pool2d_backward: |d| pooled(d, &[0, 0, 7, 7]) =>
+            float(float, float; [2, 2], [1, 1], [1, 1], false, false);
+        adaptive_avg_pool1d: |d| pooled(d, &[0]) => float(float; 4);
+        adaptive_avg_pool1d_backward: |d| pooled(d, &[0, 4]) => float(float, float);
+        adaptive_avg_pool2d: |d| pooled(d, &[0, 0]) => float(float; [4, 3]);
+        adaptive_avg_pool2d_backward: |d| pooled(d, &[0, 0, 4, 3]) => float(float, float);
+        max_pool1d: |d| pooled(d, &[0]) => float(float; 2, 2, 0, 1, false);
+        max_pool2d: |d| pooled(d, &[0, 0]) => float(float; [2, 2], [2, 2], [0, 0], [1, 1], false);
+    }
 }
 
-fn adaptive() -> Vec<Case> {
+fn with_indices() -> Vec<Case> {
     vec![
-        case!("adaptive_avg_pool1d", |d| pooled(d, &[0]), |_, values| [Value::Float(
-            B::adaptive_avg_pool1d(values.float(), 4)
-        )]),
-        case!("adaptive_avg_pool1d_backward", |d| pooled(d, &[0, 4]), |_, values| [
-            Value::Float(B::adaptive_avg_pool1d_backward(values.float(), values.float()))
-        ]),
-        case!("adaptive_avg_pool2d", |d| pooled(d, &[0, 0]), |_, values| [
-            Value::Float(B::adaptive_avg_pool2d(values.float(), [4, 3]))
-        ]),
-        case!(
-            "adaptive_avg_pool2d_backward",
-            |d| pooled(d, &[0, 0, 4, 3]),
-            |_, values| [Value::Float(B::adaptive_avg_pool2d_backward(
-                values.float(),
-                values.float()
-            ))]
-        ),
-    ]
-}
-
-fn largest() -> Vec<Case> {
-    vec![
-        case!("max_pool1d", |d| pooled(d, &[0]), |_, values| [Value::Float(
-            B::max_pool1d(values.float(), 2, 2, 0, 1, false)
-        )]),
         case!("max_pool1d_with_indices", |d| pooled(d, &[0]), |_, values| {
             let pooled = B::max_pool1d_with_indices(values.float(), 2, 2, 0, 1, false);
             [Value::Float(pooled.output), Value::Int(pooled.indices)]
@@ -82,9 +40,6 @@ fn largest() -> Vec<Case> {
                 [Value::Float(pooled.x_grad)]
             }
         ),
-        case!("max_pool2d", |d| pooled(d, &[0, 0]), |_, values| [Value::Float(
-            B::max_pool2d(values.float(), [2, 2], [2, 2], [0, 0], [1, 1], false)
-        )]),
         case!("max_pool2d_with_indices", |d| pooled(d, &[0, 0]), |_, values| {
             let pooled = B::max_pool2d_with_indices(values.float(), [2, 2], [2, 2], [0, 0], [1, 1], false);
             [Value::Float(pooled.output), Value::Int(pooled.indices)]
