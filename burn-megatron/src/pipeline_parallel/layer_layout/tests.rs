@@ -135,96 +135,71 @@ fn texts_are_read_as_megatron_reads_them() {
 #[test]
 fn broken_texts_are_errors_that_name_the_place_and_the_rule() {
     let error = |text| LayerLayout::parse(sizes(4, 2, 1), text).unwrap_err().to_string();
-    let symbols = "expected `E` (embedding), `t` (layer), `L` (head and loss), `|`, `x*n` or `(...)*n`, got";
     let embedding = "expected `E`, the embedding, at the beginning and nowhere else";
     for (text, position, problem) in [
         (
             "",
             1,
-            "expected `E`, the embedding, at the beginning, got an empty layout".to_owned(),
+            "expected `E`, the embedding, at the beginning, got an empty layout",
         ),
-        ("Ett|ttm", 7, format!("{symbols} `m`")),
-        ("Ett| ttL", 5, format!("{symbols} ` `")),
-        ("Ett)|ttL", 4, format!("{symbols} `)`")),
-        ("E*tt|ttL", 2, "expected a number after this `*`".to_owned()),
-        (
-            "Et*0|ttL",
-            3,
-            "expected a number of at least 1 after this `*`, got 0".to_owned(),
-        ),
+        ("E*tt|ttL", 2, "expected a number after this `*`"),
+        ("Et*0|ttL", 3, "expected a number of at least 1 after this `*`, got 0"),
         (
             "Et*99999999999999999999|L",
             3,
-            "expected a number of at most 18446744073709551615, got a larger one".to_owned(),
+            "expected a number of at most 18446744073709551615, got a larger one",
         ),
-        ("tt|ttL", 1, embedding.to_owned()),
-        ("E*2tt|ttL", 1, embedding.to_owned()),
-        ("Ett|EttL", 5, embedding.to_owned()),
-        (
-            "Ett|tt",
-            7,
-            "expected `L`, the head and the loss, at the end".to_owned(),
-        ),
-        (
-            "Ett|ttLt",
-            8,
-            "expected nothing after `L`, the head and the loss".to_owned(),
-        ),
-        (
-            "Ett|ttL*2",
-            7,
-            "expected `L`, the head and the loss, once, got 2 times".to_owned(),
-        ),
-        (
-            "Ett|(ttL)*2",
-            6,
-            "expected nothing after `L`, the head and the loss".to_owned(),
-        ),
-        ("Ett|tttL", 7, "expected n_layers = 4 layers, got more".to_owned()),
+        ("tt|ttL", 1, embedding),
+        ("E*2tt|ttL", 1, embedding),
+        ("Ett|EttL", 5, embedding),
+        ("Ett|tt", 7, "expected `L`, the head and the loss, at the end"),
+        ("Ett|ttLt", 8, "expected nothing after `L`, the head and the loss"),
+        ("Ett|ttL*2", 7, "expected `L`, the head and the loss, once, got 2 times"),
+        ("Ett|(ttL)*2", 6, "expected nothing after `L`, the head and the loss"),
+        ("Ett|tttL", 7, "expected n_layers = 4 layers, got more"),
         (
             "E(t)*18446744073709551615|L",
             3,
-            "expected n_layers = 4 layers, got more".to_owned(),
+            "expected n_layers = 4 layers, got more",
         ),
-        (
-            "E|t*18446744073709551615L",
-            3,
-            "expected n_layers = 4 layers, got more".to_owned(),
-        ),
-        ("Ett|tL", 7, "expected n_layers = 4 layers, got 3".to_owned()),
+        ("E|t*18446744073709551615L", 3, "expected n_layers = 4 layers, got more"),
+        ("Ett|tL", 7, "expected n_layers = 4 layers, got 3"),
         (
             "Ett|t|tL",
             6,
-            "expected num_stages * num_chunks = 2 virtual stages, got more".to_owned(),
+            "expected num_stages * num_chunks = 2 virtual stages, got more",
         ),
         (
             "Ettt(|)*18446744073709551615tL",
             6,
-            "expected num_stages * num_chunks = 2 virtual stages, got more".to_owned(),
+            "expected num_stages * num_chunks = 2 virtual stages, got more",
         ),
         (
             "Et|*18446744073709551615tttL",
             3,
-            "expected num_stages * num_chunks = 2 virtual stages, got more".to_owned(),
+            "expected num_stages * num_chunks = 2 virtual stages, got more",
         ),
         (
             "EttttL",
             7,
-            "expected num_stages * num_chunks = 2 virtual stages, got 1".to_owned(),
+            "expected num_stages * num_chunks = 2 virtual stages, got 1",
         ),
-        ("Ett|(tt", 5, "expected `)` after this `(`, got the end".to_owned()),
-        ("Ett|(t(t)*2)*2L", 7, "expected no group within a group".to_owned()),
-        (
-            "Ett|()*2ttL",
-            5,
-            "expected something to repeat in this group, got `()`".to_owned(),
-        ),
-        ("Ett|(tt)L", 5, "expected `*` and a number after this group".to_owned()),
+        ("Ett|(tt", 5, "expected `)` after this `(`, got the end"),
+        ("Ett|(t(t)*2)*2L", 7, "expected no group within a group"),
+        ("Ett|()*2ttL", 5, "expected something to repeat in this group, got `()`"),
+        ("Ett|(tt)L", 5, "expected `*` and a number after this group"),
     ] {
         assert_eq!(
             error(text),
             format!("layer layout, character {position}: {problem}"),
             "of {text}"
+        );
+    }
+    for (text, position, found) in [("Ett|ttm", 7, 'm'), ("Ett| ttL", 5, ' '), ("Ett)|ttL", 4, ')')] {
+        let expected = "expected `E` (embedding), `t` (layer), `L` (head and loss), `|`, `x*n` or `(...)*n`, got";
+        assert_eq!(
+            error(text),
+            format!("layer layout, character {position}: {expected} `{found}`")
         );
     }
 }

@@ -86,17 +86,10 @@ struct Stage {
     outbox: Option<Message>,
     /// What it received and has not used.
     inbox: HashSet<Tag>,
-    /// Its transfers since it last computed.
-    transfers: Vec<Transfer>,
+    /// Its sends and receives since it last computed.
+    transfers: Vec<Action>,
     /// Its list up to its last computation.
     list: Vec<Action>,
-}
-
-/// One end of a transfer.
-#[derive(Clone, Copy)]
-enum Transfer {
-    Send(Message),
-    Recv(Message),
 }
 
 struct Play {
@@ -154,10 +147,10 @@ impl Play {
     fn transfer(&mut self, sender: usize, message: Message) {
         let state = &mut self.stages[sender];
         state.outbox = None;
-        state.transfers.push(Transfer::Send(message));
+        state.transfers.push(Action::Send(message));
         let receiver = &mut self.stages[message.peer];
         receiver.inbox.insert(message.tag());
-        receiver.transfers.push(Transfer::Recv(Message {
+        receiver.transfers.push(Action::Recv(Message {
             peer: sender,
             ..message
         }));
@@ -217,9 +210,9 @@ impl Stage {
     /// Writes the transfers since the last computation: a run of them through different channels that has both sends
     /// and receives as one exchange, all others one by one.
     fn write_transfers(&mut self) {
-        let mut run: Vec<Transfer> = Vec::new();
+        let mut run: Vec<Action> = Vec::new();
         for transfer in self.transfers.drain(..) {
-            if run.iter().any(|other| other.channel() == transfer.channel()) {
+            if run.iter().any(|other| channel(other) == channel(&transfer)) {
                 write_run(&mut run, &mut self.list);
             }
             run.push(transfer);
@@ -228,32 +221,20 @@ impl Stage {
     }
 }
 
-impl Transfer {
-    /// What tells the channels of one stage apart: sent or received, the other stage, the direction.
-    fn channel(&self) -> (bool, usize, Direction) {
-        match self {
-            Transfer::Send(message) => (true, message.peer, message.direction),
-            Transfer::Recv(message) => (false, message.peer, message.direction),
-        }
-    }
+/// What tells the channels of one stage apart: sent or received, the other stage, the direction.
+fn channel(transfer: &Action) -> Option<(bool, usize, Direction)> {
+    let is_send = !transfer.sends().is_empty();
+    let message = transfer.sends().first().or(transfer.recvs().first())?;
+    Some((is_send, message.peer, message.direction))
 }
 
-fn write_run(run: &mut Vec<Transfer>, list: &mut Vec<Action>) {
-    let mut sends = Vec::new();
-    let mut recvs = Vec::new();
-    for transfer in run.iter() {
-        match transfer {
-            Transfer::Send(message) => sends.push(*message),
-            Transfer::Recv(message) => recvs.push(*message),
-        }
-    }
+fn write_run(run: &mut Vec<Action>, list: &mut Vec<Action>) {
+    let sends: Vec<Message> = run.iter().flat_map(Action::sends).copied().collect();
+    let recvs: Vec<Message> = run.iter().flat_map(Action::recvs).copied().collect();
     if sends.is_empty() || recvs.is_empty() {
-        list.extend(run.iter().map(|transfer| match transfer {
-            Transfer::Send(message) => Action::Send(*message),
-            Transfer::Recv(message) => Action::Recv(*message),
-        }));
+        list.append(run);
     } else {
+        run.clear();
         list.push(Action::Exchange { sends, recvs });
     }
-    run.clear();
 }
