@@ -10,7 +10,7 @@ use super::column_cut::{ColumnGroups, ColumnSizes, Cut};
 use super::conversion::{ConversionError, check_drawn, named};
 use super::linear_init;
 use super::low_rank::{AdaptedColumns, AdaptedFeatures, LowRankConfig};
-use super::product::ColumnParallelMatmul;
+use super::product::{ColumnParallelMatmul, affine};
 use crate::collectives::{CollectiveBackend, show_input};
 use crate::context::{ParallelContext, ParameterScope};
 use crate::mappings::gather_from_tensor_region;
@@ -342,10 +342,10 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         let weight = self.local_weight();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
         match &self.adapters {
-            None => self.product.entered_affine(input, weight, self.local_bias()),
+            None => affine(self.product.kernels, input, weight, self.local_bias()),
             Some(adapters) => {
                 let added = adapters.forward(input.clone(), None);
-                self.product.entered_affine(input, weight, self.local_bias()) + added
+                affine(self.product.kernels, input, weight, self.local_bias()) + added
             }
         }
     }
@@ -386,6 +386,6 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         };
         let entered = self.product.entered(input);
         let added = adapters.forward(entered.clone(), step);
-        self.product.entered_affine(entered, weight, bias) + added
+        affine(self.product.kernels, entered, weight, bias) + added
     }
 }

@@ -96,13 +96,8 @@ pub struct LowRankAdapter<B: Backend> {
     scale: f64,
 }
 
-/// Where a factor is, and who holds it.
-struct Factor {
-    shape: [usize; 2],
-    placement: Placement,
-    distribution: Distribution,
-    init: ParameterInit,
-}
+/// A factor: the shape of what is here of it, and where that is.
+type Factor = ([usize; 2], ParameterSpec);
 
 impl<B: Backend> LowRankAdapter<B> {
     /// Returns the adapter of a row-parallel layer, which starts as those of [`AdaptedColumns::new`].
@@ -114,37 +109,28 @@ impl<B: Backend> LowRankAdapter<B> {
         context: &ParallelContext,
     ) -> Self {
         let (rank, group) = (config.rank, context.tensor_group());
-        let a = Factor {
-            shape: [d_input / group.size(), rank],
+        let a = ParameterSpec {
             placement: Placement::shard(&[d_input, rank], 0, group.rank(), group.size()),
             distribution: Distribution::Sharded,
             init: linear_init(&None, d_input),
         };
-        let b = Factor {
-            shape: [rank, d_output],
+        let b = ParameterSpec {
             placement: Placement::whole([rank, d_output]),
             distribution: Distribution::PartialOverTensor,
             init: ParameterInit::Zeros,
         };
-        Self::new(name, [a, b], config, device, context)
+        let factors = [([d_input / group.size(), rank], a), ([rank, d_output], b)];
+        Self::new(name, factors, config, device, context)
     }
 
     fn new(
         name: &str,
-        factors: [Factor; 2],
+        [a, b]: [Factor; 2],
         config: &LowRankConfig,
         device: &B::Device,
         context: &ParallelContext,
     ) -> Self {
         let scope: ParameterScope = context.scope(name);
-        let [a, b] = factors.map(|factor| {
-            let spec = ParameterSpec {
-                placement: factor.placement,
-                distribution: factor.distribution,
-                init: factor.init,
-            };
-            (factor.shape, spec)
-        });
         let dropout = DropoutConfig::new(config.dropout);
         Self {
             a: scope.parameter("lora_A.weight", a.0, &a.1, device),
@@ -229,19 +215,21 @@ impl<B: Backend> AdaptedColumns<B> {
             }
         }
         let adapter = |(cut, name): &(PartCut, &String)| {
-            let a = Factor {
-                shape: [sizes.d_input, config.rank],
+            let a = ParameterSpec {
                 placement: Placement::whole([sizes.d_input, config.rank]),
                 distribution: Distribution::PartialOverTensor,
                 init: linear_init(&None, sizes.d_input),
             };
-            let b = Factor {
-                shape: [config.rank, cut.groups * cut.place.len()],
+            let b = ParameterSpec {
                 placement: cut.placement.clone(),
                 distribution: cut.distribution,
                 init: ParameterInit::Zeros,
             };
-            LowRankAdapter::new(name, [a, b], config, device, context)
+            let factors = [
+                ([sizes.d_input, config.rank], a),
+                ([config.rank, cut.groups * cut.place.len()], b),
+            ];
+            LowRankAdapter::new(name, factors, config, device, context)
         };
         Ok(Self {
             adapters: parts.iter().map(adapter).collect(),

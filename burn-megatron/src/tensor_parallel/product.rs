@@ -24,7 +24,7 @@ use crate::precision::{by_rows, is_half, narrow, widen};
 /// Products whose input enters the tensor-parallel region.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnParallelMatmul {
-    kernels: Kernels,
+    pub kernels: Kernels,
     pub sequence_parallel: bool,
     /// Whether the gradient of the input is added up while that of the weight is computed.
     overlaps: bool,
@@ -35,7 +35,7 @@ pub(super) struct ColumnParallelMatmul {
 /// Products of which each rank computes one term of a sum, and whose output leaves the tensor-parallel region.
 #[derive(Clone, Debug)]
 pub(super) struct RowParallelMatmul {
-    kernels: Kernels,
+    pub kernels: Kernels,
     sequence_parallel: bool,
     overlap: TensorOverlap,
     pub group: ProcessGroup,
@@ -73,16 +73,6 @@ impl ColumnParallelMatmul {
         } else {
             affine(self.kernels, self.entered(input), weight, bias)
         }
-    }
-
-    /// Returns `input · weight + bias` of an input that is in the region already: all tokens, its gradient a part.
-    pub fn entered_affine<B: KernelBackend, const D: usize>(
-        &self,
-        input: Tensor<B, D>,
-        weight: Tensor<B, 2>,
-        bias: Option<Tensor<B, 1>>,
-    ) -> Tensor<B, D> {
-        affine(self.kernels, input, weight, bias)
     }
 
     /// Returns `input · weightᵀ` of an input that is in the region already.
@@ -168,16 +158,6 @@ impl RowParallelMatmul {
         }
     }
 
-    /// Returns `input · weight + bias` of this rank's features.
-    pub fn affine<B: KernelBackend, const D: usize>(
-        &self,
-        input: Tensor<B, D>,
-        weight: Tensor<B, 2>,
-        bias: Option<Tensor<B, 1>>,
-    ) -> Tensor<B, D> {
-        affine(self.kernels, input, weight, bias)
-    }
-
     /// Returns the sum over the ranks of `input · weight`: [`affine`]'s shapes, except under sequence parallelism,
     /// where the output is `[tokens / tp, ..., d_output]`.
     pub fn summed<B: CollectiveBackend, const D: usize>(
@@ -196,7 +176,7 @@ impl RowParallelMatmul {
                 B::linear_out_of_region(inputs, chunks, &self.group)
             });
         }
-        self.sum(self.affine(input, weight, None))
+        self.sum(affine(self.kernels, input, weight, None))
     }
 
     /// Returns the sum of two such sums, of pairs of an input and a weight, by one collective; in chunks by two.
@@ -208,7 +188,7 @@ impl RowParallelMatmul {
         if is_chunked {
             return self.summed(input, weight) + self.summed(other_input, other_weight);
         }
-        let part = self.affine(input, weight, None) + self.affine(other_input, other_weight, None);
+        let part = affine(self.kernels, input, weight, None) + affine(self.kernels, other_input, other_weight, None);
         self.sum(part)
     }
 

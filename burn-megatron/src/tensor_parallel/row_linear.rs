@@ -8,7 +8,7 @@ use burn::tensor::{Tensor, backend::Backend};
 
 use super::conversion::{ConversionError, check_drawn, named};
 use super::low_rank::{LowRankAdapter, LowRankConfig};
-use super::product::RowParallelMatmul;
+use super::product::{RowParallelMatmul, affine};
 use super::{linear_init, take_shard};
 use crate::collectives::CollectiveBackend;
 use crate::context::{ParallelContext, ParameterScope, ParameterSpec};
@@ -329,12 +329,12 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     ) -> Tensor<B, D> {
         let weight = self.weight.val();
         let Some(adapter) = &self.adapter else {
-            return self.product.affine(input, weight, bias);
+            return affine(self.product.kernels, input, weight, bias);
         };
         let group = &self.product.group;
         let shard = ColumnShard::new(weight.dims()[0] * group.size(), group.rank(), group.size());
         let added = by_rows(input.clone(), |rows| adapter.forward(rows, &shard, step));
-        self.product.affine(input, weight, bias) + added
+        affine(self.product.kernels, input, weight, bias) + added
     }
 
     fn check<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
