@@ -71,9 +71,9 @@ macro_rules! of_choice {
     };
 }
 
-/// Names each optimizer, and the state that it keeps.
+/// Names each optimizer and the state that it keeps, and those that every state is named after.
 macro_rules! choices {
-    ($($optimizer:ident: $state:ident),*) => {
+    ($($optimizer:ident: $state:ident),*; $($kept:ident),*) => {
         $(
             impl From<$optimizer> for AnyOptimizer {
                 fn from(optimizer: $optimizer) -> Self {
@@ -107,21 +107,9 @@ macro_rules! choices {
 
             fn to_device<const D: usize>(state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
                 match state {
-                    AnyOptimizerState::AdamW(state) => {
-                        AnyOptimizerState::AdamW(<AdamW as SimpleOptimizer<B>>::to_device(state, device))
-                    }
-                    AnyOptimizerState::Sgd(state) => {
-                        AnyOptimizerState::Sgd(<Sgd as SimpleOptimizer<B>>::to_device(state, device))
-                    }
-                    AnyOptimizerState::Lion(state) => {
-                        AnyOptimizerState::Lion(<Lion as SimpleOptimizer<B>>::to_device(state, device))
-                    }
-                    AnyOptimizerState::Muon(state) => {
-                        AnyOptimizerState::Muon(<Muon as SimpleOptimizer<B>>::to_device(state, device))
-                    }
-                    AnyOptimizerState::Adafactor(state) => {
-                        AnyOptimizerState::Adafactor(<Adafactor as SimpleOptimizer<B>>::to_device(state, device))
-                    }
+                    $(AnyOptimizerState::$kept(state) => {
+                        AnyOptimizerState::$kept(<$kept as SimpleOptimizer<B>>::to_device(state, device))
+                    })*
                 }
             }
         }
@@ -133,18 +121,13 @@ macro_rules! choices {
 
             fn tensors(state: &Self::State<1>) -> Vec<StateTensor<B>> {
                 match state {
-                    AnyOptimizerState::AdamW(state) => AdamW::tensors(state),
-                    AnyOptimizerState::Sgd(state) => Sgd::tensors(state),
-                    AnyOptimizerState::Lion(state) => Lion::tensors(state),
-                    AnyOptimizerState::Muon(state) => Muon::tensors(state),
-                    AnyOptimizerState::Adafactor(state) => Adafactor::tensors(state),
+                    $(AnyOptimizerState::$kept(state) => $kept::tensors(state),)*
                 }
             }
 
             fn whole_tensors(state: &Self::State<1>) -> Vec<StateTensor<B>> {
                 match state {
-                    AnyOptimizerState::Adafactor(state) => Adafactor::whole_tensors(state),
-                    _ => Vec::new(),
+                    $(AnyOptimizerState::$kept(state) => $kept::whole_tensors(state),)*
                 }
             }
 
@@ -167,7 +150,10 @@ macro_rules! choices {
     };
 }
 
-choices!(AdamW: AdamW, Adam: AdamW, Sgd: Sgd, Lion: Lion, Muon: Muon, Adafactor: Adafactor);
+choices!(
+    AdamW: AdamW, Adam: AdamW, Sgd: Sgd, Lion: Lion, Muon: Muon, Adafactor: Adafactor;
+    AdamW, Sgd, Lion, Muon, Adafactor
+);
 
 impl AnyOptimizer {
     /// Returns an optimizer of a module's parameters.
