@@ -31,42 +31,27 @@ fn element(logical: usize) -> u64 {
     0x0101_0101_0101_0101_u64.wrapping_mul(logical as u64 + 1)
 }
 
-/// What a rank holds of an array whose elements are [`element`]; padding is not zero.
-fn local(placement: &Placement, range: Range<usize>, dtype: DType) -> Bytes {
-    let mut elements = vec![u64::MAX; placement.local_len()];
-    for run in placement.runs() {
-        for i in 0..run.length {
-            elements[run.local + i] = element(run.logical + i);
-        }
-    }
-    to_bytes(&elements[range], dtype)
-}
-
-/// What a read must return: as [`local`], with padding of zeros.
+/// What a read of an array must return whose elements are [`element`].
 fn expected(placement: &Placement, range: Range<usize>, dtype: DType) -> Bytes {
-    let mut elements = vec![0; placement.local_len()];
+    with_padding(0, placement, range, dtype)
+}
+
+fn with_padding(padding: u64, placement: &Placement, range: Range<usize>, dtype: DType) -> Bytes {
+    let mut elements = vec![padding; placement.local_len()];
     for run in placement.runs() {
         for i in 0..run.length {
             elements[run.local + i] = element(run.logical + i);
         }
     }
-    to_bytes(&elements[range], dtype)
-}
-
-fn to_bytes(elements: &[u64], dtype: DType) -> Bytes {
-    let size = dtype.size();
-    Bytes::from_bytes_vec(
-        elements
-            .iter()
-            .flat_map(|element| element.to_le_bytes()[..size].to_vec())
-            .collect(),
-    )
+    let bytes = |element: &u64| element.to_le_bytes()[..dtype.size()].to_vec();
+    Bytes::from_bytes_vec(elements[range].iter().flat_map(bytes).collect())
 }
 
 fn part(name: &str, placement: Placement, range: Range<usize>, dtype: DType) -> ArrayPart {
     ArrayPart {
         name: name.into(),
-        data: local(&placement, range.clone(), dtype),
+        // What a rank holds has padding that is not zero.
+        data: with_padding(u64::MAX, &placement, range.clone(), dtype),
         placement,
         range,
         dtype,
