@@ -74,27 +74,36 @@ pub struct Int;
 #[derive(Clone, Copy, Debug)]
 pub struct Bool;
 
+/// What burn's operations do, under the names that they have for each kind.
+macro_rules! burns_own {
+    ($device:ident, $slice:ident, $cat:ident, $into_data:ident) => {
+        fn device(tensor: &Self::Tensor) -> B::Device {
+            B::$device(tensor)
+        }
+
+        fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor {
+            B::$slice(tensor, slices)
+        }
+
+        fn cat(tensors: Vec<Self::Tensor>, dimension: usize) -> Self::Tensor {
+            B::$cat(tensors, dimension)
+        }
+
+        fn read(tensor: Self::Tensor) -> TensorData {
+            try_read_sync(B::$into_data(tensor))
+                .expect("a native backend reads without an executor")
+                .expect("the tensor was computed")
+        }
+    };
+}
+
 impl<B: CollectiveBackend> Kind<B> for Float {
     type Tensor = FloatTensor<B>;
 
-    fn device(tensor: &Self::Tensor) -> B::Device {
-        B::float_device(tensor)
-    }
-
-    fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor {
-        B::float_slice(tensor, slices)
-    }
-
-    fn cat(tensors: Vec<Self::Tensor>, dimension: usize) -> Self::Tensor {
-        B::float_cat(tensors, dimension)
-    }
+    burns_own!(float_device, float_slice, float_cat, float_into_data);
 
     fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
         B::float_full(shape, value, device, dtype.into())
-    }
-
-    fn read(tensor: Self::Tensor) -> TensorData {
-        finished(try_read_sync(B::float_into_data(tensor)))
     }
 
     #[track_caller]
@@ -174,24 +183,10 @@ fn exchanged<T, P>(
 impl<B: CollectiveBackend> Kind<B> for Int {
     type Tensor = IntTensor<B>;
 
-    fn device(tensor: &Self::Tensor) -> B::Device {
-        B::int_device(tensor)
-    }
-
-    fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor {
-        B::int_slice(tensor, slices)
-    }
-
-    fn cat(tensors: Vec<Self::Tensor>, dimension: usize) -> Self::Tensor {
-        B::int_cat(tensors, dimension)
-    }
+    burns_own!(int_device, int_slice, int_cat, int_into_data);
 
     fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
         B::int_full(shape, value, device, dtype.into())
-    }
-
-    fn read(tensor: Self::Tensor) -> TensorData {
-        finished(try_read_sync(B::int_into_data(tensor)))
     }
 
     /// Through host memory, in 64 bits: NCCL is for floats.
@@ -297,17 +292,7 @@ fn integers<B: CollectiveBackend>(
 impl<B: CollectiveBackend> Kind<B> for Bool {
     type Tensor = BoolTensor<B>;
 
-    fn device(tensor: &Self::Tensor) -> B::Device {
-        B::bool_device(tensor)
-    }
-
-    fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor {
-        B::bool_slice(tensor, slices)
-    }
-
-    fn cat(tensors: Vec<Self::Tensor>, dimension: usize) -> Self::Tensor {
-        B::bool_cat(tensors, dimension)
-    }
+    burns_own!(bool_device, bool_slice, bool_cat, bool_into_data);
 
     fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
         if value.elem::<bool>() {
@@ -315,10 +300,6 @@ impl<B: CollectiveBackend> Kind<B> for Bool {
         } else {
             B::bool_zeros(shape, device, dtype.into())
         }
-    }
-
-    fn read(tensor: Self::Tensor) -> TensorData {
-        finished(try_read_sync(B::bool_into_data(tensor)))
     }
 
     /// As that of integers.
@@ -358,9 +339,4 @@ fn gathered<T: CollectiveElement>(elements: &[T], group: &ProcessGroup) -> Resul
     let mut all = vec![T::zeroed(); elements.len() * group.size()];
     group.all_gather(elements, &mut all)?;
     Ok(all)
-}
-
-fn finished<E: std::fmt::Debug>(data: Option<Result<TensorData, E>>) -> TensorData {
-    data.expect("a native backend reads without an executor")
-        .expect("the tensor was computed")
 }

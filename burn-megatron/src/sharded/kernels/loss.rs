@@ -7,7 +7,7 @@ use super::super::Sharded;
 use super::super::apply::{Placed, apply};
 use super::super::placement::Reduction;
 use super::super::rules::module::Named;
-use super::{FloatSharded, local, local_int, placed, placed_int, primitive, tensor};
+use super::{FloatSharded, local, placed, primitive, tensor};
 use crate::collectives::CollectiveBackend;
 
 /// The statistics of the whole vocabulary. Where it is cut, two all-reduces for each axis that cuts it, of `rows` and
@@ -19,9 +19,9 @@ pub(super) fn statistics<B: CollectiveBackend>(
 ) -> Statistics<Sharded<B>> {
     let columns = logits.dims()[1];
     let rule = || Box::new(Named::new("rv,r->r,r,r").joined(b"v")) as _;
-    let operands = (placed(logits), placed_int(targets));
+    let operands = (placed(logits), targets.into_primitive());
     let run = |(logits, targets), placed: &Placed| {
-        let (targets, valid) = of_part(local_int::<B, 1>(targets), valid, columns, placed);
+        let (targets, valid) = of_part(Tensor::from_primitive(targets), valid, columns, placed);
         let own = B::cross_entropy_statistics(local(logits), targets, valid);
         let whole = if placed.has_all(0, 1) { own } else { join(own, placed) };
         let all = [whole.maximum, whole.sum, whole.target];
@@ -48,9 +48,9 @@ pub(super) fn backward<B: CollectiveBackend>(
     let rule = || Box::new(Named::new("rv,r,r,r,r,r->rv").linear(&[5])) as _;
     let Statistics { maximum, sum, target } = whole;
     let statistics = (placed(maximum), placed(sum), placed(target));
-    let operands = (placed(logits), placed_int(targets), statistics, placed(gradient));
+    let operands = (placed(logits), targets.into_primitive(), statistics, placed(gradient));
     let run = |(logits, targets, (maximum, sum, target), gradient), placed: &Placed| {
-        let (targets, valid) = of_part(local_int::<B, 1>(targets), valid, columns, placed);
+        let (targets, valid) = of_part(Tensor::from_primitive(targets), valid, columns, placed);
         let whole = Statistics {
             maximum: local(maximum),
             sum: local(sum),

@@ -9,8 +9,7 @@ mod rows;
 
 use std::ops::Range;
 
-use burn::tensor::ops::{BoolTensor, FloatTensor, IntTensor};
-use burn::tensor::{Bool as BoolKind, DType, Int as IntKind, Tensor, TensorPrimitive};
+use burn::tensor::{DType, Int, Tensor};
 use cubecl_kernels::adamw::AdamWStep;
 use cubecl_kernels::bias_gelu::BiasGeluGradients;
 use cubecl_kernels::cross_entropy::Statistics;
@@ -22,10 +21,12 @@ use cubecl_kernels::norm::{AddRule, AddendGradients, Addends, NormGradients, Nor
 use cubecl_kernels::random::RowDropout;
 use cubecl_kernels::rotary::{RotaryAngles, RotaryHeads};
 use cubecl_kernels::softmax::SoftmaxMask;
+// Of this rank's parts, and of placed tensors.
+use cubecl_kernels::tape::{float as local, float as tensor, primitive, primitive as placed};
 use cubecl_kernels::{KernelBackend, KernelError};
 
 use super::apply::{Placed, apply};
-use super::kind::{Bool, Float, Int};
+use super::kind::Float;
 use super::rules::matmul::Linear;
 use super::rules::module::Named;
 use super::rules::pointwise::Each;
@@ -284,7 +285,7 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
 
     fn cross_entropy_statistics(
         logits: Tensor<Self, 2>,
-        targets: Tensor<Self, 1, IntKind>,
+        targets: Tensor<Self, 1, Int>,
         valid: usize,
     ) -> Statistics<Self> {
         loss::statistics(logits, targets, valid)
@@ -292,7 +293,7 @@ impl<B: CollectiveBackend> KernelBackend for Sharded<B> {
 
     fn cross_entropy_backward(
         logits: Tensor<Self, 2>,
-        targets: Tensor<Self, 1, IntKind>,
+        targets: Tensor<Self, 1, Int>,
         valid: usize,
         whole: Statistics<Self>,
         gradient: Tensor<Self, 1>,
@@ -332,40 +333,6 @@ fn rows_of(dropout: &RowDropout, rows: Range<usize>) -> RowDropout {
         places: dropout.places[rows].into(),
         ..dropout.clone()
     }
-}
-
-fn placed<B: CollectiveBackend, const D: usize>(tensor: Tensor<Sharded<B>, D>) -> FloatSharded<B> {
-    tensor.into_primitive().tensor()
-}
-
-fn tensor<B: CollectiveBackend, const D: usize>(tensor: FloatSharded<B>) -> Tensor<Sharded<B>, D> {
-    Tensor::from_primitive(TensorPrimitive::Float(tensor))
-}
-
-fn local<B: CollectiveBackend, const D: usize>(tensor: FloatTensor<B>) -> Tensor<B, D> {
-    Tensor::from_primitive(TensorPrimitive::Float(tensor))
-}
-
-fn primitive<B: CollectiveBackend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B> {
-    tensor.into_primitive().tensor()
-}
-
-fn placed_int<B: CollectiveBackend, const D: usize>(tensor: Tensor<Sharded<B>, D, IntKind>) -> ShardedTensor<B, Int> {
-    tensor.into_primitive()
-}
-
-fn local_int<B: CollectiveBackend, const D: usize>(tensor: IntTensor<B>) -> Tensor<B, D, IntKind> {
-    Tensor::from_primitive(tensor)
-}
-
-fn placed_bool<B: CollectiveBackend, const D: usize>(
-    tensor: Tensor<Sharded<B>, D, BoolKind>,
-) -> ShardedTensor<B, Bool> {
-    tensor.into_primitive()
-}
-
-fn local_bool<B: CollectiveBackend, const D: usize>(tensor: BoolTensor<B>) -> Tensor<B, D, BoolKind> {
-    Tensor::from_primitive(tensor)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use cubecl_kernels::softmax::SoftmaxMask;
 use super::super::Sharded;
 use super::super::apply::{Placed, apply};
 use super::super::rules::module::Named;
-use super::{FloatSharded, local, local_bool, of_rows, placed, placed_bool, primitive, tensor};
+use super::{FloatSharded, local, of_rows, placed, primitive, tensor};
 use crate::collectives::CollectiveBackend;
 
 pub(super) fn bias_dropout_add<B: CollectiveBackend>(addends: Addends<Sharded<B>>) -> Tensor<Sharded<B>, 2> {
@@ -72,7 +72,7 @@ pub(super) fn scaled_masked_softmax<B: CollectiveBackend>(
     };
     let is_causal = matches!(mask, SoftmaxMask::Causal);
     let given = match mask {
-        SoftmaxMask::Given(mask) => Some(placed_bool(mask)),
+        SoftmaxMask::Given(mask) => Some(mask.into_primitive()),
         SoftmaxMask::Nothing | SoftmaxMask::Causal => None,
     };
     let rule = || Box::new(Named::new(names)) as _;
@@ -82,7 +82,7 @@ pub(super) fn scaled_masked_softmax<B: CollectiveBackend>(
         rule,
         |(scores, given), _| {
             let mask = match given {
-                Some(mask) => SoftmaxMask::Given(local_bool(mask)),
+                Some(mask) => SoftmaxMask::Given(Tensor::from_primitive(mask)),
                 None if is_causal => SoftmaxMask::Causal,
                 None => SoftmaxMask::Nothing,
             };
