@@ -111,14 +111,8 @@ pub(super) fn stored_dtype(dtype: DType) -> Option<Dtype> {
 
 /// Returns the type as burn calls it; none for types that no checkpoint has.
 pub(super) fn loaded_dtype(dtype: Dtype) -> Option<DType> {
-    match dtype {
-        Dtype::F64 => Some(DType::F64),
-        Dtype::F32 => Some(DType::F32),
-        Dtype::F16 => Some(DType::F16),
-        Dtype::BF16 => Some(DType::BF16),
-        Dtype::U8 => Some(DType::U8),
-        _ => None,
-    }
+    let all = [DType::F64, DType::F32, DType::F16, DType::BF16, DType::U8];
+    all.into_iter().find(|&loaded| stored_dtype(loaded) == Some(dtype))
 }
 
 /// Returns `length` elements of zero, aligned as the type needs it.

@@ -234,17 +234,12 @@ where
     I: Send + Sync + Clone + 'static,
     O: Send + 'static,
 {
-    /// A generator of its own for a copy of this loader, as burn gives one to the copies of its loader.
-    fn fork(&self) -> Option<Mutex<StdRng>> {
-        let rng = self.rng.as_ref()?;
-        Some(Mutex::new(rng.lock().fork()))
-    }
-
     fn with_source(&self, source: Source<B, I, O>) -> Arc<dyn DataLoader<B, O>> {
         Arc::new(Self {
             source: Arc::new(source),
             num_workers: self.num_workers,
-            rng: self.fork(),
+            // Of its own, as burn gives one to the copies of its loader.
+            rng: self.rng.as_ref().map(|rng| Mutex::new(rng.lock().fork())),
         })
     }
 }
