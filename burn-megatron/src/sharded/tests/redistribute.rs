@@ -6,7 +6,7 @@ use burn::tensor::ops::{FloatTensorOps, ModuleOps};
 use burn::tensor::{Shape, TensorMetadata};
 use burn_flex::Flex;
 
-use super::super::kind::{Bool, Float, Int, Kind};
+use super::super::kind::{Float, Kind};
 use super::super::placement::AxisPlacement::{self, Partial, Replicated, Shard};
 use super::super::placement::{MeshShape, Placements, REPLICATED, Reduction};
 use super::super::{Mesh, Sharded, ShardedTensor, TrafficKind};
@@ -116,44 +116,44 @@ const LAYOUTS: [Layout; 5] = [
     ranks::TENSOR_2_DATA_2,
 ];
 
+fn is_the_same_under_every_placement<K: Kind<Flex>>(
+    input: &Input,
+    reductions: &[Reduction],
+    tensor: fn(Value<S>) -> ShardedTensor<Flex, K>,
+) {
+    for layout in LAYOUTS {
+        on_mesh(layout, |_, mesh| every_pair_agrees(mesh, input, reductions, tensor));
+    }
+}
+
 #[test]
 fn floats_are_the_same_under_every_placement() {
-    for layout in LAYOUTS {
-        on_mesh(layout, |_, mesh| {
-            let input = float(&mut Draw::new(1), &SHAPE);
-            let reductions = [Reduction::Sum, Reduction::Max, Reduction::Min];
-            every_pair_agrees::<Float>(mesh, &input, &reductions, |value| match value {
-                Value::Float(tensor) => tensor,
-                _ => unreachable!("the input is of floats"),
-            });
-        });
-    }
+    let reductions = [Reduction::Sum, Reduction::Max, Reduction::Min];
+    is_the_same_under_every_placement(&float(&mut Draw::new(1), &SHAPE), &reductions, float_of);
 }
 
 #[test]
 fn integers_are_the_same_under_every_placement() {
-    for layout in LAYOUTS {
-        on_mesh(layout, |_, mesh| {
-            let input = int(&mut Draw::new(2), &SHAPE);
-            let reductions = [Reduction::Sum, Reduction::Min];
-            every_pair_agrees::<Int>(mesh, &input, &reductions, |value| match value {
-                Value::Int(tensor) => tensor,
-                _ => unreachable!("the input is of integers"),
-            });
-        });
-    }
+    let reductions = [Reduction::Sum, Reduction::Min];
+    is_the_same_under_every_placement(&int(&mut Draw::new(2), &SHAPE), &reductions, |value| match value {
+        Value::Int(tensor) => tensor,
+        _ => unreachable!("the input is of integers"),
+    });
 }
 
 #[test]
 fn booleans_are_the_same_under_every_placement() {
-    for layout in LAYOUTS {
-        on_mesh(layout, |_, mesh| {
-            let input = truth(&mut Draw::new(3), &SHAPE);
-            every_pair_agrees::<Bool>(mesh, &input, &[Reduction::Max], |value| match value {
-                Value::Bool(tensor) => tensor,
-                _ => unreachable!("the input is of booleans"),
-            });
-        });
+    let input = truth(&mut Draw::new(3), &SHAPE);
+    is_the_same_under_every_placement(&input, &[Reduction::Max], |value| match value {
+        Value::Bool(tensor) => tensor,
+        _ => unreachable!("the input is of booleans"),
+    });
+}
+
+fn float_of(value: Value<S>) -> ShardedTensor<Flex, Float> {
+    match value {
+        Value::Float(tensor) => tensor,
+        _ => unreachable!("the input is of floats"),
     }
 }
 
@@ -161,10 +161,7 @@ fn booleans_are_the_same_under_every_placement() {
 fn on_first_axis(mesh: &Mesh, input: &Input, place: AxisPlacement) -> ShardedTensor<Flex, Float> {
     let mut places = REPLICATED;
     places[0] = place;
-    match placed(&mut Draw::new(5), mesh, input, &places) {
-        Value::Float(tensor) => tensor,
-        _ => unreachable!("the input is of floats"),
-    }
+    float_of(placed(&mut Draw::new(5), mesh, input, &places))
 }
 
 #[test]

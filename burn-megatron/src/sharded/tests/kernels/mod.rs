@@ -77,6 +77,17 @@ fn expect_same<const D: usize, const E: usize>(
     }
 }
 
+fn options(mask: AttentionMask) -> AttentionOptions {
+    AttentionOptions {
+        mask,
+        scale: 0.4,
+        dropout: None,
+        documents: None,
+        key_lengths: None,
+        is_deterministic: true,
+    }
+}
+
 #[test]
 fn attention_is_the_same_over_samples_and_heads() {
     let dropout = || RowDropout {
@@ -92,14 +103,6 @@ fn attention_is_the_same_over_samples_and_heads() {
             .collect(),
     };
     let documents = || Documents::from_lengths(4, &[vec![1, 3], vec![4], vec![2, 2]]).expect("they add up");
-    let plain_options = || AttentionOptions {
-        mask: AttentionMask::Causal,
-        scale: 0.4,
-        dropout: None,
-        documents: None,
-        key_lengths: None,
-        is_deterministic: true,
-    };
     let cuts = [None, Some(0), Some(1), Some(2), Some(3)];
     for kv_heads in [4, 2, 1] {
         let shapes = [QUERIES, [3, 4, kv_heads, 5], [3, 4, kv_heads, 5]];
@@ -108,7 +111,7 @@ fn attention_is_the_same_over_samples_and_heads() {
                 let options = AttentionOptions {
                     dropout: (index % 2 == 1).then(dropout),
                     documents: (index == 2).then(documents),
-                    ..plain_options()
+                    ..options(AttentionMask::Causal)
                 };
                 let of_operand = |operand: usize| {
                     let fits = dimension != Some(2) || shapes[operand][2] >= 2;
@@ -142,12 +145,8 @@ fn attention_is_the_same_over_samples_and_heads() {
 #[test]
 fn attention_with_a_bias_is_the_same_over_samples_and_heads() {
     let options = || AttentionOptions {
-        mask: AttentionMask::CausalWindow(3),
-        scale: 0.4,
-        dropout: None,
-        documents: None,
         key_lengths: Some(KeyLengths::new([4, 2, 3])),
-        is_deterministic: true,
+        ..options(AttentionMask::CausalWindow(3))
     };
     for kv_heads in [4, 2] {
         let shapes = [QUERIES, [3, 4, kv_heads, 5], [3, 4, kv_heads, 5]];
@@ -260,14 +259,7 @@ fn attention_of_one_packed_tensor_is_the_same() {
             (None, Some(0)),
             (None, Some(1)),
         ] {
-            let options = AttentionOptions {
-                mask: AttentionMask::Causal,
-                scale: 0.4,
-                dropout: None,
-                documents: None,
-                key_lengths: None,
-                is_deterministic: true,
-            };
+            let options = options(AttentionMask::Causal);
             let own = operand(0, PACKED, mesh, [(AxisRole::Data, data), (AxisRole::Tensor, tensor)]);
             let other = plain(0, PACKED);
             let output = flash_attention_packed(own.clone(), heads, options.clone()).expect("it fits");
