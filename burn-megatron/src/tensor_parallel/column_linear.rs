@@ -26,10 +26,10 @@ pub struct ColumnParallelLinearConfig {
     pub d_input: usize,
     /// The size of the output features, over all ranks.
     pub d_output: usize,
-    /// Whether a bias is added.
+    /// Adds a bias.
     #[config(default = true)]
     pub bias: bool,
-    /// Whether every rank receives all output features; otherwise each keeps its own.
+    /// Gives every rank all output features; otherwise each keeps its own.
     #[config(default = false)]
     pub gather_output: bool,
     /// How many adjacent matrices of equal width the weight holds, each shared out by itself: 3 for a fused
@@ -57,7 +57,7 @@ pub struct ColumnParallelLinear<B: Backend> {
     pub bias: Option<Param<Tensor<B, 1>>>,
     /// This rank's further columns, which it shares with others: those above are its own then.
     pub shared: Option<SharedColumns<B>>,
-    /// What is trained in place of the weight, if anything is.
+    /// The adapters that are trained in place of the weight, if there are any.
     pub adapters: Option<AdaptedColumns<B>>,
     gather_output: bool,
     shard: ShardIdentity<B>,
@@ -126,7 +126,7 @@ impl ColumnParallelLinearConfig {
     /// `bias` and the initialisers of this configuration are not looked at: the layer's own are taken.
     ///
     /// # Errors
-    /// As [`init`](Self::init); when the layer has no values yet.
+    /// The errors of [`init`](Self::init); when the layer has no values yet.
     ///
     /// # Panics
     /// When the layer is not `[d_input, d_output]`.
@@ -211,7 +211,7 @@ impl<B: Backend> ColumnParallelLinear<B> {
     /// [`ColumnParallelLinearConfig::of`].
     ///
     /// # Errors
-    /// As [`ColumnParallelLinearConfig::from_linear`].
+    /// The errors of [`ColumnParallelLinearConfig::from_linear`].
     pub fn from_linear(linear: Linear<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         ColumnParallelLinearConfig::of(&linear).from_linear(linear, scope)
     }
@@ -299,7 +299,8 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         self.forward_at(input, None)
     }
 
-    /// As [`forward`](Self::forward), of the tokens of a step: adapters with dropout must know where these are.
+    /// Applies the layer to the tokens of a step: adapters with dropout must know where these are. Otherwise as
+    /// [`forward`](Self::forward).
     pub fn forward_at<const D: usize>(&self, input: Tensor<B, D>, step: Option<&StepCoordinates>) -> Tensor<B, D> {
         if is_half(self.weight.val().dtype()) && D > 2 {
             return by_rows(input, |rows| self.forward_at(rows, step));
@@ -323,7 +324,7 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         self.forward_without_bias_at(input, None)
     }
 
-    /// As [`forward_without_bias`](Self::forward_without_bias), of the tokens of a step.
+    /// Applies the layer [without its bias](Self::forward_without_bias) to the tokens of a step.
     pub fn forward_without_bias_at<const D: usize>(
         &self,
         input: Tensor<B, D>,

@@ -35,7 +35,7 @@ use crate::topology::TopologyError;
 pub struct LowRankConfig {
     /// The number of columns of `A` and of rows of `B`.
     pub rank: usize,
-    /// What the product is multiplied by, times the rank.
+    /// The factor of the product, times the rank.
     pub alpha: f64,
     /// The probability with which an element of an adapter's input becomes zero.
     #[config(default = 0.0)]
@@ -65,7 +65,7 @@ impl LowRankConfig {
         Ok(())
     }
 
-    /// What a product of the factors is multiplied by: `alpha / rank`.
+    /// Returns the number by which a product of the factors is multiplied: `alpha / rank`.
     pub fn scale(&self) -> f64 {
         self.alpha / self.rank as f64
     }
@@ -79,7 +79,7 @@ pub struct AdaptedFeatures {
     pub name: String,
     /// The number of equal groups that the layer's output features are seen as.
     pub groups: usize,
-    /// Those of each group's features that are adapted.
+    /// The features of each group that are adapted.
     pub features: Range<usize>,
 }
 

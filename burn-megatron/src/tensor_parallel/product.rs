@@ -26,7 +26,7 @@ use crate::precision::{by_rows, is_half, narrow, widen};
 pub(super) struct ColumnParallelMatmul {
     pub kernels: Kernels,
     pub sequence_parallel: bool,
-    /// Whether the gradient of the input is added up while that of the weight is computed.
+    /// Says that the gradient of the input is added up while that of the weight is computed.
     overlaps: bool,
     overlap: TensorOverlap,
     pub group: ProcessGroup,

@@ -25,11 +25,11 @@ pub struct RowParallelLinearConfig {
     pub d_input: usize,
     /// The size of the output features.
     pub d_output: usize,
-    /// Whether a bias is added.
+    /// Adds a bias.
     #[config(default = true)]
     pub bias: bool,
-    /// Whether the input comes from a column-parallel layer, each rank holding its own features; otherwise every rank
-    /// holds all of them, and the layer takes its own.
+    /// Takes the input of a column-parallel layer, each rank holding its own features; otherwise every rank holds all
+    /// of them, and the layer takes its own.
     #[config(default = true)]
     pub input_is_parallel: bool,
     /// How the weight starts; burn's default for `Linear` if not given.
@@ -48,7 +48,7 @@ pub struct RowParallelLinear<B: Backend> {
     pub weight: Param<Tensor<B, 2>>,
     /// `[d_output]`, the same on every rank.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// What is trained in place of the weight, if anything is.
+    /// The adapter that is trained in place of the weight, if there is one.
     pub adapter: Option<LowRankAdapter<B>>,
     input_is_parallel: bool,
     shard: ShardIdentity<B>,
@@ -106,7 +106,7 @@ impl RowParallelLinearConfig {
     /// `bias` and the initialisers of this configuration are not looked at: the layer's own are taken.
     ///
     /// # Errors
-    /// As [`init`](Self::init); when the layer has no values yet.
+    /// The errors of [`init`](Self::init); when the layer has no values yet.
     ///
     /// # Panics
     /// When the layer is not `[d_input, d_output]`.
@@ -169,7 +169,7 @@ impl<B: Backend> RowParallelLinear<B> {
     /// [`RowParallelLinearConfig::of`].
     ///
     /// # Errors
-    /// As [`RowParallelLinearConfig::from_linear`].
+    /// The errors of [`RowParallelLinearConfig::from_linear`].
     pub fn from_linear(linear: Linear<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         RowParallelLinearConfig::of(&linear).from_linear(linear, scope)
     }
@@ -229,7 +229,8 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
         self.forward_at(input, None)
     }
 
-    /// As [`forward`](Self::forward), of the tokens of a step: adapters with dropout must know where these are.
+    /// Applies the layer to the tokens of a step: adapters with dropout must know where these are. Otherwise as
+    /// [`forward`](Self::forward).
     pub fn forward_at<const D: usize>(&self, input: Tensor<B, D>, step: Option<&StepCoordinates>) -> Tensor<B, D> {
         if is_half(self.weight.val().dtype()) && D > 2 {
             return by_rows(input, |rows| self.forward_at(rows, step));
@@ -252,7 +253,7 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
         self.forward_without_bias_at(input, None)
     }
 
-    /// As [`forward_without_bias`](Self::forward_without_bias), of the tokens of a step.
+    /// Applies the layer [without its bias](Self::forward_without_bias) to the tokens of a step.
     pub fn forward_without_bias_at<const D: usize>(
         &self,
         input: Tensor<B, D>,
@@ -281,10 +282,10 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// - output: as of [`forward`](Self::forward)
     ///
     /// # Communication
-    /// That of one layer; of two where the context says that it is overlapped in chunks and neither has an adapter.
+    /// The collective of one layer; of two where the context overlaps it in chunks and neither has an adapter.
     ///
     /// # Panics
-    /// As [`forward`](Self::forward); when a layer's input is not parallel.
+    /// The panics of [`forward`](Self::forward); when a layer's input is not parallel.
     pub fn forward_with(
         &self,
         input: Tensor<B, 2>,

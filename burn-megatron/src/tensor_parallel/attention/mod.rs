@@ -25,4 +25,3 @@ pub use qk_norms::QkNorms;
 pub use rotary::{Rotary, RotaryConfig};
 
 pub(super) use heads::AttentionMasks;
-pub(super) use multi_head::AttentionSources;

@@ -78,7 +78,7 @@ impl<B: Backend> MhaInput<B> {
     }
 }
 
-/// Where keys and values come from: in self-attention from where the queries do.
+/// Returns the sources of keys and values: in self-attention that of the queries.
 fn key_value_sources<B: Backend, const D: usize>(
     given: Option<[Tensor<B, D>; 2]>,
     query: &Tensor<B, D>,
@@ -121,17 +121,6 @@ pub struct ParallelMultiHeadAttention<B: Backend> {
     step: ModuleStep,
 }
 
-/// Tokens that have entered the tensor-parallel region, `[batch * seq, d_model]`: where the three projections come
-/// from.
-pub(in crate::tensor_parallel) struct AttentionSources<B: Backend> {
-    /// Of the queries.
-    pub query: Tensor<B, 2>,
-    /// Of the keys and of the values; `None` in self-attention.
-    pub key_value: Option<[Tensor<B, 2>; 2]>,
-    /// Which keys do not count.
-    pub masks: AttentionMasks<B>,
-}
-
 impl<B: Backend> ParallelMultiHeadAttention<B> {
     /// Returns this rank's heads of burn's attention, which every rank holds in full; its parameters are named `query`,
     /// `key`, `value` and `output` in the context's scope.
@@ -172,7 +161,7 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
         })
     }
 
-    /// Whether the attention drops scores on this device.
+    /// Returns true if the attention drops scores on this device.
     pub(in crate::tensor_parallel) fn drops(&self, device: &B::Device) -> bool {
         self.heads.dropout.is_active::<B>(device)
     }
@@ -200,16 +189,11 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
             Some(step) => step,
             None => self.step.take(batch, queries),
         });
-        let sources = AttentionSources {
-            query: self.region.enter_whole(input.query),
-            key_value: input
-                .key_value
-                .map(|pair| pair.map(|tensor| self.region.enter_whole(tensor))),
-            masks: input.masks,
-        };
-        let masks = sources.masks.clone();
-        let [query, key, value] = self.project(sources, batch).map(|tensor| tensor.swap_dims(1, 2));
-        let weights = self.heads.weights(query, key, &masks, step.as_ref());
+        let enter = |tensor| self.region.enter_whole(tensor);
+        let (query, key_value) = (enter(input.query), input.key_value.map(|pair| pair.map(enter)));
+        let projected = self.project(query, key_value, batch);
+        let [query, key, value] = projected.map(|tensor| tensor.swap_dims(1, 2));
+        let weights = self.heads.weights(query, key, &input.masks, step.as_ref());
         let attended = average(weights.clone(), value).swap_dims(1, 2);
         let output = self.output.forward(self.joined(attended));
         MhaOutput {
@@ -257,23 +241,25 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
         }
     }
 
-    /// Applies attention inside a composite: from tokens that have entered the region to this rank's tokens, and the
-    /// last bias, to be added by what comes next.
+    /// Applies attention inside a composite: from tokens that have entered the region, `[batch * seq, d_model]`, to
+    /// this rank's tokens, and the last bias, to be added by what comes next. Without keys and values of their own it
+    /// is self-attention.
     pub(in crate::tensor_parallel) fn attend(
         &self,
-        sources: AttentionSources<B>,
+        query: Tensor<B, 2>,
+        key_value: Option<[Tensor<B, 2>; 2]>,
+        masks: &AttentionMasks<B>,
         pass: &TokenPass,
     ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
-        let masks = sources.masks.clone();
-        let projected = self.project(sources, pass.batch);
-        let attended = self.heads.attend(projected, &masks, pass.all(), self.kernels);
+        let projected = self.project(query, key_value, pass.batch);
+        let attended = self.heads.attend(projected, masks, pass.all(), self.kernels);
         self.output.forward_without_bias(self.joined(attended))
     }
 
     /// `[batch, seq, heads, d_k]` each.
-    fn project(&self, sources: AttentionSources<B>, batch: usize) -> [Tensor<B, 4>; 3] {
-        let [key, value] = key_value_sources(sources.key_value, &sources.query);
-        [(&self.query, sources.query), (&self.key, key), (&self.value, value)]
+    fn project(&self, query: Tensor<B, 2>, key_value: Option<[Tensor<B, 2>; 2]>, batch: usize) -> [Tensor<B, 4>; 3] {
+        let [key, value] = key_value_sources(key_value, &query);
+        [(&self.query, query), (&self.key, key), (&self.value, value)]
             .map(|(layer, tensor)| self.heads.by_token(layer.forward_entered(tensor), batch))
     }
 

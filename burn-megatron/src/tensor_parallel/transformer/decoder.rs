@@ -11,12 +11,12 @@ use super::residual::{NormFirst, add, convert_norm};
 use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
-use crate::tensor_parallel::attention::{AttentionMasks, AttentionSources, ParallelMultiHeadAttention};
+use crate::tensor_parallel::attention::{AttentionMasks, ParallelMultiHeadAttention};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
 use crate::tensor_parallel::region::{Region, TokenPass};
 use crate::tensor_parallel::{LayerNorm, MhaInput};
 
-/// What decoders and their layers are called in messages.
+/// The names of decoders and their layers in messages.
 const KIND: &str = "transformer decoder";
 const LAYER_KIND: &str = "transformer decoder layer";
 
@@ -102,7 +102,7 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
     /// the decoder's own, `min_float` and the activation included.
     ///
     /// # Errors
-    /// As [`ParallelTransformerEncoder::from_encoder`](super::ParallelTransformerEncoder::from_encoder).
+    /// The errors of [`ParallelTransformerEncoder::from_encoder`](super::ParallelTransformerEncoder::from_encoder).
     pub fn from_decoder(
         decoder: TransformerDecoder<B>,
         config: &TransformerDecoderConfig,
@@ -202,7 +202,7 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     }
 }
 
-/// What [`ParallelTransformerDecoder::forward_autoregressive_inference`] keeps of the tokens so far.
+/// The results that [`ParallelTransformerDecoder::forward_autoregressive_inference`] keeps of the tokens so far.
 #[derive(Clone, Debug)]
 pub struct TransformerDecoderAutoregressiveCache<B: Backend> {
     layers: Vec<LayerCache<B>>,
@@ -277,19 +277,16 @@ impl<B: CollectiveBackend> ParallelTransformerDecoderLayer<B> {
         let norm_first = NormFirst(self.norm_first);
         let sum = |residual, output, dropout| add(residual, output, dropout, pass.local(), self.kernels);
         let normal = norm_first.before(&input, |tensor| self.norm_3.forward(tensor));
-        let sources = AttentionSources {
-            query: self.region.enter(normal),
-            key_value: None,
-            masks: target_masks.clone(),
-        };
-        let hidden = sum(input, self.self_attn.attend(sources, pass), &self.self_dropout);
+        let attended = self
+            .self_attn
+            .attend(self.region.enter(normal), None, target_masks, pass);
+        let hidden = sum(input, attended, &self.self_dropout);
         let [hidden, normal] = norm_first.between(hidden, |tensor| self.norm_1.forward(tensor));
-        let sources = AttentionSources {
-            query: self.region.enter(normal),
-            key_value: Some([memory.clone(), memory.clone()]),
-            masks: memory_masks.clone(),
-        };
-        let hidden = sum(hidden, self.cross_attn.attend(sources, pass), &self.cross_dropout);
+        let memory = Some([memory.clone(), memory.clone()]);
+        let attended = self
+            .cross_attn
+            .attend(self.region.enter(normal), memory, memory_masks, pass);
+        let hidden = sum(hidden, attended, &self.cross_dropout);
         let [hidden, normal] = norm_first.between(hidden, |tensor| self.norm_2.forward(tensor));
         let output = sum(hidden, self.pwff.transform(normal, pass), &self.feed_forward_dropout);
         norm_first.after(output, |tensor| self.norm_3.forward(tensor))

@@ -11,12 +11,12 @@ use super::residual::{NormFirst, add, convert_norm};
 use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
-use crate::tensor_parallel::attention::{AttentionMasks, AttentionSources, ParallelMultiHeadAttention};
+use crate::tensor_parallel::attention::{AttentionMasks, ParallelMultiHeadAttention};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
 use crate::tensor_parallel::region::{Region, TokenPass};
 use crate::tensor_parallel::{LayerNorm, MhaInput};
 
-/// What encoders and their layers are called in messages.
+/// The names of encoders and their layers in messages.
 const KIND: &str = "transformer encoder";
 const LAYER_KIND: &str = "transformer encoder layer";
 
@@ -201,7 +201,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     }
 }
 
-/// What [`ParallelTransformerEncoder::forward_autoregressive_inference`] keeps of the tokens so far.
+/// The results that [`ParallelTransformerEncoder::forward_autoregressive_inference`] keeps of the tokens so far.
 #[derive(Clone, Debug)]
 pub struct TransformerEncoderAutoregressiveCache<B: Backend> {
     layers: Vec<LayerCache<B>>,
@@ -259,12 +259,8 @@ impl<B: CollectiveBackend> ParallelTransformerEncoderLayer<B> {
         let norm_first = NormFirst(self.norm_first);
         let sum = |residual, output, dropout| add(residual, output, dropout, pass.local(), self.kernels);
         let normal = norm_first.before(&input, |tensor| self.norm_2.forward(tensor));
-        let sources = AttentionSources {
-            query: self.region.enter(normal),
-            key_value: None,
-            masks: masks.clone(),
-        };
-        let hidden = sum(input, self.mha.attend(sources, pass), &self.attention_dropout);
+        let attended = self.mha.attend(self.region.enter(normal), None, masks, pass);
+        let hidden = sum(input, attended, &self.attention_dropout);
         let [hidden, normal] = norm_first.between(hidden, |tensor| self.norm_1.forward(tensor));
         let output = sum(hidden, self.pwff.transform(normal, pass), &self.feed_forward_dropout);
         norm_first.after(output, |tensor| self.norm_2.forward(tensor))
