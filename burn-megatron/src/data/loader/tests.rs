@@ -83,6 +83,20 @@ fn micro_batches_hold_the_samples_of_the_rank() {
     }
 }
 
+/// Returns the tokens, numbers of another field and the mask of both rows, sorted by the first token.
+fn sorted_rows(batch: &MicroBatch, numbers: &[i32]) -> Vec<(Vec<i32>, Vec<i32>, Vec<f32>)> {
+    let mask = batch.loss_mask.as_ref().unwrap();
+    let mut rows: Vec<_> = (0..2)
+        .map(|row| row * SEQ_LENGTH..(row + 1) * SEQ_LENGTH)
+        .map(|row| {
+            let (tokens, numbers) = (batch.tokens[row.clone()].to_vec(), numbers[row.clone()].to_vec());
+            (tokens, numbers, mask[row].to_vec())
+        })
+        .collect();
+    rows.sort_by_key(|row| row.0[0]);
+    rows
+}
+
 #[test]
 fn what_a_sample_lacks_does_not_count_in_the_loss() {
     let mut documents = InMemoryDocuments::new(100);
@@ -90,14 +104,7 @@ fn what_a_sample_lacks_does_not_count_in_the_loss() {
     let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_drop_last_partial(false);
     let dataset = GptDataset::new(&config, Arc::new(documents.clone()), 0..1).unwrap();
     let batch = batches(Arc::new(dataset)).gather(vec![0, 1]).unwrap();
-    let mut rows: Vec<_> = (0..2)
-        .map(|row| row * SEQ_LENGTH..(row + 1) * SEQ_LENGTH)
-        .map(|row| {
-            let mask = batch.loss_mask.as_ref().unwrap()[row.clone()].to_vec();
-            (batch.tokens[row.clone()].to_vec(), batch.targets[row].to_vec(), mask)
-        })
-        .collect();
-    rows.sort_by_key(|row| row.0[0]);
+    let rows = sorted_rows(&batch, &batch.targets);
     assert_eq!(rows[0], (vec![1, 2, 3], vec![2, 3, 4], vec![1.0; 3]));
     assert_eq!(rows[1], (vec![4, 5, 0], vec![5, 0, 0], vec![1.0, 0.0, 0.0]));
     // Without an extra token the last input has no target.
@@ -131,15 +138,7 @@ fn documents_begin_again_after_their_end() {
         reset_attention_mask: true,
         eod_mask_loss: true,
     });
-    let mut rows: Vec<_> = (0..2)
-        .map(|row| row * SEQ_LENGTH..(row + 1) * SEQ_LENGTH)
-        .map(|row| {
-            let mask = batch.loss_mask.as_ref().unwrap()[row.clone()].to_vec();
-            let positions = batch.position_ids.as_ref().unwrap()[row.clone()].to_vec();
-            (batch.tokens[row].to_vec(), positions, mask)
-        })
-        .collect();
-    rows.sort_by_key(|row| row.0[0]);
+    let rows = sorted_rows(&batch, batch.position_ids.as_ref().unwrap());
     // The last input of each has no target.
     assert_eq!(rows[0], (vec![1, 9, 3], vec![0, 1, 0], vec![1.0, 0.0, 0.0]));
     assert_eq!(rows[1], (vec![4, 9, 6], vec![0, 1, 0], vec![1.0, 0.0, 0.0]));
