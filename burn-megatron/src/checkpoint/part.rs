@@ -43,7 +43,7 @@ impl ArrayPart {
         }
     }
 
-    /// What the part is, without its elements.
+    /// Returns the part without its elements.
     pub(super) fn spec(&self) -> PartSpec {
         PartSpec {
             name: self.name.clone(),
@@ -63,7 +63,7 @@ pub struct ArrayData {
     pub bytes: Bytes,
 }
 
-/// What a part is, without its elements.
+/// The name, place and type of a part, without its elements.
 #[derive(Clone, Debug)]
 pub(super) struct PartSpec {
     pub name: String,

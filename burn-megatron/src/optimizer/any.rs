@@ -42,18 +42,18 @@ enum Choice {
     Adafactor(Adafactor),
 }
 
-/// What it keeps of a parameter.
+/// The state that the optimizer keeps of a parameter.
 #[derive(Record, Clone)]
 pub enum AnyOptimizerState<B: Backend, const D: usize> {
-    /// That of AdamW and of Adam.
+    /// The state of AdamW and of Adam.
     AdamW(AdamWState<B, D>),
-    /// That of gradient descent.
+    /// The state of gradient descent.
     Sgd(SgdState<B, D>),
-    /// That of Lion.
+    /// The state of Lion.
     Lion(LionState<B, D>),
-    /// That of Muon.
+    /// The state of Muon.
     Muon(MuonState<B, D>),
-    /// That of Adafactor.
+    /// The state of Adafactor.
     Adafactor(AdafactorState<B, D>),
 }
 

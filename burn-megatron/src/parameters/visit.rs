@@ -10,11 +10,11 @@ pub struct ParameterEntry {
     pub id: ParamId,
     /// The path of field names to the parameter.
     pub path: String,
-    /// Its shape on this rank.
+    /// The shape on this rank.
     pub shape: Vec<usize>,
-    /// Its element type.
+    /// The element type.
     pub dtype: DType,
-    /// Whether it is trained. Buffers, such as a batch norm's running mean, are not.
+    /// True for a parameter that is trained; false for a buffer, such as a batch norm's running mean.
     pub requires_grad: bool,
 }
 
@@ -24,7 +24,7 @@ impl ParameterEntry {
         self.shape.iter().product()
     }
 
-    /// Whether the parameter has no element on this rank.
+    /// Returns true if the parameter has no element on this rank.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

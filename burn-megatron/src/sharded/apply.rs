@@ -22,7 +22,7 @@ use crate::collectives::CollectiveBackend;
 /// `run` gets the parts and what is known of them, and returns this rank's parts of the results.
 ///
 /// # Communication
-/// What the rule's answer needs: see [`redistribute`].
+/// The collectives that the rule's answer needs: see [`redistribute`].
 #[track_caller]
 pub(super) fn apply<B, I, R>(
     name: &'static str,
@@ -85,7 +85,7 @@ fn count<B: CollectiveBackend, R: Outputs<B>>(name: &str, shapes: Option<Vec<Vec
     }
 }
 
-/// What is known of an operation's operands and results after its rule has answered.
+/// The places of an operation's operands and results after its rule has answered.
 ///
 /// Without a mesh everything is whole, and nothing is recorded.
 #[derive(Default)]
@@ -124,7 +124,7 @@ impl Placed {
         }
     }
 
-    /// Whether the part of an operand has all of a dimension.
+    /// Returns true if the part of an operand has all of a dimension.
     pub(super) fn has_all(&self, operand: usize, dimension: usize) -> bool {
         match &self.mesh {
             None => true,
@@ -164,7 +164,7 @@ impl Placed {
         redistribute(terms, mesh, &whole)
     }
 
-    /// Whether everything is whole.
+    /// Returns true if everything is whole.
     pub(super) fn is_whole(&self) -> bool {
         self.mesh.is_none()
     }

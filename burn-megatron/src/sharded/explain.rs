@@ -19,9 +19,9 @@ use crate::parameters::{PathVisitor, visit_paths};
 pub struct Explanation {
     /// Every parameter, in the order of the model.
     pub parameters: Vec<ParameterPlace>,
-    /// What was communicated, by phase, operation, axis and kind.
+    /// The communication, by phase, operation, axis and kind.
     pub traffic: Vec<TrafficRow>,
-    /// What this rank computed, in arithmetic operations: two for each term of matmuls, linear layers and convolutions,
+    /// The arithmetic operations of this rank: two for each term of matmuls, linear layers and convolutions,
     /// one for each element of what other operations make.
     pub operations: u64,
 }
@@ -29,11 +29,11 @@ pub struct Explanation {
 /// Where a parameter is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ParameterPlace {
-    /// Its path in the model.
+    /// The path in the model.
     pub name: String,
-    /// Its whole shape.
+    /// The whole shape.
     pub shape: Vec<usize>,
-    /// Its placement on each axis of the mesh, such as `S(0)`.
+    /// The placement on each axis of the mesh, such as `S(0)`.
     pub placement: Vec<String>,
     /// Bytes of this rank's part.
     pub local_bytes: usize,
@@ -50,15 +50,15 @@ pub struct TrafficRow {
     pub operation: &'static str,
     /// The mesh's axis.
     pub axis: usize,
-    /// What was done.
+    /// The kind of collective.
     pub kind: TrafficKind,
-    /// How often.
+    /// The number of collectives.
     pub count: usize,
     /// The bytes of all of them, as [`TrafficRecord`] counts them.
     pub bytes: usize,
     /// The parameters that the operations had, or that the last operation before them had.
     pub near: Vec<String>,
-    /// What would be cheaper, where something is known that would.
+    /// A cheaper way, where one is known.
     pub advice: Option<&'static str>,
 }
 
@@ -148,7 +148,7 @@ fn rows(mesh: &Mesh, records: &[TrafficRecord]) -> Vec<TrafficRow> {
     rows.into_values().collect()
 }
 
-/// What would be cheaper than a collective on a tensor axis that Megatron's layers do not make.
+/// Returns a cheaper way than a collective on a tensor axis that Megatron's layers do not make.
 fn advice(mesh: &Mesh, record: &TrafficRecord) -> Option<&'static str> {
     let is_tensor = mesh.shape().role(record.axis) == AxisRole::Tensor;
     if !is_tensor || record.phase == Phase::Gradients {

@@ -74,7 +74,7 @@ pub struct Int;
 #[derive(Clone, Copy, Debug)]
 pub struct Bool;
 
-/// What burn's operations do, under the names that they have for each kind.
+/// Calls burn's operations by the names that they have for each kind.
 macro_rules! burns_own {
     ($device:ident, $slice:ident, $cat:ident, $into_data:ident) => {
         fn device(tensor: &Self::Tensor) -> B::Device {
@@ -146,7 +146,7 @@ impl<B: CollectiveBackend> Kind<B> for Float {
     }
 }
 
-/// What a rank sends, or what is here already.
+/// A tensor from another rank that is under way, or one that is here already.
 enum Arriving<T, P> {
     Here(T),
     Pending(P),

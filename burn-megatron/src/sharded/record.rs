@@ -16,7 +16,7 @@ thread_local! {
     static IS_GATHERING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a tensor that is brought to a device is made whole there.
+/// Returns true if a tensor that is brought to a device is made whole there.
 pub(super) fn is_gathering() -> bool {
     IS_GATHERING.get()
 }

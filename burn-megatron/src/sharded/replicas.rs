@@ -87,10 +87,10 @@ impl ReplicaCheck {
     /// Counts a step, and compares replicas if they are due: every rank must call.
     ///
     /// # Communication
-    /// That of [`check_replicas`] at the interval, otherwise none.
+    /// The collectives of [`check_replicas`] at the interval, otherwise none.
     ///
     /// # Errors
-    /// As [`check_replicas`], with the step.
+    /// The errors of [`check_replicas`], with the step.
     pub fn after_step<B: ShardedBackend, M: Module<B>>(&mut self, model: &M, mesh: &Mesh) -> Result<(), ReplicaError> {
         self.steps += 1;
         if self.interval == 0 || !self.steps.is_multiple_of(self.interval) {

@@ -31,7 +31,7 @@ fn element(logical: usize) -> u64 {
     0x0101_0101_0101_0101_u64.wrapping_mul(logical as u64 + 1)
 }
 
-/// What a read of an array must return whose elements are [`element`].
+/// Returns the bytes that a read must give of an array whose elements are [`element`].
 fn expected(placement: &Placement, range: Range<usize>, dtype: DType) -> Bytes {
     with_padding(0, placement, range, dtype)
 }

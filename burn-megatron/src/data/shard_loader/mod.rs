@@ -201,7 +201,7 @@ where
     /// progress count this rank's samples, or those of whole batches where these are placed on a mesh.
     ///
     /// # Errors
-    /// As [`GlobalBatches::new`].
+    /// The errors of [`GlobalBatches::new`].
     pub fn build<D: Dataset<I> + 'static>(self, dataset: D) -> Result<Arc<dyn DataLoader<B, O>>, DataError> {
         let batches = GlobalBatches::new(dataset.len(), self.batch_size, self.ranks, self.last_batch)?;
         let source = Source {

@@ -9,12 +9,12 @@ use crate::context::ParallelContext;
 use crate::data_parallel::sharding_strategy::ShardingStrategy;
 use crate::parameters::{Declaration, Factoring, PathVisitor, Placement, visit_paths};
 
-/// What the layout of buckets depends on, of one trained parameter.
+/// The properties of one trained parameter on which the layout of buckets depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketParameter {
     /// The path of field names to the parameter.
     pub path: String,
-    /// Its name in the whole model, the same in every layout.
+    /// The name in the whole model, the same in every layout.
     pub name: String,
     /// The number of elements on this rank.
     pub len: usize,
@@ -26,7 +26,7 @@ pub struct BucketParameter {
 }
 
 impl BucketClass {
-    /// Returns that of a parameter which has declared this.
+    /// Returns the class of a parameter with this declaration.
     pub fn of(declaration: &Declaration) -> Self {
         match declaration {
             Declaration { is_tied: true, .. } => Self::Tied,

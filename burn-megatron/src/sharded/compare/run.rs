@@ -30,11 +30,11 @@ pub struct Run<'a> {
     task: Task<'a>,
 }
 
-/// What is done with what a run hands over.
+/// The use of the results that a run hands over.
 pub(super) enum Task<'a> {
-    /// It is kept.
+    /// The results are kept.
     Keep(Outcome),
-    /// It is judged.
+    /// The results are judged.
     Judge { reference: &'a Outcome, bench: Bench },
     /// The run is recorded; of one rank the losses must be what they were.
     Record { reference: &'a Outcome },

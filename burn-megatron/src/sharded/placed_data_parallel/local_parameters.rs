@@ -64,7 +64,7 @@ of_dimensions!(One 1, Two 2, Three 3, Four 4, Five 5, Six 6);
 #[derive(Module, Debug)]
 pub struct LocalParameters<B: Backend> {
     trained: Vec<LocalParameter<B>>,
-    /// What is not trained: frozen parameters, and a batch norm's running statistics as the last step has left them.
+    /// Frozen parameters, and a batch norm's running statistics as the last step has left them.
     buffers: Vec<LocalParameter<B>>,
 }
 
@@ -89,7 +89,7 @@ impl<B: Backend> LocalParameters<B> {
     }
 }
 
-/// What is known of a placed model's parameters.
+/// The numbers, shapes and places of a placed model's parameters.
 #[derive(Default)]
 pub(super) struct Known {
     /// Of those that are trained.

@@ -12,7 +12,7 @@ use super::{AxisPlan, AxisView, Operand, Rule};
 pub struct Select {
     /// The dimension that is indexed.
     pub dimension: usize,
-    /// Whether what other ranks have can be zero.
+    /// Says that the elements of other ranks can be zero here.
     pub has_zero: bool,
 }
 
@@ -51,7 +51,7 @@ fn keeps_table(view: &AxisView) -> bool {
 pub struct SelectAdd {
     /// The dimension that is indexed.
     pub dimension: usize,
-    /// Whether it adds, so that terms of a sum stay terms.
+    /// Says that the operation adds, so that terms of a sum stay terms.
     pub is_linear: bool,
 }
 
@@ -78,7 +78,7 @@ impl Rule for SelectAdd {
 pub struct Gather {
     /// The dimension that is indexed.
     pub dimension: usize,
-    /// Whether what other ranks have can be zero.
+    /// Says that the elements of other ranks can be zero here.
     pub has_zero: bool,
 }
 
@@ -106,7 +106,7 @@ impl Rule for Gather {
 pub struct ScatterAdd {
     /// The dimension that is indexed.
     pub dimension: usize,
-    /// Whether it adds, so that terms of a sum stay terms.
+    /// Says that the operation adds, so that terms of a sum stay terms.
     pub is_linear: bool,
 }
 

@@ -29,7 +29,7 @@ impl Operand {
     }
 }
 
-/// What a rule sees of one axis.
+/// A rule's view of one axis.
 #[derive(Clone, Copy, Debug)]
 pub struct AxisView<'a> {
     /// The mesh.
@@ -40,11 +40,11 @@ pub struct AxisView<'a> {
     pub operands: &'a [Operand],
     /// The dimension along which activations of three dimensions are cut in place of being made whole.
     pub sequence_dimension: Option<usize>,
-    /// Whether gradients are computed, whose sums can wait.
+    /// Says that gradients are computed, whose sums can wait.
     pub is_backward: bool,
 }
 
-/// What a rule answers for one axis.
+/// A rule's answer for one axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AxisPlan {
     /// The placement that each operand is brought to.
@@ -70,7 +70,7 @@ pub trait Rule {
         vec![operands[0].shape.clone()]
     }
 
-    /// What the operands need on one axis, and what the results are there.
+    /// Returns the placements that the operands need on one axis, and those of the results.
     fn plan(&self, view: &AxisView) -> AxisPlan;
 }
 
@@ -83,7 +83,7 @@ pub struct Plan {
     pub results: Vec<Operand>,
 }
 
-/// What is known of an operation on a mesh, apart from its operands.
+/// The setting of an operation on a mesh, apart from its operands.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// The mesh.
@@ -168,7 +168,7 @@ impl AxisView<'_> {
         self.operands[operand].places[self.axis]
     }
 
-    /// As [`place`](Self::place), with what is not a sum, or the part of one, made whole.
+    /// Returns the [placement](Self::place) of an operand, whole where it is a maximum or minimum that is not made.
     pub fn place_of_sum(&self, operand: usize) -> AxisPlacement {
         match self.place(operand) {
             Partial(Reduction::Max | Reduction::Min) => Replicated,
@@ -181,7 +181,7 @@ impl AxisView<'_> {
         &self.operands[operand].shape
     }
 
-    /// Whether an operand can be cut along a dimension, next to its cuts on other axes.
+    /// Returns true if an operand can be cut along a dimension, next to its cuts on other axes.
     pub fn can_cut(&self, operand: usize, dimension: usize) -> bool {
         let Operand { shape, places } = &self.operands[operand];
         self.mesh.can_cut(shape, places, self.axis, dimension)

@@ -25,7 +25,7 @@ impl Rule for Unary {
     }
 }
 
-/// What an operation does with two operands, which decides what becomes of sums that have not been made.
+/// The kind of an operation on two operands, which decides what becomes of sums that have not been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     /// A sum or a difference.

@@ -12,7 +12,7 @@ pub struct Reduce {
     pub reduction: Reduction,
     /// The dimension, of which one element is left; `None` for all, of which one element in one dimension is left.
     pub dimension: Option<usize>,
-    /// Whether terms that are put together in the same way can be reduced one by one.
+    /// Says that terms that are put together in the same way can be reduced one by one.
     pub keeps_terms: bool,
 }
 
@@ -75,7 +75,7 @@ impl Rule for Reduce {
 pub struct Along {
     /// The dimension.
     pub dimension: usize,
-    /// Whether terms of a sum stay terms.
+    /// Says that terms of a sum stay terms.
     pub is_linear: bool,
     /// The length of the dimension in the results; that of the operand if `None`.
     pub length: Option<usize>,
@@ -142,7 +142,7 @@ impl Rule for Along {
 pub struct AlongAll {
     /// The dimension, which must be whole.
     pub dimension: usize,
-    /// Its length in the result; that of the operands if `None`.
+    /// The length of the dimension in the result; that of the operands if `None`.
     pub length: Option<usize>,
 }
 

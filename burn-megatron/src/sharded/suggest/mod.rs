@@ -33,14 +33,14 @@ impl Plan {
     /// bytes of parameters than [`SuggestConfig::with_parameter_bytes`] says is taken for one that costs more than any
     /// other.
     ///
-    /// What is tried: burn's attention, feed-forward, recurrent and convolutional layers, embeddings and linear layers
+    /// It tries burn's attention, feed-forward, recurrent and convolutional layers, embeddings and linear layers
     /// cut over the tensor-parallel ranks where these divide their sizes, and [`fully_shard`](Self::fully_shard) over
     /// those of data. First nothing and all of these; then, from the better of them, one layer after the other is
     /// changed, as long as that makes it cheaper. That takes some steps for each kind of layer, however many layers
     /// there are, and may miss a plan for which several layers would have to be changed at once.
     ///
     /// # Communication
-    /// That of the steps, and per plan and axis of the mesh an all-reduce of 40 bytes; every rank must call.
+    /// The collectives of the steps, and per plan and axis of the mesh an all-reduce of 40 bytes; every rank must call.
     ///
     /// # Errors
     /// When a step fails, a collective fails, or no plan leaves little enough on a rank. After a step that failed the
@@ -167,7 +167,7 @@ where
         Ok(())
     }
 
-    /// What a plan costs: found by a step if it has not been tried.
+    /// Returns the costs of a plan, found by a step if it has not been tried.
     fn cost(&mut self, selection: &Selection) -> Result<(usize, f64), SuggestError> {
         if let Some(&number) = self.known.get(selection) {
             return Ok(order(self.config, &self.candidates[number]));
@@ -194,7 +194,7 @@ where
         Ok(cost)
     }
 
-    /// What a step costs the rank for which it is most: all ranks choose the same plan.
+    /// Returns a plan with its costs on the rank for which they are highest, so that all ranks choose the same plan.
     fn candidate(&self, plan: Plan, explanation: &Explanation) -> Result<Candidate, CollectiveError> {
         let (collectives, communicated_bytes) = explanation.total();
         let mut costs = [
@@ -221,7 +221,7 @@ where
     }
 }
 
-/// What comes first: a plan that needs no more room than there is, then the one that takes less time.
+/// Orders plans: first by the room that they need beyond what there is, then by time.
 fn order(config: &SuggestConfig, candidate: &Candidate) -> (usize, f64) {
     let limit = config.parameter_bytes.unwrap_or(usize::MAX);
     (candidate.parameter_bytes.saturating_sub(limit), candidate.seconds)

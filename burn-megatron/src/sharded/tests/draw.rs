@@ -32,9 +32,9 @@ impl Inputs {
 /// An operand.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Its elements: f64, i64 or bool.
+    /// The elements: f64, i64 or bool.
     pub data: TensorData,
-    /// Whether it can be a sum that has not been made: not with values that are not finite.
+    /// Says that it can be a sum that has not been made: not with values that are not finite.
     pub has_terms: bool,
 }
 

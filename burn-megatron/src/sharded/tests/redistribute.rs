@@ -48,7 +48,7 @@ fn all_placements(mesh: &MeshShape, reductions: &[Reduction]) -> Vec<Placements>
     all
 }
 
-/// What the change of an axis costs.
+/// Counts the collectives that a change of places must make, by axis and kind.
 fn expected_traffic(mesh: &Mesh, from: &Placements, to: &Placements) -> BTreeMap<(usize, TrafficKind), usize> {
     let shape = mesh.shape();
     let mut counts = BTreeMap::new();
@@ -184,7 +184,7 @@ fn bytes_are_those_of_the_whole_tensor() {
     });
 }
 
-/// What this rank sends, and what the record says of it.
+/// Returns the bytes that this rank sends, and those that the record says.
 fn bytes_of(mesh: &Mesh, tensor: ShardedTensor<Flex, Float>, to: &Placements) -> (u64, usize) {
     let sent = || mesh.group(0).bytes_communicated();
     let before = sent();

@@ -78,17 +78,17 @@ fn times(geometry: Geometry, orders: &[Order]) -> Vec<Vec<Span>> {
 
 /// One stage at one moment of the play.
 struct Stage {
-    /// What it computes, in order, and when it would.
+    /// The computations of the stage in order, and their times without waiting.
     spans: Vec<Span>,
-    /// What it computes next, in `spans`.
+    /// The index in `spans` of the next computation.
     next: usize,
-    /// What it made and has not sent.
+    /// The message that is made and not yet sent.
     outbox: Option<Message>,
-    /// What it received and has not used.
+    /// The messages that are received and not yet used.
     inbox: HashSet<Tag>,
-    /// Its sends and receives since it last computed.
+    /// The sends and receives since the last computation.
     transfers: Vec<Action>,
-    /// Its list up to its last computation.
+    /// The list of actions up to the last computation.
     list: Vec<Action>,
 }
 
@@ -221,7 +221,7 @@ impl Stage {
     }
 }
 
-/// What tells the channels of one stage apart: sent or received, the other stage, the direction.
+/// Returns the key of a stage's channel: sent or received, the other stage, the direction.
 fn channel(transfer: &Action) -> Option<(bool, usize, Direction)> {
     let is_send = !transfer.sends().is_empty();
     let message = transfer.sends().first().or(transfer.recvs().first())?;
