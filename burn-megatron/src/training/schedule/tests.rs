@@ -40,29 +40,17 @@ fn warm_up_is_a_line_from_init_to_max() {
 }
 
 #[test]
-fn constant_stays_at_max() {
-    let config = config(LearningRateDecay::Constant);
-    assert_rates(config, &[(11, 1.0), (50, 1.0), (51, 1.0), (u64::MAX, 1.0)]);
-}
-
-#[test]
-fn linear_goes_down_to_min_and_stays() {
-    let config = config(LearningRateDecay::Linear);
+fn each_decay_ends_where_it_stays() {
     assert_rates(
-        config,
-        &[(20, 0.775), (30, 0.55), (50, 0.1), (51, 0.1), (u64::MAX, 0.1)],
+        config(LearningRateDecay::Constant),
+        &[(11, 1.0), (50, 1.0), (51, 1.0), (u64::MAX, 1.0)],
     );
-}
-
-#[test]
-fn cosine_goes_down_to_min_and_stays() {
-    let config = config(LearningRateDecay::Cosine);
     // A quarter of the way: ½(1 + cos(π/4)).
     let quarter = 0.1 + 0.9 * 0.5 * (1.0 + 0.5f64.sqrt());
-    assert_rates(
-        config,
-        &[(20, quarter), (30, 0.55), (50, 0.1), (51, 0.1), (u64::MAX, 0.1)],
-    );
+    for (decay, at_quarter) in [(LearningRateDecay::Linear, 0.775), (LearningRateDecay::Cosine, quarter)] {
+        let rates = [(20, at_quarter), (30, 0.55), (50, 0.1), (51, 0.1), (u64::MAX, 0.1)];
+        assert_rates(config(decay), &rates);
+    }
 }
 
 #[test]
