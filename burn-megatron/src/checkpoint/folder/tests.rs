@@ -8,6 +8,13 @@ fn complete(draft: &Draft, content: &str) {
     fs::write(draft.path.join(INDEX_NAME), content).unwrap();
 }
 
+/// Makes a complete checkpoint.
+fn save(directory: &SaveDirectory, iteration: u64, content: &str) -> PathBuf {
+    let draft = directory.begin(iteration).unwrap();
+    complete(&draft, content);
+    directory.commit(draft).unwrap()
+}
+
 fn content(directory: &Path, iteration: u64) -> String {
     fs::read_to_string(directory.join(iteration_name(iteration)).join(INDEX_NAME)).unwrap()
 }
@@ -100,16 +107,11 @@ fn a_checkpoint_of_the_same_iteration_is_replaced() {
 fn a_checkpoint_that_is_replaced_is_there_all_the_time() {
     let folder = TempDir::new().unwrap();
     let directory = SaveDirectory::hold(folder.path()).unwrap();
-    let save = || {
-        let draft = directory.begin(20).unwrap();
-        complete(&draft, "{}");
-        directory.commit(draft).unwrap()
-    };
-    let index = save().join(INDEX_NAME);
+    let index = save(&directory, 20, "{}").join(INDEX_NAME);
     std::thread::scope(|scope| {
         let saving = scope.spawn(|| {
             for _ in 0..50 {
-                save();
+                save(&directory, 20, "{}");
             }
         });
         while !saving.is_finished() {
@@ -122,9 +124,7 @@ fn a_checkpoint_that_is_replaced_is_there_all_the_time() {
 fn a_replacement_that_fails_leaves_the_old_one() {
     let folder = TempDir::new().unwrap();
     let directory = SaveDirectory::hold(folder.path()).unwrap();
-    let old = directory.begin(20).unwrap();
-    complete(&old, "old");
-    directory.commit(old).unwrap();
+    save(&directory, 20, "old");
     let new = directory.begin(20).unwrap();
     complete(&new, "new");
     let error = directory.commit_with(new, |_, _| Err(io::ErrorKind::PermissionDenied.into()));
@@ -179,9 +179,7 @@ fn the_oldest_go_and_what_is_later_neither_counts_nor_goes() {
         (40, vec![15, 40, 50]),
         (50, vec![40, 50]),
     ] {
-        let draft = directory.begin(iteration).unwrap();
-        complete(&draft, "{}");
-        directory.commit(draft).unwrap();
+        save(&directory, iteration, "{}");
         directory.prune(2, iteration).unwrap();
         let found = list_checkpoints(folder.path()).unwrap();
         assert_eq!(
@@ -200,9 +198,7 @@ fn a_folder_without_an_index_is_not_counted_and_stays() {
     let folder = TempDir::new().unwrap();
     let directory = SaveDirectory::hold(folder.path()).unwrap();
     for iteration in [10, 20, 30, 40] {
-        let draft = directory.begin(iteration).unwrap();
-        complete(&draft, "{}");
-        directory.commit(draft).unwrap();
+        save(&directory, iteration, "{}");
     }
     for damaged in [10, 30] {
         fs::remove_file(folder.path().join(iteration_name(damaged)).join(INDEX_NAME)).unwrap();

@@ -31,6 +31,14 @@ fn element(logical: usize) -> u64 {
     0x0101_0101_0101_0101_u64.wrapping_mul(logical as u64 + 1)
 }
 
+/// Checks that a message has some words.
+fn assert_says(message: impl ToString, words: &[&str]) {
+    let message = message.to_string();
+    for word in words {
+        assert!(message.contains(word), "{word:?} is not in: {message}");
+    }
+}
+
 /// Returns the bytes that a read must give of an array whose elements are [`element`].
 fn expected(placement: &Placement, range: Range<usize>, dtype: DType) -> Bytes {
     with_padding(0, placement, range, dtype)
