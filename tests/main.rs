@@ -32,33 +32,41 @@ static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
 /// A room's name and trials.
 type Room = (&'static str, fn() -> Vec<Trial>);
 
-/// Rooms whose trials mostly wait for limits of seconds, which ranks that start on a full machine would miss.
-const TIMED: [Room; 4] = [
-    ("nccl", nccl::trials),
-    ("launcher", launcher::trials),
-    ("launchers", launchers::trials),
-    ("fault_storm", || vec![storm::trial()]),
-];
-/// How many of them run at once.
-const TIMED_AT_ONCE: usize = 6;
-/// Rooms whose trials mostly compute.
-const OTHERS: [Room; 16] = [
-    ("parity", parity::cases::trials),
-    ("sharded_models", sharded_models::cases::trials),
-    ("learner", learner::cases::trials),
-    ("lessons", lessons::trials),
-    ("evaluation", evaluation::trials),
-    ("existing_model", existing_model::trials),
-    ("families", families::trials),
-    ("generation", generation::trials),
-    ("adapters", adapters::trials),
-    ("from_text", from_text::trials),
-    ("serving", serving::trials),
-    ("checkpoint", checkpoint::trials),
-    ("resuming", resuming::trials),
-    ("kill_storm", || vec![kill_storm::trial()]),
-    ("devices", devices::trials),
-    ("architecture", architecture::trials),
+/// The rooms, and how many of their trials run at once.
+const PARTS: [(&[Room], usize); 3] = [
+    // They mostly wait for limits of seconds, which ranks that start on a full machine would miss.
+    (
+        &[
+            ("nccl", nccl::trials),
+            ("launcher", launcher::trials),
+            ("launchers", launchers::trials),
+            ("fault_storm", || vec![storm::trial()]),
+        ],
+        6,
+    ),
+    // They have threads that spin while they wait for each other.
+    (&[("devices", devices::trials)], 2),
+    // They compute, and wait now and then.
+    (
+        &[
+            ("parity", parity::cases::trials),
+            ("sharded_models", sharded_models::cases::trials),
+            ("learner", learner::cases::trials),
+            ("lessons", lessons::trials),
+            ("evaluation", evaluation::trials),
+            ("existing_model", existing_model::trials),
+            ("families", families::trials),
+            ("generation", generation::trials),
+            ("adapters", adapters::trials),
+            ("from_text", from_text::trials),
+            ("serving", serving::trials),
+            ("checkpoint", checkpoint::trials),
+            ("resuming", resuming::trials),
+            ("kill_storm", || vec![kill_storm::trial()]),
+            ("architecture", architecture::trials),
+        ],
+        3,
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -113,9 +121,7 @@ fn blow() -> anyhow::Result<Option<ExitCode>> {
 /// Runs the trials.
 fn run() -> ExitCode {
     let arguments = Arguments::from_args();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // Some of the others wait, too.
-    let mut parts = [(&TIMED[..], TIMED_AT_ONCE), (&OTHERS, cores + 2)].map(|(rooms, at_once)| {
+    let mut parts = PARTS.map(|(rooms, at_once)| {
         let mut trials = in_turn(rooms);
         trials.retain(|trial| !arguments.is_filtered_out(trial));
         (trials, at_once)
