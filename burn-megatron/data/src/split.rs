@@ -2,13 +2,17 @@
 
 use std::ops::Range;
 
+use strum::IntoStaticStr;
+
 use crate::samples::SampleError;
 use crate::weights::normalized;
 
 /// A part of a run's data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Split {
     /// What the model learns from.
+    #[strum(serialize = "training")]
     Train,
     /// What shows during training what it has learned.
     Validation,
@@ -22,11 +26,7 @@ impl Split {
 
     /// Returns its name in messages.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Train => "training",
-            Self::Validation => "validation",
-            Self::Test => "test",
-        }
+        self.into()
     }
 }
 

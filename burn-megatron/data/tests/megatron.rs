@@ -37,7 +37,7 @@ fn every_type_is_read_and_written_as_megatron_does() {
         "uint8", "int8", "int16", "int32", "int64", "float64", "float32", "uint16",
     ];
     let folder = TempDir::new().unwrap();
-    for (name, element_type) in types.into_iter().zip(ElementType::ALL) {
+    for (name, element_type) in types.into_iter().zip(ElementType::ALL.iter().copied()) {
         let prefix = fixture(&format!("type_{name}"));
         let dataset = IndexedDataset::open(&prefix).unwrap();
         assert_eq!(dataset.element_type(), element_type);

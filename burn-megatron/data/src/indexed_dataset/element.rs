@@ -1,42 +1,35 @@
 //! `ElementType`: how a token is stored.
 
-use std::fmt;
+use strum::{Display, FromRepr, VariantArray};
 
 use crate::tokenizer::Token;
 
-/// Type of the elements of a `.bin` file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Type of the elements of a `.bin` file, by its code in the `.idx` file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, FromRepr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
+#[repr(u8)]
 pub enum ElementType {
-    /// 8 bits, unsigned: code 1.
-    U8,
-    /// 8 bits, signed: code 2.
+    /// 8 bits, unsigned.
+    U8 = 1,
+    /// 8 bits, signed.
     I8,
-    /// 16 bits, signed: code 3.
+    /// 16 bits, signed.
     I16,
-    /// 32 bits, signed: code 4. Megatron-LM's for vocabularies from 65500 tokens on.
+    /// 32 bits, signed. Megatron-LM's for vocabularies from 65500 tokens on.
     I32,
-    /// 64 bits, signed: code 5.
+    /// 64 bits, signed.
     I64,
-    /// Double precision: code 6.
+    /// Double precision.
     F64,
-    /// Single precision: code 7.
+    /// Single precision.
     F32,
-    /// 16 bits, unsigned: code 8. Megatron-LM's for vocabularies of fewer than 65500 tokens.
+    /// 16 bits, unsigned. Megatron-LM's for vocabularies of fewer than 65500 tokens.
     U16,
 }
 
 impl ElementType {
     /// All types, by their codes from 1 on.
-    pub const ALL: [Self; 8] = [
-        Self::U8,
-        Self::I8,
-        Self::I16,
-        Self::I32,
-        Self::I64,
-        Self::F64,
-        Self::F32,
-        Self::U16,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the type in which Megatron-LM stores the tokens of a vocabulary.
     pub fn for_vocabulary(vocabulary_size: usize) -> Self {
@@ -45,21 +38,12 @@ impl ElementType {
 
     /// Returns the type of a code in an `.idx` file.
     pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|element_type| element_type.code() == code)
+        Self::from_repr(code)
     }
 
     /// Returns the code in an `.idx` file.
     pub fn code(self) -> u8 {
-        match self {
-            Self::U8 => 1,
-            Self::I8 => 2,
-            Self::I16 => 3,
-            Self::I32 => 4,
-            Self::I64 => 5,
-            Self::F64 => 6,
-            Self::F32 => 7,
-            Self::U16 => 8,
-        }
+        self as u8
     }
 
     /// Returns the bytes of an element.
@@ -125,21 +109,6 @@ impl ElementType {
             Self::F32 => tokens.extend(elements(bytes).map(|element| from_real(f32::from_le_bytes(element).into()))),
             Self::F64 => tokens.extend(elements(bytes).map(|element| from_real(f64::from_le_bytes(element)))),
         }
-    }
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::U8 => "u8",
-            Self::I8 => "i8",
-            Self::I16 => "i16",
-            Self::I32 => "i32",
-            Self::I64 => "i64",
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-            Self::U16 => "u16",
-        })
     }
 }
 

@@ -74,7 +74,7 @@ impl TokenizerArguments {
         }
         anyhow::bail!(
             "give --tokenizer-type: the files do not tell it; valid are {}",
-            TokenizerKind::ALL.map(TokenizerKind::name).join(", ")
+            TokenizerKind::names()
         )
     }
 }

@@ -1,14 +1,16 @@
 //! The kinds of tokenizers.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use super::TokenizerError;
 
 /// A kind of tokenizer, by its name in `--tokenizer-type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, Display, IntoStaticStr, VariantArray,
+)]
 pub enum TokenizerKind {
     /// GPT-2's byte-level byte pair encoding: `vocab.json` and `merges.txt`.
     GPT2BPETokenizer,
@@ -31,35 +33,20 @@ pub enum TokenizerKind {
 
 impl TokenizerKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
-        Self::GPT2BPETokenizer,
-        Self::HuggingFaceTokenizer,
-        Self::SentencePieceTokenizer,
-        Self::BertWordPieceLowerCase,
-        Self::BertWordPieceCase,
-        Self::NullTokenizer,
-        Self::ByteTokenizer,
-        Self::MaskedByteTokenizer,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name in `--tokenizer-type`, which is Megatron-LM's where it has one.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::GPT2BPETokenizer => "GPT2BPETokenizer",
-            Self::HuggingFaceTokenizer => "HuggingFaceTokenizer",
-            Self::SentencePieceTokenizer => "SentencePieceTokenizer",
-            Self::BertWordPieceLowerCase => "BertWordPieceLowerCase",
-            Self::BertWordPieceCase => "BertWordPieceCase",
-            Self::NullTokenizer => "NullTokenizer",
-            Self::ByteTokenizer => "ByteTokenizer",
-            Self::MaskedByteTokenizer => "MaskedByteTokenizer",
-        }
+        self.into()
     }
-}
 
-impl fmt::Display for TokenizerKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
+    /// Returns the names of all kinds, with a comma between two.
+    pub fn names() -> String {
+        Self::VARIANTS
+            .iter()
+            .map(|kind| kind.name())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -67,12 +54,10 @@ impl FromStr for TokenizerKind {
     type Err = TokenizerError;
 
     fn from_str(name: &str) -> Result<Self, TokenizerError> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| TokenizerError::UnknownKind {
-                name: name.to_owned(),
-                valid: Self::ALL.map(Self::name).join(", "),
-            })
+        let found = Self::VARIANTS.iter().find(|kind| kind.name() == name);
+        found.copied().ok_or_else(|| TokenizerError::UnknownKind {
+            name: name.to_owned(),
+            valid: Self::names(),
+        })
     }
 }

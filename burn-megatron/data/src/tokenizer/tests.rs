@@ -52,7 +52,7 @@ fn replace(path: PathBuf, from: &str, to: &str) {
 #[test]
 fn names_are_megatrons() {
     for kind in TokenizerKind::ALL {
-        assert_eq!(kind.name().parse::<TokenizerKind>().unwrap(), kind);
+        assert_eq!(kind.name().parse::<TokenizerKind>().unwrap(), *kind);
         assert_eq!(serde_json::to_string(&kind).unwrap(), format!("{:?}", kind.name()));
     }
     let error = "GPT2".parse::<TokenizerKind>().unwrap_err().to_string();

@@ -9,16 +9,18 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use self::corpus::{Corpus, WordReader};
 pub use self::vocabulary::TrainedVocabulary;
 use super::TokenizerError;
 
 /// What a vocabulary is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum VocabularyKind {
     /// GPT-2's byte-level byte pair encoding.
     Bpe,
@@ -31,17 +33,7 @@ pub enum VocabularyKind {
 impl VocabularyKind {
     /// Returns the name in `--type`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Bpe => "bpe",
-            Self::WordPiece => "wordpiece",
-            Self::Unigram => "unigram",
-        }
-    }
-}
-
-impl fmt::Display for VocabularyKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
+        self.into()
     }
 }
 
@@ -49,13 +41,15 @@ impl FromStr for VocabularyKind {
     type Err = TokenizerError;
 
     fn from_str(name: &str) -> Result<Self, TokenizerError> {
-        let all = [Self::Bpe, Self::WordPiece, Self::Unigram];
-        all.into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| TokenizerError::UnknownKind {
-                name: name.to_owned(),
-                valid: all.map(Self::name).join(", "),
-            })
+        let found = Self::VARIANTS.iter().find(|kind| kind.name() == name);
+        found.copied().ok_or_else(|| TokenizerError::UnknownKind {
+            name: name.to_owned(),
+            valid: Self::VARIANTS
+                .iter()
+                .map(|kind| kind.name())
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
     }
 }
 
