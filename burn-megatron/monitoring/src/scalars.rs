@@ -111,21 +111,13 @@ impl StepScalars {
     /// Returns the wanted scalars, those by step before those by samples.
     pub fn scalars(&self, selection: ScalarSelection) -> Vec<Scalar> {
         let with_samples = [
-            ("learning-rate", "learning-rate vs samples", Some(self.learning_rate)),
-            (
-                "batch-size",
-                "batch-size vs samples",
-                Some(self.global_batch_size as f64),
-            ),
-            ("lm loss", "lm loss vs samples", Some(self.loss)),
-            ("loss-scale", "loss-scale vs samples", Some(self.loss_scale)),
-            ("world-size", "world-size vs samples", Some(self.world_size as f64)),
-            ("grad-norm", "grad-norm vs samples", Some(self.grad_norm)),
-            (
-                "num-zeros",
-                "num-zeros vs samples",
-                self.num_zeros.map(|zeros| zeros as f64),
-            ),
+            ("learning-rate", Some(self.learning_rate)),
+            ("batch-size", Some(self.global_batch_size as f64)),
+            ("lm loss", Some(self.loss)),
+            ("loss-scale", Some(self.loss_scale)),
+            ("world-size", Some(self.world_size as f64)),
+            ("grad-norm", Some(self.grad_norm)),
+            ("num-zeros", self.num_zeros.map(|zeros| zeros as f64)),
         ];
         let per_rank = self.model_flops_per_second / 1e12 / self.world_size.max(1) as f64;
         let by_step = [
@@ -142,17 +134,10 @@ impl StepScalars {
             ("skipped", Some(f64::from(u8::from(self.is_skipped)))),
         ];
         let RunPosition { step, consumed_samples } = self.position;
-        let scalar = |tag: &'static str, value: Option<f64>, step| {
-            value.map(|value| Scalar {
-                tag: tag.into(),
-                value,
-                step,
-            })
-        };
-        let steps = with_samples.iter().map(|(tag, _, value)| (*tag, *value)).chain(by_step);
-        let steps = steps.filter_map(|(tag, value)| scalar(tag, value, step));
-        let samples = with_samples.iter();
-        let samples = samples.filter_map(|(_, tag, value)| scalar(tag, *value, consumed_samples));
+        let steps = with_samples.into_iter().chain(by_step);
+        let steps = steps.filter_map(|(tag, value)| Some(scalar(tag, value?, step)));
+        let samples = with_samples.into_iter();
+        let samples = samples.filter_map(|(tag, value)| Some(scalar(vs_samples(tag), value?, consumed_samples)));
         steps.chain(samples).collect()
     }
 }
@@ -174,32 +159,33 @@ impl ValidationScalars {
             })
             .collect();
         let RunPosition { step, consumed_samples } = self.position;
-        let scalar = |tag: String, value, step| Scalar {
-            tag: tag.into(),
-            value,
-            step,
-        };
         let steps = named.iter().map(|(tag, value)| scalar(tag.clone(), *value, step));
         let samples = named.iter();
-        let samples = samples.map(|(tag, value)| scalar(format!("{tag} vs samples"), *value, consumed_samples));
+        let samples = samples.map(|(tag, value)| scalar(vs_samples(tag), *value, consumed_samples));
         steps.chain(samples).collect()
     }
 }
 
 /// Returns a timer's scalar: the seconds that the slowest rank took.
 pub fn timer_scalar(name: &str, seconds: f64, step: u64) -> Scalar {
-    Scalar {
-        tag: format!("{name}-time").into(),
-        value: seconds,
-        step,
-    }
+    scalar(format!("{name}-time"), seconds, step)
+}
+
+fn scalar(tag: impl Into<Cow<'static, str>>, value: f64, step: u64) -> Scalar {
+    let tag = tag.into();
+    Scalar { tag, value, step }
+}
+
+/// Returns the name of a scalar whose step is a number of samples.
+fn vs_samples(tag: &str) -> String {
+    format!("{tag} vs samples")
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn step_scalars() -> StepScalars {
+    pub(crate) fn step_scalars() -> StepScalars {
         StepScalars {
             position: RunPosition {
                 step: 7,

@@ -198,49 +198,42 @@ impl Connection {
 
     /// Does what can be done without waiting; returns whether there is more to do.
     fn advance(&mut self, text: &Mutex<Arc<str>>) -> bool {
-        let mut buffer = [0; 4096];
         loop {
-            let done = match &mut self.state {
-                State::Request(request) => match self.stream.read(&mut buffer) {
-                    Ok(0) => return false,
-                    Ok(count) => {
-                        request.extend(&buffer[..count]);
-                        if let Some(response) = answer(request, text) {
-                            self.state = State::Response(response, 0);
-                        }
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                },
-                State::Response(response, sent) => match self.stream.write(&response[*sent..]) {
-                    Ok(count) => {
-                        *sent += count;
-                        if *sent == response.len() {
-                            // Fails where the client has left.
-                            let _ = self.stream.shutdown(std::net::Shutdown::Write);
-                            self.state = State::Forgetting(0);
-                        }
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                },
-                State::Forgetting(forgotten) => match self.stream.read(&mut buffer) {
-                    Ok(0) => return false,
-                    Ok(count) => {
-                        *forgotten += count;
-                        if *forgotten > MAX_FORGOTTEN_BYTES {
-                            return false;
-                        }
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                },
-            };
-            match done {
-                Ok(()) => {}
+            match self.step(text) {
+                Ok(true) => {}
+                Ok(false) => return false,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return false,
+            }
+        }
+    }
+
+    /// Reads or writes once; returns whether there is more to do.
+    fn step(&mut self, text: &Mutex<Arc<str>>) -> io::Result<bool> {
+        let mut buffer = [0; 4096];
+        match &mut self.state {
+            State::Request(request) => {
+                let count = self.stream.read(&mut buffer)?;
+                request.extend(&buffer[..count]);
+                if let Some(response) = answer(request, text) {
+                    self.state = State::Response(response, 0);
+                }
+                Ok(count > 0)
+            }
+            State::Response(response, sent) => {
+                *sent += self.stream.write(&response[*sent..])?;
+                if *sent == response.len() {
+                    // Fails where the client has left.
+                    let _ = self.stream.shutdown(std::net::Shutdown::Write);
+                    self.state = State::Forgetting(0);
+                }
+                Ok(true)
+            }
+            State::Forgetting(forgotten) => {
+                let count = self.stream.read(&mut buffer)?;
+                *forgotten += count;
+                Ok(count > 0 && *forgotten <= MAX_FORGOTTEN_BYTES)
             }
         }
     }

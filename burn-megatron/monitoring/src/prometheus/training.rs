@@ -178,7 +178,7 @@ impl TrainingMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scalars::RunPosition;
+    use crate::scalars::tests::step_scalars;
 
     fn value(text: &str, name: &str) -> Option<f64> {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
@@ -190,25 +190,11 @@ mod tests {
         let mut metrics = TrainingMetrics::default();
         assert_eq!(metrics.text(), "");
         let mut step = StepScalars {
-            position: RunPosition {
-                step: 11,
-                consumed_samples: 176,
-            },
-            learning_rate: 1e-4,
-            global_batch_size: 16,
-            loss: 2.5,
-            loss_scale: 1.0,
-            grad_norm: 0.5,
-            num_zeros: None,
             is_skipped: true,
-            world_size: 2,
             step_seconds: 0.25,
-            tokens_per_second: 4096.0,
-            model_flops_per_second: 1e12,
             mfu_percent: Some(40.0),
-            reserved_device_bytes: None,
-            peak_memory_bytes: 4096,
             communication_bytes: 100,
+            ..step_scalars()
         };
         metrics.step(&step, Some(Duration::from_secs(90)));
         step.position.step = 12;
