@@ -31,3 +31,8 @@ pub mod split;
 pub mod t5_dataset;
 pub mod tokenizer;
 mod weights;
+
+/// Returns bytes as digits, two for each.
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

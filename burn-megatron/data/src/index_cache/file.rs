@@ -62,11 +62,7 @@ impl IndexFile {
     /// # Errors
     /// There is one that cannot be opened.
     pub(super) fn open(path: &Path, description: &str, layout: &[ArrayLayout]) -> Result<Option<Self>, SampleError> {
-        let failed = |source| SampleError::Cache {
-            action: "read",
-            path: path.to_path_buf(),
-            source,
-        };
+        let failed = |source| SampleError::cache("read", path)(source);
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(None),
@@ -130,11 +126,7 @@ impl IndexWriter {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_extension(format!("{}.{number}.tmp", process::id()));
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
-        let file = file.map_err(|source| SampleError::Cache {
-            action: "create",
-            path: temporary.clone(),
-            source,
-        })?;
+        let file = file.map_err(SampleError::cache("create", &temporary))?;
         let (places, end) = places(description, layout);
         let mut writer = Self {
             file,
@@ -213,12 +205,7 @@ impl IndexWriter {
     }
 
     fn failed(&self, source: io::Error) -> SampleError {
-        let path = self.temporary.0.clone().unwrap_or_else(|| self.path.clone());
-        SampleError::Cache {
-            action: "write",
-            path,
-            source,
-        }
+        SampleError::cache("write", self.temporary.0.as_ref().unwrap_or(&self.path))(source)
     }
 }
 

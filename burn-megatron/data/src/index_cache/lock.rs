@@ -23,11 +23,7 @@ impl FolderLock {
     /// The file cannot be made, or another process holds the lock for `timeout`.
     pub(super) fn take(path: &Path, timeout: Duration) -> Result<Self, SampleError> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-        let file = file.map_err(|source| SampleError::Cache {
-            action: "create",
-            path: path.to_path_buf(),
-            source,
-        })?;
+        let file = file.map_err(SampleError::cache("create", path))?;
         let start = Instant::now();
         loop {
             match file.try_lock() {

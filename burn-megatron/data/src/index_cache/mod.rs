@@ -9,7 +9,6 @@ mod array;
 mod file;
 mod lock;
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use sha2::{Digest, Sha256};
 pub(crate) use array::IndexArray;
 pub(crate) use file::{ArrayLayout, IndexFile, IndexWriter};
 
+use crate::hexadecimal;
 use crate::samples::SampleError;
 use lock::FolderLock;
 
@@ -58,10 +58,7 @@ impl IndexCache {
 
     /// Returns the path of the index of this description.
     pub(crate) fn path(&self, kind: &str, description: &str) -> PathBuf {
-        let mut name = String::new();
-        for byte in Sha256::digest(description) {
-            write!(name, "{byte:02x}").expect("a string takes all");
-        }
+        let name = hexadecimal(&Sha256::digest(description));
         self.folder.join(format!("{name}-{kind}.index"))
     }
 
@@ -77,11 +74,7 @@ impl IndexCache {
         if let Some(index) = IndexFile::open(&path, description, layout)? {
             return Ok(index);
         }
-        let failed = |action, path: &Path| {
-            let path = path.to_path_buf();
-            move |source| SampleError::Cache { action, path, source }
-        };
-        fs::create_dir_all(&self.folder).map_err(failed("create", &self.folder))?;
+        fs::create_dir_all(&self.folder).map_err(SampleError::cache("create", &self.folder))?;
         let lock = FolderLock::take(&path.with_extension("lock"), self.lock_timeout)?;
         // Another process may have built it in the meantime.
         if let Some(index) = IndexFile::open(&path, description, layout)? {
@@ -95,11 +88,11 @@ impl IndexCache {
         writer.finish()?;
         // The name too must outlast a power cut.
         let synchronised = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        synchronised.map_err(failed("synchronise", &self.folder))?;
+        synchronised.map_err(SampleError::cache("synchronise", &self.folder))?;
         let index = IndexFile::open(&path, description, layout)?;
         index.ok_or_else(|| {
             let changed = std::io::Error::other("it is not what has been written a moment ago");
-            failed("read", &path)(changed)
+            SampleError::cache("read", &path)(changed)
         })
     }
 }

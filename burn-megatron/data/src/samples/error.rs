@@ -1,6 +1,8 @@
 //! `SampleError`: what settings, files and the index cache can cause on the way from documents to samples.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -140,6 +142,15 @@ pub enum SampleError {
 }
 
 impl SampleError {
+    /// Returns what turns an error of the operating system into one that names action and file of the index cache.
+    pub(crate) fn cache(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Cache {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     pub(crate) fn setting(name: &'static str, rule: impl Into<String>, value: impl TryInto<u64>) -> Self {
         Self::Setting {
             name,

@@ -29,12 +29,12 @@ impl TokenizerConfig {
     /// # Errors
     /// If a file is not named, cannot be read or is too large.
     pub fn files(&self) -> Result<TokenizerFiles, TokenizerError> {
-        let mut files = TokenizerFiles::new(self.kind);
+        let mut files = TokenizerFiles::from_parts(self.kind, None, vec![]);
         match self.kind {
             TokenizerKind::ByteTokenizer | TokenizerKind::MaskedByteTokenizer => {}
             TokenizerKind::NullTokenizer => {
                 let num_tokens = self.num_tokens.ok_or_else(|| self.missing("--vocab-size"))?;
-                files = files.with_num_tokens(num_tokens);
+                files = TokenizerFiles::from_parts(self.kind, Some(num_tokens), vec![]);
             }
             TokenizerKind::GPT2BPETokenizer => {
                 let vocab_file = self.vocab_file()?;

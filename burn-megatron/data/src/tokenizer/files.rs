@@ -1,5 +1,6 @@
 //! The files of a tokenizer as a checkpoint carries them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -12,19 +13,15 @@ use super::{
     BertWordPieceTokenizer, ByteTokenizer, GPT2BPETokenizer, HuggingFaceTokenizer, MaskedByteTokenizer, NullTokenizer,
     SentencePieceTokenizer, Tokenizer, TokenizerDifference, TokenizerError, TokenizerKind,
 };
+use crate::hexadecimal;
 
 /// A kind of tokenizer and the contents of its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenizerFiles {
     kind: TokenizerKind,
     num_tokens: Option<usize>,
-    files: Vec<NamedFile>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct NamedFile {
-    name: String,
-    content: Vec<u8>,
+    /// Contents by name.
+    files: BTreeMap<String, Vec<u8>>,
 }
 
 /// What is in the folder of a saved tokenizer.
@@ -66,42 +63,18 @@ impl TokenizerFiles {
     /// The file that writes conversations as texts.
     pub const CHAT_TEMPLATE: &'static str = "chat_template.jinja";
 
-    /// Returns a kind without files.
-    pub(super) fn new(kind: TokenizerKind) -> Self {
-        Self {
-            kind,
-            num_tokens: None,
-            files: vec![],
-        }
-    }
-
-    pub(super) fn with_num_tokens(self, num_tokens: usize) -> Self {
-        Self {
-            num_tokens: Some(num_tokens),
-            ..self
-        }
-    }
-
     /// Returns a kind with the contents of its files, by their names.
     pub fn from_parts(kind: TokenizerKind, num_tokens: Option<usize>, files: Vec<(String, Vec<u8>)>) -> Self {
-        let files = files.into_iter().map(|(name, content)| NamedFile { name, content });
-        let mut files: Vec<_> = files.collect();
-        files.sort_by(|left, right| left.name.cmp(&right.name));
         Self {
             kind,
             num_tokens,
-            files,
+            files: files.into_iter().collect(),
         }
     }
 
     /// Adds the content of a file under the name that it has in a saved tokenizer.
     pub(super) fn read(&mut self, name: &str, path: &Path) -> Result<(), TokenizerError> {
-        let content = read_bounded(path)?;
-        self.files.push(NamedFile {
-            name: name.to_owned(),
-            content,
-        });
-        self.files.sort_by(|left, right| left.name.cmp(&right.name));
+        self.files.insert(name.to_owned(), read_bounded(path)?);
         Ok(())
     }
 
@@ -117,9 +90,7 @@ impl TokenizerFiles {
 
     /// Returns the names and contents of the files, in the order of their names.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.files
-            .iter()
-            .map(|file| (file.name.as_str(), file.content.as_slice()))
+        self.files.iter().map(|(name, content)| (&**name, &**content))
     }
 
     /// Returns the SHA-256 of the kind, the names and the contents, in hexadecimal digits. Tokenizers that have the
@@ -131,15 +102,11 @@ impl TokenizerFiles {
             hash.update(bytes);
         };
         part(self.kind.name().as_bytes());
-        part(
-            self.num_tokens
-                .map(|tokens| tokens.to_string())
-                .unwrap_or_default()
-                .as_bytes(),
-        );
-        for file in self.files.iter().filter(|file| file.name != Self::CHAT_TEMPLATE) {
-            part(file.name.as_bytes());
-            part(&file.content);
+        let num_tokens = self.num_tokens.map(|tokens| tokens.to_string());
+        part(num_tokens.unwrap_or_default().as_bytes());
+        for (name, content) in self.files().filter(|(name, _)| *name != Self::CHAT_TEMPLATE) {
+            part(name.as_bytes());
+            part(content);
         }
         hexadecimal(&hash.finalize())
     }
@@ -206,12 +173,12 @@ impl TokenizerFiles {
     /// If a file cannot be written.
     pub fn save(&self, folder: &Path) -> Result<(), TokenizerError> {
         fs::create_dir_all(folder).map_err(|source| io_error("make the folder", folder, source))?;
-        for file in &self.files {
-            write_whole(&folder.join(&file.name), &file.content)?;
+        for (name, content) in &self.files {
+            write_whole(&folder.join(name), content)?;
         }
-        let files = self.files.iter().map(|file| ManifestFile {
-            name: file.name.clone(),
-            sha256: hexadecimal(&Sha256::digest(&file.content)),
+        let files = self.files.iter().map(|(name, content)| ManifestFile {
+            name: name.clone(),
+            sha256: hexadecimal(&Sha256::digest(content)),
         });
         let manifest = Manifest {
             kind: self.kind,
@@ -232,11 +199,7 @@ impl TokenizerFiles {
         let json = read_bounded(&folder.join(Self::MANIFEST))?;
         let manifest: Manifest =
             serde_json::from_slice(&json).map_err(|error| TokenizerError::invalid(Self::MANIFEST, error))?;
-        let mut files = Self {
-            kind: manifest.kind,
-            num_tokens: manifest.num_tokens,
-            files: vec![],
-        };
+        let mut files = Self::from_parts(manifest.kind, manifest.num_tokens, vec![]);
         for ManifestFile { name, sha256 } in manifest.files {
             if !NAMES.contains(&name.as_str()) {
                 let reason = format!("{name:?} is no file of a tokenizer; valid are {}", NAMES.join(", "));
@@ -252,8 +215,7 @@ impl TokenizerFiles {
 
     /// Returns the content of a file, if it is there.
     pub fn find(&self, name: &str) -> Option<&[u8]> {
-        let file = self.files.iter().find(|file| file.name == name);
-        file.map(|file| file.content.as_slice())
+        self.files.get(name).map(Vec::as_slice)
     }
 
     fn content(&self, name: &str) -> Result<&[u8], TokenizerError> {
@@ -269,11 +231,9 @@ impl TokenizerFiles {
 
     /// Returns the kind, and what its vocabulary is made of.
     fn summary(&self) -> String {
-        let mut parts: Vec<String> = self
-            .files
-            .iter()
-            .map(|file| format!("{} of {} bytes", file.name, file.content.len()))
-            .collect();
+        let files = self.files();
+        let files = files.map(|(name, content)| format!("{name} of {} bytes", content.len()));
+        let mut parts: Vec<String> = files.collect();
         parts.extend(self.num_tokens.map(|tokens| format!("{tokens} tokens")));
         if parts.is_empty() {
             self.kind.to_string()
@@ -295,11 +255,7 @@ fn check_hash(file: String, expected: String, found: String) -> Result<(), Token
     })
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn io_error(action: &'static str, path: &Path, source: io::Error) -> TokenizerError {
+pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> TokenizerError {
     TokenizerError::Io {
         action,
         path: path.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::hugging_face::HuggingFaceTokenizer;
+use super::hugging_face::{HuggingFaceTokenizer, special_token};
 use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
 /// GPT-2's byte-level byte pair encoding.
@@ -71,10 +71,7 @@ pub(super) fn description(vocabulary: HashMap<String, Token>, merges: Vec<Value>
     let byte_level = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
     json!({
         "version": "1.0", "truncation": null, "padding": null,
-        "added_tokens": [{
-            "id": end, "content": GPT2BPETokenizer::END_OF_DOCUMENT, "single_word": false, "lstrip": false,
-            "rstrip": false, "normalized": false, "special": true,
-        }],
+        "added_tokens": [special_token(end as usize, GPT2BPETokenizer::END_OF_DOCUMENT)],
         "normalizer": null, "pre_tokenizer": byte_level, "post_processor": null, "decoder": byte_level,
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,

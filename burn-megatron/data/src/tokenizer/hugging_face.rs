@@ -1,6 +1,6 @@
 //! Hugging Face's `tokenizer.json`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::byte_level::ByteLevelEncoder;
 use super::roles::named_text;
@@ -111,11 +111,6 @@ impl HuggingFaceTokenizer {
         })
     }
 
-    /// Returns whether documents are read by the fast encoder of byte-level vocabularies.
-    pub fn is_byte_level(&self) -> bool {
-        self.byte_level.is_some()
-    }
-
     /// Returns the token of a text that is exactly one token of the vocabulary.
     pub fn token(&self, text: &str) -> Option<Token> {
         self.inner.token_to_id(text)
@@ -188,6 +183,14 @@ impl Tokenizer for HuggingFaceTokenizer {
         // Decoders of the crate join texts; none refuses one.
         self.inner.decode(&texts, true).unwrap_or_default()
     }
+}
+
+/// Returns a special token as a `tokenizer.json` lists it.
+pub(super) fn special_token(number: usize, text: &str) -> Value {
+    json!({
+        "id": number, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+        "special": true,
+    })
 }
 
 /// Returns which of the tokens up to `largest` continue a word: in a vocabulary of word pieces, those with its prefix.

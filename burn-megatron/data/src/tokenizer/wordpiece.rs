@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::hugging_face::HuggingFaceTokenizer;
+use super::hugging_face::{HuggingFaceTokenizer, special_token};
 use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
 /// Word pieces, longest first, as BERT reads them.
@@ -54,24 +54,28 @@ impl BertWordPieceTokenizer {
     }
 }
 
+/// Returns BERT's normalizer of texts, as a `tokenizer.json` has it.
+pub(super) fn normalizer(lower_case: bool) -> Value {
+    json!({
+        "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+        "lowercase": lower_case,
+    })
+}
+
+/// Returns what cuts normalized texts into words, as a `tokenizer.json` has it.
+pub(super) fn pre_tokenizer() -> Value {
+    json!({ "type": "BertPreTokenizer" })
+}
+
 /// Returns the `tokenizer.json` of a vocabulary of word pieces.
 pub(super) fn description(vocabulary: HashMap<String, Token>, lower_case: bool) -> Value {
     let added: Vec<Value> = SPECIAL
         .iter()
-        .filter_map(|text| {
-            Some(json!({
-                "id": vocabulary.get(*text)?, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": true,
-            }))
-        })
+        .filter_map(|text| Some(special_token(*vocabulary.get(*text)? as usize, text)))
         .collect();
     json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
-        "normalizer": {
-            "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
-            "lowercase": lower_case,
-        },
-        "pre_tokenizer": { "type": "BertPreTokenizer" },
+        "normalizer": normalizer(lower_case), "pre_tokenizer": pre_tokenizer(),
         "post_processor": {
             "type": "BertProcessing", "sep": ["[SEP]", vocabulary["[SEP]"]], "cls": ["[CLS]", vocabulary["[CLS]"]],
         },

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,10 +12,12 @@ use tokenizers::{
     NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
     PreTokenizerWrapper,
 };
+use walkdir::WalkDir;
 
 use super::TrainProgress;
-use crate::tokenizer::TokenizerError;
 use crate::tokenizer::byte_level::{character_of_byte, gpt2_words};
+use crate::tokenizer::files::io_error;
+use crate::tokenizer::{TokenizerError, wordpiece};
 
 /// How often each word occurs.
 pub(super) type WordCounts = HashMap<String, u64>;
@@ -44,11 +46,7 @@ impl WordReader {
     }
 
     pub(super) fn bert(lower_case: bool) -> Result<Self, TokenizerError> {
-        let normalizer = json!({
-            "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
-            "lowercase": lower_case,
-        });
-        Self::generic(normalizer, json!({ "type": "BertPreTokenizer" }))
+        Self::generic(wordpiece::normalizer(lower_case), wordpiece::pre_tokenizer())
     }
 
     pub(super) fn unigram() -> Result<Self, TokenizerError> {
@@ -144,21 +142,17 @@ impl Corpus {
     }
 
     fn add_folder(&mut self, folder: &Path) -> Result<(), TokenizerError> {
-        let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        let mut paths: Vec<PathBuf> = entries
-            .map_err(|source| failed(folder, source))?
-            .iter()
-            .map(fs::DirEntry::path)
-            .collect();
-        paths.sort();
-        for path in paths {
-            // A link may lead back to a folder above it.
-            let metadata = fs::symlink_metadata(&path).map_err(|source| failed(&path, source))?;
-            if metadata.is_dir() {
-                self.add_folder(&path)?;
-            } else if metadata.is_file() && is_text(&path)? {
-                self.bytes += metadata.len();
-                self.files.push(path);
+        // Links are not followed: one may lead back to a folder above it.
+        for entry in WalkDir::new(folder).sort_by_file_name() {
+            let failed = |error: walkdir::Error| {
+                let path = error.path().unwrap_or(folder).to_owned();
+                let source = error.into_io_error();
+                failed(&path, source.expect("only links that are followed make a loop"))
+            };
+            let entry = entry.map_err(failed)?;
+            if entry.file_type().is_file() && is_text(entry.path())? {
+                self.bytes += entry.metadata().map_err(failed)?.len();
+                self.files.push(entry.into_path());
             }
         }
         Ok(())
@@ -188,12 +182,8 @@ impl Corpus {
     }
 }
 
-fn failed(path: &Path, source: std::io::Error) -> TokenizerError {
-    TokenizerError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    }
+fn failed(path: &Path, source: io::Error) -> TokenizerError {
+    io_error("read", path, source)
 }
 
 fn is_text(path: &Path) -> Result<bool, TokenizerError> {

@@ -12,7 +12,8 @@ use tokenizers::models::unigram::{Unigram, UnigramTrainer};
 use super::corpus::{WordCounts, unigram_normalizer, unigram_pre_tokenizer};
 use super::{TrainConfig, VocabularyKind};
 use crate::tokenizer::byte_level::character_of_byte;
-use crate::tokenizer::files::write_whole;
+use crate::tokenizer::files::{io_error, write_whole};
+use crate::tokenizer::hugging_face::special_token;
 use crate::tokenizer::{GPT2BPETokenizer, Token, TokenizerError, gpt2, wordpiece};
 
 /// Characters of a vocabulary of word pieces: the most frequent ones.
@@ -56,11 +57,7 @@ impl TrainedVocabulary {
     /// # Errors
     /// If a file cannot be written. None is then half written.
     pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, TokenizerError> {
-        fs::create_dir_all(folder).map_err(|source| TokenizerError::Io {
-            action: "make the folder",
-            path: folder.to_owned(),
-            source,
-        })?;
+        fs::create_dir_all(folder).map_err(|source| io_error("make the folder", folder, source))?;
         let write = |(name, content): &(&str, Vec<u8>)| {
             let path = folder.join(name);
             write_whole(&path, content).map(|()| path)
@@ -263,7 +260,7 @@ pub(super) fn unigram(config: &TrainConfig, mut words: WordCounts) -> Result<Tra
     let special = UNIGRAM_SPECIAL.iter().map(|&text| text.to_owned()).enumerate();
     let added: Vec<Value> = special
         .chain((0..sentinels).rev().map(sentinel))
-        .map(added_token)
+        .map(|(number, text)| special_token(number, &text))
         .collect();
     let decoder = unigram_pre_tokenizer();
     let description = json!({
@@ -316,11 +313,4 @@ fn canonical(mut pieces: Vec<(String, f64)>, most: usize) -> Vec<(String, f64)> 
     learned.sort_by(|left, right| right.1.total_cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
     pieces.extend(learned);
     pieces
-}
-
-fn added_token((number, text): (usize, String)) -> Value {
-    json!({
-        "id": number, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
-        "special": true,
-    })
 }
