@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use memmap2::Mmap;
 
@@ -20,26 +20,18 @@ pub(super) const HEADER_BYTES: usize = 34;
 #[derive(Debug)]
 pub(super) struct Index {
     map: Mmap,
-    pub(super) element_type: ElementType,
-    pub(super) num_sequences: usize,
-    pub(super) num_boundaries: usize,
+    pub(super) header: Header,
     pub(super) num_tokens: u64,
     /// Sequences follow each other in `.bin` from byte 0 on, without gaps.
     pub(super) is_contiguous: bool,
-    /// A mode for each sequence follows the arrays, as in Megatron-LM's multimodal data sets.
-    pub(super) has_modes: bool,
 }
 
 impl Index {
     /// Opens an `.idx` file for a `.bin` file of this size.
     pub(super) fn open(path: &Path, bin: &Path, bin_bytes: u64) -> Result<Self, IndexedDatasetError> {
         let map = map(path)?;
-        let header = Header::parse(path, &map)?;
         let mut index = Self {
-            element_type: header.element_type,
-            num_sequences: header.num_sequences,
-            num_boundaries: header.num_boundaries,
-            has_modes: header.has_modes,
+            header: Header::parse(path, &map)?,
             map,
             num_tokens: 0,
             is_contiguous: true,
@@ -51,32 +43,17 @@ impl Index {
 
     /// Returns the tokens of a sequence.
     pub(super) fn length(&self, sequence: usize) -> usize {
-        assert!(
-            sequence < self.num_sequences,
-            "sequence {sequence} of {}",
-            self.num_sequences
-        );
-        i32::from_le_bytes(self.array(self.lengths().start + 4 * sequence)) as usize
+        i32::from_le_bytes(self.element("sequence", sequence, self.lengths())) as usize
     }
 
     /// Returns where a sequence begins in the `.bin` file, in bytes.
     pub(super) fn offset(&self, sequence: usize) -> usize {
-        assert!(
-            sequence < self.num_sequences,
-            "sequence {sequence} of {}",
-            self.num_sequences
-        );
-        i64::from_le_bytes(self.array(self.offsets().start + 8 * sequence)) as usize
+        i64::from_le_bytes(self.element("sequence", sequence, self.offsets())) as usize
     }
 
     /// Returns a boundary of documents: a number of sequences.
     pub(super) fn boundary(&self, boundary: usize) -> usize {
-        assert!(
-            boundary < self.num_boundaries,
-            "boundary {boundary} of {}",
-            self.num_boundaries
-        );
-        i64::from_le_bytes(self.array(self.boundaries().start + 8 * boundary)) as usize
+        i64::from_le_bytes(self.element("boundary", boundary, self.boundaries())) as usize
     }
 
     /// Returns the lengths of all sequences, as the file has them.
@@ -84,29 +61,29 @@ impl Index {
         &self.map[self.lengths()]
     }
 
-    fn array<const SIZE: usize>(&self, start: usize) -> [u8; SIZE] {
-        let mut array = [0; SIZE];
-        array.copy_from_slice(&self.map[start..start + SIZE]);
-        array
+    fn element<const SIZE: usize>(&self, name: &str, number: usize, array: Range<usize>) -> [u8; SIZE] {
+        let (elements, _) = self.map[array].as_chunks();
+        assert!(number < elements.len(), "{name} {number} of {}", elements.len());
+        elements[number]
     }
 
     fn lengths(&self) -> Range<usize> {
-        HEADER_BYTES..HEADER_BYTES + 4 * self.num_sequences
+        HEADER_BYTES..HEADER_BYTES + 4 * self.header.num_sequences
     }
 
     fn offsets(&self) -> Range<usize> {
         let start = self.lengths().end;
-        start..start + 8 * self.num_sequences
+        start..start + 8 * self.header.num_sequences
     }
 
     fn boundaries(&self) -> Range<usize> {
         let start = self.offsets().end;
-        start..start + 8 * self.num_boundaries
+        start..start + 8 * self.header.num_boundaries
     }
 
     /// Checks that every sequence is inside the `.bin` file.
     fn check_sequences(&mut self, path: &Path, bin: &Path, bin_bytes: u64) -> Result<(), IndexedDatasetError> {
-        let size = self.element_type.size_bytes() as u64;
+        let size = self.header.element_type.size_bytes() as u64;
         let (mut num_tokens, mut next, mut is_contiguous) = (0_u64, 0, true);
         let lengths = elements(&self.map[self.lengths()]).map(i32::from_le_bytes);
         let offsets = elements(&self.map[self.offsets()]).map(i64::from_le_bytes);
@@ -128,7 +105,7 @@ impl Index {
             let Some(end) = end else {
                 return Err(IndexedDatasetError::field(
                     path,
-                    format!("sequence {sequence} ({tokens} tokens of {})", self.element_type),
+                    format!("sequence {sequence} ({tokens} tokens of {})", self.header.element_type),
                     format!("at bytes {start} to {}", u128::from(start) + u128::from(tokens * size)),
                     format!("a place in the {bin_bytes} bytes of {}", bin.display()),
                 ));
@@ -153,8 +130,11 @@ impl Index {
             if boundary == 0 && value != 0 {
                 return Err(IndexedDatasetError::field(path, field(), value, "0"));
             }
-            if value < last || value as u64 > self.num_sequences as u64 {
-                let expected = format!("a number from {last}, the one before it, to {}", self.num_sequences);
+            if value < last || value as u64 > self.header.num_sequences as u64 {
+                let expected = format!(
+                    "a number from {last}, the one before it, to {}",
+                    self.header.num_sequences
+                );
                 return Err(IndexedDatasetError::field(path, field(), value, expected));
             }
             last = value;
@@ -164,11 +144,13 @@ impl Index {
 }
 
 /// What an `.idx` file says of itself.
-struct Header {
-    element_type: ElementType,
-    num_sequences: usize,
-    num_boundaries: usize,
-    has_modes: bool,
+#[derive(Debug)]
+pub(super) struct Header {
+    pub(super) element_type: ElementType,
+    pub(super) num_sequences: usize,
+    pub(super) num_boundaries: usize,
+    /// A mode for each sequence follows the arrays, as in Megatron-LM's multimodal data sets.
+    pub(super) has_modes: bool,
 }
 
 impl Header {
@@ -246,20 +228,4 @@ fn numbered(field: &str, number: usize) -> String {
 
 fn bytes(number: u128) -> String {
     format!("{number} bytes")
-}
-
-/// The two files of a data set.
-#[derive(Debug, Clone)]
-pub(super) struct DatasetPaths {
-    pub(super) bin: PathBuf,
-    pub(super) idx: PathBuf,
-}
-
-impl DatasetPaths {
-    pub(super) fn new(prefix: &Path) -> Self {
-        Self {
-            bin: super::bin_path(prefix),
-            idx: super::idx_path(prefix),
-        }
-    }
 }

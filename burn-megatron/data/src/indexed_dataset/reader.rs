@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
-use super::index::{DatasetPaths, Index, map};
-use super::{ElementType, IndexedDatasetError, SentenceDocuments, TokenDocuments};
+use super::index::{Index, map};
+use super::{ElementType, IndexedDatasetError, SentenceDocuments, TokenDocuments, bin_path, idx_path};
 use crate::tokenizer::Token;
 
 /// A data set of Megatron-LM, memory-mapped: processes on a machine share its pages.
@@ -32,9 +32,9 @@ impl IndexedDataset {
     /// value.
     pub fn open(prefix: impl AsRef<Path>) -> Result<Self, IndexedDatasetError> {
         let prefix = prefix.as_ref();
-        let paths = DatasetPaths::new(prefix);
-        let bin = map(&paths.bin)?;
-        let index = Index::open(&paths.idx, &paths.bin, bin.len() as u64)?;
+        let bin_path = bin_path(prefix);
+        let bin = map(&bin_path)?;
+        let index = Index::open(&idx_path(prefix), &bin_path, bin.len() as u64)?;
         Ok(Self {
             prefix: prefix.to_owned(),
             index,
@@ -49,12 +49,12 @@ impl IndexedDataset {
 
     /// Returns the type in which tokens are stored.
     pub fn element_type(&self) -> ElementType {
-        self.index.element_type
+        self.index.header.element_type
     }
 
     /// Returns the number of sequences.
     pub fn num_sequences(&self) -> usize {
-        self.index.num_sequences
+        self.index.header.num_sequences
     }
 
     /// Returns the number of tokens of all sequences.
@@ -69,7 +69,7 @@ impl IndexedDataset {
 
     /// Returns the number of boundaries: one more than that of the documents.
     pub fn num_boundaries(&self) -> usize {
-        self.index.num_boundaries
+        self.index.header.num_boundaries
     }
 
     /// Returns the boundaries of documents, ascending from 0: each is a number of sequences.
@@ -94,7 +94,7 @@ impl IndexedDataset {
     /// Returns whether the index has a mode for each sequence, as in Megatron-LM's multimodal data sets. They are not
     /// read.
     pub fn has_modes(&self) -> bool {
-        self.index.has_modes
+        self.index.header.has_modes
     }
 
     /// Returns the elements of a sequence, as they are stored.
@@ -116,7 +116,7 @@ impl IndexedDataset {
             tokens.clear();
             self.read(sequence, 0..self.document_length(sequence), &mut tokens);
             if let Some(place) = tokens.iter().position(|&token| token as usize >= vocabulary_size) {
-                let path = super::bin_path(&self.prefix);
+                let path = bin_path(&self.prefix);
                 let field = format!("token {place} of sequence {sequence}");
                 let expected = format!("a token below {vocabulary_size}, the size of the vocabulary");
                 return Err(IndexedDatasetError::field(&path, field, tokens[place], expected));

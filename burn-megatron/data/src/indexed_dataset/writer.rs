@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::element::elements;
-use super::index::{DatasetPaths, HEADER_BYTES, MAGIC, VERSION};
+use super::index::{HEADER_BYTES, MAGIC, VERSION};
 use super::temporary::{TemporaryFile, remove_if_present, sync_folder};
-use super::{ElementType, IndexedDataset, IndexedDatasetError, with_suffix};
+use super::{ElementType, IndexedDataset, IndexedDatasetError, bin_path, idx_path, with_suffix};
 use crate::tokenizer::Token;
 
 /// Bytes that wait for the disk, for each of the three files.
@@ -34,7 +34,7 @@ pub struct DatasetTotals {
 /// writer removes them.
 #[derive(Debug)]
 pub struct IndexedDatasetWriter {
-    paths: DatasetPaths,
+    prefix: PathBuf,
     element_type: ElementType,
     bin: Output,
     /// The header's place, then the lengths.
@@ -52,12 +52,12 @@ impl IndexedDatasetWriter {
     /// # Errors
     /// If they cannot be created, or another program is writing them.
     pub fn create(prefix: impl AsRef<Path>, element_type: ElementType) -> Result<Self, IndexedDatasetError> {
-        let paths = DatasetPaths::new(prefix.as_ref());
+        let prefix = prefix.as_ref();
         let mut writer = Self {
-            bin: Output::new(TemporaryFile::create(&paths.bin)?)?,
-            idx: Output::new(TemporaryFile::create(&paths.idx)?)?,
-            boundaries: Output::new(TemporaryFile::create_unnamed(&with_suffix(&paths.idx, ".boundaries"))?)?,
-            paths,
+            bin: Output::new(TemporaryFile::create(&bin_path(prefix))?)?,
+            idx: Output::new(TemporaryFile::create(&idx_path(prefix))?)?,
+            boundaries: Output::new(TemporaryFile::create_unnamed(&with_suffix(prefix, ".idx.boundaries"))?)?,
+            prefix: prefix.to_owned(),
             element_type,
             sequences: 0,
             num_boundaries: 0,
@@ -95,7 +95,11 @@ impl IndexedDatasetWriter {
         let pushed = self
             .element_type
             .encode(tokens, &mut encoded)
-            .map_err(|token| self.token_error(token))
+            .map_err(|token| IndexedDatasetError::Token {
+                token,
+                element_type: self.element_type,
+                path: bin_path(&self.prefix),
+            })
             .and_then(|()| self.push_length(tokens.len()))
             .and_then(|()| self.bin.write(&encoded));
         self.encoded = encoded;
@@ -137,10 +141,10 @@ impl IndexedDatasetWriter {
     /// # Errors
     /// If its type differs, sequences are left after its last document, it has modes, or the disk is full.
     pub fn append(&mut self, dataset: &IndexedDataset) -> Result<(), IndexedDatasetError> {
-        let source = DatasetPaths::new(dataset.prefix());
+        let source_idx = idx_path(dataset.prefix());
         if dataset.element_type() != self.element_type {
             return Err(IndexedDatasetError::TypesDiffer {
-                first: self.paths.bin.with_extension(""),
+                first: self.prefix.clone(),
                 first_type: self.element_type,
                 other: dataset.prefix().to_owned(),
                 other_type: dataset.element_type(),
@@ -150,7 +154,7 @@ impl IndexedDatasetWriter {
         if last != dataset.num_sequences() {
             let expected = format!("{}, the number of sequences", dataset.num_sequences());
             return Err(IndexedDatasetError::field(
-                &source.idx,
+                &source_idx,
                 "last document boundary",
                 last,
                 expected,
@@ -159,7 +163,7 @@ impl IndexedDatasetWriter {
         if dataset.has_modes() {
             let expected = "no mode for each sequence: multimodal data sets cannot be merged";
             return Err(IndexedDatasetError::field(
-                &source.idx,
+                &source_idx,
                 "end of the file",
                 "modes of sequences",
                 expected,
@@ -167,7 +171,7 @@ impl IndexedDatasetWriter {
         }
         let before = self.sequences;
         if dataset.is_contiguous() {
-            self.bin.copy(&source.bin, dataset.bin_bytes() as u64)?;
+            self.bin.copy(&bin_path(dataset.prefix()), dataset.bin_bytes() as u64)?;
         } else {
             for sequence in 0..dataset.num_sequences() {
                 self.bin.write(dataset.sequence_bytes(sequence))?;
@@ -196,11 +200,12 @@ impl IndexedDatasetWriter {
         let idx = self.idx.into_file()?;
         bin.sync()?;
         idx.sync()?;
-        remove_if_present(&self.paths.idx)?;
-        sync_folder(&self.paths.idx)?;
+        let idx_path = idx_path(&self.prefix);
+        remove_if_present(&idx_path)?;
+        sync_folder(&idx_path)?;
         bin.rename()?;
         idx.rename()?;
-        sync_folder(&self.paths.idx)?;
+        sync_folder(&idx_path)?;
         Ok(totals)
     }
 
@@ -250,20 +255,12 @@ impl IndexedDatasetWriter {
         let Ok(length) = i32::try_from(tokens) else {
             return Err(IndexedDatasetError::SequenceTooLong {
                 tokens,
-                path: self.paths.idx.clone(),
+                path: idx_path(&self.prefix),
             });
         };
         self.sequences += 1;
         self.tokens += tokens as u64;
         self.idx.write(&length.to_le_bytes())
-    }
-
-    fn token_error(&self, token: Token) -> IndexedDatasetError {
-        IndexedDatasetError::Token {
-            token,
-            element_type: self.element_type,
-            path: self.paths.bin.clone(),
-        }
     }
 }
 
