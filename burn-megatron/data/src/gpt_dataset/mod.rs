@@ -55,19 +55,6 @@ impl GptDatasetConfig {
         Self { seed, ..self }
     }
 
-    /// Returns the configuration with or without the token after those that the model sees.
-    pub fn with_extra_token(self, extra_token: bool) -> Self {
-        Self { extra_token, ..self }
-    }
-
-    /// Returns the configuration that leaves out a last sample that is not full, or keeps it.
-    pub fn with_drop_last_partial(self, drop_last_partial: bool) -> Self {
-        Self {
-            drop_last_partial,
-            ..self
-        }
-    }
-
     /// Tokens of a sample.
     fn sample_length(&self) -> usize {
         self.seq_length + usize::from(self.extra_token)

@@ -214,8 +214,7 @@ proptest! {
         extra_token: bool,
         drop_last_partial: bool,
     ) {
-        let config = GptDatasetConfig::one_epoch(seq_length).with_seed(seed).with_extra_token(extra_token);
-        let config = GptDatasetConfig { num_samples: wanted, drop_last_partial, ..config };
+        let config = GptDatasetConfig { seq_length, num_samples: wanted, seed, extra_token, drop_last_partial };
         let tokens: usize = lengths.iter().sum();
         let one_sample = usize::from(extra_token) + if drop_last_partial { seq_length } else { 1 };
         let result = GptDataset::new(&config, counting(&lengths), 0..lengths.len());
@@ -292,7 +291,8 @@ fn pieces_of_a_long_stream_fit_together() {
 
 #[test]
 fn a_last_sample_that_is_not_full_says_so() {
-    let config = GptDatasetConfig::one_epoch(4).with_drop_last_partial(false);
+    let mut config = GptDatasetConfig::one_epoch(4);
+    config.drop_last_partial = false;
     let dataset = GptDataset::new(&config, counting(&[7]), 0..1).unwrap();
     assert_eq!(dataset.num_samples(), 2);
     let mut tokens = vec![];

@@ -101,14 +101,16 @@ fn sorted_rows(batch: &MicroBatch, numbers: &[i32]) -> Vec<(Vec<i32>, Vec<i32>, 
 fn what_a_sample_lacks_does_not_count_in_the_loss() {
     let mut documents = InMemoryDocuments::new(100);
     documents.push(&[1, 2, 3, 4, 5]);
-    let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_drop_last_partial(false);
+    let mut config = GptDatasetConfig::one_epoch(SEQ_LENGTH);
+    config.drop_last_partial = false;
     let dataset = GptDataset::new(&config, Arc::new(documents.clone()), 0..1).unwrap();
     let batch = batches(Arc::new(dataset)).gather(vec![0, 1]).unwrap();
     let rows = sorted_rows(&batch, &batch.targets);
     assert_eq!(rows[0], (vec![1, 2, 3], vec![2, 3, 4], vec![1.0; 3]));
     assert_eq!(rows[1], (vec![4, 5, 0], vec![5, 0, 0], vec![1.0, 0.0, 0.0]));
     // Without an extra token the last input has no target.
-    let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_extra_token(false);
+    let mut config = GptDatasetConfig::one_epoch(SEQ_LENGTH);
+    config.extra_token = false;
     let dataset = GptDataset::new(&config, Arc::new(documents), 0..1).unwrap();
     let batch = batches(Arc::new(dataset)).gather(vec![0]).unwrap();
     assert_eq!((batch.tokens, batch.targets), (vec![1, 2, 3], vec![2, 3, 0]));
@@ -119,7 +121,8 @@ fn what_a_sample_lacks_does_not_count_in_the_loss() {
 fn documents_begin_again_after_their_end() {
     let mut documents = InMemoryDocuments::new(100);
     documents.push(&[1, 9, 3, 4, 9, 6, 7]);
-    let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_extra_token(false);
+    let mut config = GptDatasetConfig::one_epoch(SEQ_LENGTH);
+    config.extra_token = false;
     let dataset = Arc::new(GptDataset::new(&config, Arc::new(documents), 0..1).unwrap());
     let gather = |rules| {
         let marking = DocumentMarking {
