@@ -1,8 +1,8 @@
 //! `ByteBudget`: how much text is between reader and writer.
 
-/// Bytes that may be taken by several and are given back.
 use parking_lot::{Condvar, Mutex};
 
+/// Bytes that may be taken by several and are given back.
 pub(super) struct ByteBudget {
     state: Mutex<State>,
     changed: Condvar,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// A document: one text, or its sentences where they are already apart.
@@ -18,9 +19,8 @@ pub(super) enum DocumentText<'a> {
 /// the last counts, as in Python.
 pub(super) fn texts<'a>(line: &'a str, keys: &[String]) -> Result<Vec<DocumentText<'a>>, String> {
     let mut deserializer = serde_json::Deserializer::from_str(line);
-    let found = ObjectSeed { keys }
-        .deserialize(&mut deserializer)
-        .map_err(|error| describe(&error))?;
+    let found = deserializer.deserialize_map(Object { keys });
+    let found = found.map_err(|error| describe(&error))?;
     deserializer.end().map_err(|error| describe(&error))?;
     let mut texts = Vec::with_capacity(keys.len());
     for (key, text) in keys.iter().zip(found) {
@@ -50,19 +50,11 @@ fn missing(line: &str, key: &str) -> String {
     }
 }
 
-struct ObjectSeed<'k> {
+struct Object<'k> {
     keys: &'k [String],
 }
 
-impl<'de> DeserializeSeed<'de> for ObjectSeed<'_> {
-    type Value = Vec<Option<DocumentText<'de>>>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ObjectSeed<'_> {
+impl<'de> Visitor<'de> for Object<'_> {
     type Value = Vec<Option<DocumentText<'de>>>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,8 +63,8 @@ impl<'de> Visitor<'de> for ObjectSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut texts = vec![None; self.keys.len()];
-        while let Some(key) = map.next_key_seed(KeySeed { keys: self.keys })? {
-            match key {
+        while let Some(Text(found)) = map.next_key()? {
+            match self.keys.iter().position(|key| *key == found) {
                 Some(key) => texts[key] = Some(map.next_value_seed(TextSeed { key: &self.keys[key] })?),
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -81,30 +73,9 @@ impl<'de> Visitor<'de> for ObjectSeed<'_> {
     }
 }
 
-/// Finds a key among those that are asked for.
-struct KeySeed<'k> {
-    keys: &'k [String],
-}
-
-impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
-    type Value = Option<usize>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for KeySeed<'_> {
-    type Value = Option<usize>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a key")
-    }
-
-    fn visit_str<E: Error>(self, found: &str) -> Result<Self::Value, E> {
-        Ok(self.keys.iter().position(|key| key == found))
-    }
-}
+/// A text, borrowed from the line where it has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 struct TextSeed<'k> {
     key: &'k str,
@@ -135,36 +106,10 @@ impl<'de> Visitor<'de> for TextSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut sentences = vec![];
-        while let Some(sentence) = list.next_element_seed(SentenceSeed)? {
+        while let Some(Text(sentence)) = list.next_element()? {
             sentences.push(sentence);
         }
         Ok(DocumentText::Sentences(sentences))
-    }
-}
-
-struct SentenceSeed;
-
-impl<'de> DeserializeSeed<'de> for SentenceSeed {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for SentenceSeed {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a string")
-    }
-
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
     }
 }
 

@@ -186,11 +186,6 @@ impl<'a> BatchSink<'a> {
         self.batch = Batch::new(self.batch.number, file.path.as_path().into(), file.format);
     }
 
-    /// Sends what the file has left.
-    pub(super) fn end_file(&mut self) -> Result<(), PreprocessError> {
-        self.send()
-    }
-
     fn send_if_full(&mut self) -> Result<(), PreprocessError> {
         if self.batch.bytes.len() >= BATCH_BYTES || self.batch.records.len() >= BATCH_DOCUMENTS {
             self.send()?;
@@ -198,7 +193,8 @@ impl<'a> BatchSink<'a> {
         Ok(())
     }
 
-    fn send(&mut self) -> Result<(), PreprocessError> {
+    /// Sends what the file has so far.
+    pub(super) fn send(&mut self) -> Result<(), PreprocessError> {
         if self.batch.records.is_empty() {
             return Ok(());
         }

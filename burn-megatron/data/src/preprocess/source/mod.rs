@@ -52,7 +52,7 @@ pub(super) fn read_inputs(
             #[cfg(not(feature = "parquet"))]
             InputFormat::Parquet => return Err(inputs::no_parquet(&file.path)),
         }
-        sink.end_file()?;
+        sink.send()?;
         before += file.bytes;
         bytes_read.store(before, Ordering::Relaxed);
     }
