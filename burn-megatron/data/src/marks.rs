@@ -73,51 +73,31 @@ mod tests {
     const END: Token = 9;
     const INPUTS: [Token; 8] = [1, 2, END, 3, END, END, 4, 5];
 
-    fn marks(rules: DocumentRules) -> DocumentMarks {
-        let mut marks = DocumentMarks::default();
-        marks.push(&INPUTS, END, rules);
-        marks
-    }
-
-    #[test]
-    fn without_rules_a_sample_is_one_text() {
-        let marks = marks(DocumentRules::default());
-        assert_eq!(marks.position_ids, [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(marks.document_starts, [0; 8]);
-        assert_eq!(marks.loss_mask, [1.0; 8]);
-    }
-
     // The known answers are Megatron-LM's, of its function with PyTorch 2.15.
-
     #[test]
-    fn positions_count_from_each_end_of_document() {
-        let rules = DocumentRules {
-            reset_position_ids: true,
-            ..DocumentRules::default()
-        };
-        let marks = marks(rules);
-        assert_eq!(marks.position_ids, [0, 1, 2, 0, 1, 0, 0, 1]);
-        assert_eq!(marks.document_starts, [0; 8]);
-    }
-
-    #[test]
-    fn attention_starts_after_each_end_of_document() {
-        let rules = DocumentRules {
-            reset_attention_mask: true,
-            ..DocumentRules::default()
-        };
-        let marks = marks(rules);
-        assert_eq!(marks.document_starts, [0, 0, 0, 3, 3, 5, 6, 6]);
-        assert_eq!(marks.position_ids, [0, 1, 2, 3, 4, 5, 6, 7]);
-    }
-
-    #[test]
-    fn the_loss_after_an_end_of_document_does_not_count() {
-        let rules = DocumentRules {
-            eod_mask_loss: true,
-            ..DocumentRules::default()
-        };
-        assert_eq!(marks(rules).loss_mask, [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
+    fn each_rule_starts_again_at_an_end_of_document() {
+        let plain = ([0, 1, 2, 3, 4, 5, 6, 7], [0; 8], [1.0; 8]);
+        let cases = [
+            ([false, false, false], plain),
+            ([true, false, false], ([0, 1, 2, 0, 1, 0, 0, 1], plain.1, plain.2)),
+            ([false, true, false], (plain.0, [0, 0, 0, 3, 3, 5, 6, 6], plain.2)),
+            (
+                [false, false, true],
+                (plain.0, plain.1, [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0]),
+            ),
+        ];
+        for ([reset_position_ids, reset_attention_mask, eod_mask_loss], (positions, starts, loss_mask)) in cases {
+            let rules = DocumentRules {
+                reset_position_ids,
+                reset_attention_mask,
+                eod_mask_loss,
+            };
+            let mut marks = DocumentMarks::default();
+            marks.push(&INPUTS, END, rules);
+            assert_eq!(marks.position_ids, positions, "{rules:?}");
+            assert_eq!(marks.document_starts, starts, "{rules:?}");
+            assert_eq!(marks.loss_mask, loss_mask, "{rules:?}");
+        }
     }
 
     #[test]
@@ -126,7 +106,8 @@ mod tests {
             reset_attention_mask: true,
             ..DocumentRules::default()
         };
-        let mut marks = marks(rules);
+        let mut marks = DocumentMarks::default();
+        marks.push(&INPUTS, END, rules);
         marks.push(&[END, 1], END, rules);
         assert_eq!(marks.document_starts[8..], [0, 1]);
         assert_eq!(marks.position_ids[8..], [0, 1]);

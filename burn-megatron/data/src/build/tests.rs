@@ -5,14 +5,27 @@ use crate::in_memory::{InMemoryDocuments, InMemorySentences};
 use crate::tokenizer::{ByteTokenizer, MaskedByteTokenizer};
 use tempfile::TempDir;
 
-/// Documents of 40 equal tokens, `token` and the number of the document.
+/// Documents of 40 equal tokens: ten times the number of the document, and the place of the prefix's last letter.
 fn open(prefix: &str) -> Result<Arc<dyn TokenDocuments>, SampleError> {
-    let token = prefix.bytes().last().map_or(0, u32::from);
     let mut documents = InMemoryDocuments::new(1 << 16);
     for document in 0..20 {
-        documents.push(&[token * 100 + document; 40]);
+        documents.push(&[token(prefix, document); 40]);
     }
     Ok(Arc::new(documents))
+}
+
+fn token(prefix: &str, document: u32) -> u32 {
+    u32::from(prefix.bytes().last().unwrap() - b'a') + 10 * document
+}
+
+/// Which prefixes, by the places of their letters, and which documents tokens are of.
+fn prefixes_and_documents(tokens: impl Iterator<Item = u32>) -> (Vec<u32>, Range<u32>) {
+    let tokens: Vec<u32> = tokens.collect();
+    let mut prefixes: Vec<u32> = tokens.iter().map(|token| token % 10).collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    let documents = || tokens.iter().map(|token| token / 10);
+    (prefixes, documents().min().unwrap()..documents().max().unwrap() + 1)
 }
 
 fn path(text: &str) -> DataPath {
@@ -37,18 +50,13 @@ fn divided(path_text: &str, split: &str) -> DataSource {
     }
 }
 
-/// Which prefix's documents a part's samples have tokens of.
-fn prefixes_and_documents(samples: &dyn Samples) -> (Vec<char>, Range<u32>) {
+/// Which prefixes and documents a part's samples have tokens of.
+fn sources(samples: &dyn Samples) -> (Vec<u32>, Range<u32>) {
     let mut tokens = vec![];
     for index in 0..samples.num_samples() {
         samples.read_sample(index, &mut tokens).unwrap();
     }
-    let documents: Vec<u32> = tokens.iter().map(|token| token % 100).collect();
-    let mut prefixes: Vec<char> = tokens.iter().map(|token| (token / 100) as u8 as char).collect();
-    prefixes.sort();
-    prefixes.dedup();
-    let documents = *documents.iter().min().unwrap()..documents.iter().max().unwrap() + 1;
-    (prefixes, documents)
+    prefixes_and_documents(tokens.into_iter())
 }
 
 #[test]
@@ -58,9 +66,9 @@ fn a_prefix_is_divided_and_a_part_without_documents_or_samples_is_none() {
     let data = RunData::build(&config, open).unwrap();
     let [train, validation, test] = data.splits;
     let (train, validation) = (train.unwrap(), validation.unwrap());
-    assert_eq!(prefixes_and_documents(&*train), (vec!['a'], 0..16));
+    assert_eq!(sources(&*train), (vec![0], 0..16));
     assert!(train.num_samples() >= 200);
-    assert_eq!(prefixes_and_documents(&*validation), (vec!['a'], 16..20));
+    assert_eq!(sources(&*validation), (vec![0], 16..20));
     assert!(test.is_none());
     let none = BuildConfig {
         num_samples: [Some(200), Some(0), None],
@@ -85,11 +93,11 @@ fn a_blend_has_slightly_more_than_is_wanted_of_all_prefixes() {
     let data = RunData::build(&config, open).unwrap();
     let train = data.splits[0].as_ref().unwrap();
     assert_eq!(train.num_samples(), 301 + 701);
-    assert_eq!(prefixes_and_documents(&**train), (vec!['a', 'b'], 0..10));
+    assert_eq!(sources(&**train), (vec![0, 1], 0..10));
     assert_eq!(data.validation_by_prefix.len(), 2);
-    for ((prefix, samples), name) in data.validation_by_prefix.iter().zip(['a', 'b']) {
-        assert_eq!(prefix, &name.to_string());
-        assert_eq!(prefixes_and_documents(&**samples), (vec![name], 10..20));
+    for ((prefix, samples), (name, place)) in data.validation_by_prefix.iter().zip([("a", 0), ("b", 1)]) {
+        assert_eq!(prefix, name);
+        assert_eq!(sources(&**samples), (vec![place], 10..20));
     }
 }
 
@@ -102,10 +110,10 @@ fn separate_paths_are_read_whole() {
     let train = data.splits[0].as_ref().unwrap();
     // All of both: 799 / 8 samples of each.
     assert_eq!(train.num_samples(), 2 * 99);
-    assert_eq!(prefixes_and_documents(&**train), (vec!['a', 'b'], 0..20));
+    assert_eq!(sources(&**train), (vec![0, 1], 0..20));
     let validation = data.splits[1].as_ref().unwrap();
     assert!(validation.num_samples() >= 200);
-    assert_eq!(prefixes_and_documents(&**validation), (vec!['c'], 0..20));
+    assert_eq!(sources(&**validation), (vec![2], 0..20));
     assert!(data.splits[2].is_none());
 }
 
@@ -155,25 +163,11 @@ fn errors_name_the_prefix_and_the_part() {
 
 /// Documents of 12 equal sentences of 8 tokens, as [`open`] has them.
 fn open_sentences(prefix: &str) -> Result<Arc<dyn SentenceDocuments>, SampleError> {
-    let byte = u32::from(prefix.bytes().last().unwrap());
     let mut documents = InMemorySentences::new(1 << 16);
     for document in 0..20 {
-        documents.push([[byte - 97 + 10 * document; 8]; 12]);
+        documents.push([[token(prefix, document); 8]; 12]);
     }
     Ok(Arc::new(documents))
-}
-
-/// Which prefixes' and which documents' text samples have, by the tokens that are not special.
-fn prefixes_and_places(texts: impl Iterator<Item = u32>) -> (Vec<u32>, Range<u32>) {
-    let texts: Vec<u32> = texts.collect();
-    let mut prefixes: Vec<u32> = texts.iter().map(|token| token % 10).collect();
-    prefixes.sort_unstable();
-    prefixes.dedup();
-    let documents: Vec<u32> = texts.iter().map(|token| token / 10).collect();
-    (
-        prefixes,
-        *documents.iter().min().unwrap()..documents.iter().max().unwrap() + 1,
-    )
 }
 
 #[test]
@@ -207,7 +201,7 @@ fn masked_samples_are_divided_and_blended_too() {
                 .map(|(target, _)| *target)
                 .collect::<Vec<_>>()
         };
-        prefixes_and_places(samples.iter().flat_map(masked))
+        prefixes_and_documents(samples.iter().flat_map(masked))
     };
     let train = train.unwrap();
     assert!(train.num_samples() >= 300);
