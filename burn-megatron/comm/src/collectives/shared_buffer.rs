@@ -94,44 +94,16 @@ impl<T: CollectiveElement> fmt::Debug for SharedBuffer<T> {
 
 impl<T: CollectiveElement> Memory<T> {
     /// Carries a call out, with the form of the engine that fits the memory.
-    fn in_call(
-        self,
-        on_own: impl FnOnce(&mut [u8]) -> Result<(), CollectiveError>,
-        on_shared: impl FnOnce(SharedMemory) -> Result<SharedMemory, CollectiveError>,
-    ) -> Result<Self, CollectiveError> {
+    fn in_call(self, engine: &dyn Engine, call: &CallDescriptor) -> Result<Self, CollectiveError> {
         match self {
             Memory::Private(mut values) => {
-                on_own(cast_slice_mut(&mut values))?;
+                engine.in_place(call, cast_slice_mut(&mut values))?;
                 Ok(Memory::Private(values))
             }
-            Memory::Shared(memory) => on_shared(memory).map(Memory::Shared),
+            Memory::Shared(memory) => engine.on_shared(call, memory).map(Memory::Shared),
         }
     }
-
-    fn all_reduce(self, engine: &dyn Engine, call: &CallDescriptor) -> Result<Self, CollectiveError> {
-        self.in_call(
-            |bytes| engine.all_reduce(call, bytes),
-            |memory| engine.all_reduce_shared(call, memory),
-        )
-    }
-
-    fn all_gather(self, engine: &dyn Engine, call: &CallDescriptor) -> Result<Self, CollectiveError> {
-        self.in_call(
-            |bytes| engine.all_gather_in_place(call, bytes),
-            |memory| engine.all_gather_shared(call, memory),
-        )
-    }
-
-    fn reduce_scatter(self, engine: &dyn Engine, call: &CallDescriptor) -> Result<Self, CollectiveError> {
-        self.in_call(
-            |bytes| engine.reduce_scatter_in_place(call, bytes),
-            |memory| engine.reduce_scatter_shared(call, memory),
-        )
-    }
 }
-
-/// What an engine does with a buffer's memory, which it returns.
-type OnMemory<T> = fn(Memory<T>, &dyn Engine, &CallDescriptor) -> Result<Memory<T>, CollectiveError>;
 
 /// Collectives on buffers of the group's own.
 impl ProcessGroup {
@@ -191,7 +163,7 @@ impl ProcessGroup {
         op: ReduceOp,
     ) -> Checked<impl Operate<B> + use<T, B>> {
         let call = describe::<T>(Operation::AllReduceShared, buffer.borrow().len());
-        self.on_shared(self.reduction(call, op)?, buffer, Memory::all_reduce)
+        self.on_shared(self.reduction(call, op)?, buffer)
     }
 
     /// Fills `buffer`, which is `size` shards long, with every rank's shard; the r-th of rank r is in its place.
@@ -215,7 +187,7 @@ impl ProcessGroup {
     ) -> Checked<impl Operate<B> + use<T, B>> {
         let length = buffer.borrow().len();
         let call = describe::<T>(Operation::AllGatherShared, length / self.size());
-        self.on_shared(self.of_shards(call, "buffer", length)?, buffer, Memory::all_gather)
+        self.on_shared(self.of_shards(call, "buffer", length)?, buffer)
     }
 
     /// Replaces this rank's shard of `buffer`, which is `size` shards long, by its reduction over all ranks; the others
@@ -249,8 +221,7 @@ impl ProcessGroup {
     ) -> Checked<impl Operate<B> + use<T, B>> {
         let length = buffer.borrow().len();
         let call = describe::<T>(Operation::ReduceScatterShared, length / self.size());
-        let call = self.reduction(self.of_shards(call, "buffer", length)?, op)?;
-        self.on_shared(call, buffer, Memory::reduce_scatter)
+        self.on_shared(self.reduction(self.of_shards(call, "buffer", length)?, op)?, buffer)
     }
 
     /// Takes the buffer's memory for a call, which gets the buffer's name: by it the ranks compare that they mean the
@@ -259,7 +230,6 @@ impl ProcessGroup {
         &self,
         call: CallDescriptor,
         mut buffer: B,
-        operate: OnMemory<T>,
     ) -> Checked<impl Operate<B> + use<T, B>> {
         let SharedBuffer { group, number, .. } = buffer.borrow();
         if !std::ptr::eq(group.as_ptr(), Arc::as_ptr(self.core())) {
@@ -272,7 +242,7 @@ impl ProcessGroup {
         };
         let memory = buffer.borrow_mut().take();
         checked(call, move |engine, call| {
-            buffer.borrow_mut().memory = operate(memory, engine, call)?;
+            buffer.borrow_mut().memory = memory.in_call(engine, call)?;
             Ok(buffer)
         })
     }

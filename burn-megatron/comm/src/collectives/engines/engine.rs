@@ -5,7 +5,7 @@
 
 use super::aligned::AlignedBytes;
 use super::reduce::reduce_in_place;
-use crate::collectives::call::CallDescriptor;
+use crate::collectives::call::{CallDescriptor, Operation};
 use crate::collectives::error::CollectiveError;
 use crate::collectives::shared_memory::SharedMemory;
 use std::fmt::Debug;
@@ -80,20 +80,18 @@ pub trait Engine: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Fills the other ranks' shards of `buffer`, each from its rank.
-    fn all_gather_in_place(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+    /// Carries out `call`, on a shared buffer, where that is memory of this rank's own.
+    fn in_place(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        if call.operation == Operation::AllReduceShared {
+            return self.all_reduce(call, buffer);
+        }
         let own = own_shard(self.place(), buffer.len());
         let mut shard = AlignedBytes::default();
         let shard = shard.of_length(own.len());
-        shard.copy_from_slice(&buffer[own]);
-        self.all_gather(call, shard, buffer)
-    }
-
-    /// Replaces this rank's shard of `buffer` by its reduction over all ranks; the others stay.
-    fn reduce_scatter_in_place(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
-        let own = own_shard(self.place(), buffer.len());
-        let mut shard = AlignedBytes::default();
-        let shard = shard.of_length(own.len());
+        if call.operation == Operation::AllGatherShared {
+            shard.copy_from_slice(&buffer[own]);
+            return self.all_gather(call, shard, buffer);
+        }
         self.reduce_scatter(call, buffer, shard)?;
         buffer[own].copy_from_slice(shard);
         Ok(())
@@ -108,34 +106,10 @@ pub trait Engine: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// As [`all_reduce`](Self::all_reduce), of memory from [`allocate`](Self::allocate). After an error other ranks may
-    /// still write to it, so it is not given back.
-    fn all_reduce_shared(
-        &self,
-        call: &CallDescriptor,
-        mut memory: SharedMemory,
-    ) -> Result<SharedMemory, CollectiveError> {
-        self.all_reduce(call, memory.bytes_mut())?;
-        Ok(memory)
-    }
-
-    /// As [`all_gather_in_place`](Self::all_gather_in_place), of memory from [`allocate`](Self::allocate).
-    fn all_gather_shared(
-        &self,
-        call: &CallDescriptor,
-        mut memory: SharedMemory,
-    ) -> Result<SharedMemory, CollectiveError> {
-        self.all_gather_in_place(call, memory.bytes_mut())?;
-        Ok(memory)
-    }
-
-    /// As [`reduce_scatter_in_place`](Self::reduce_scatter_in_place), of memory from [`allocate`](Self::allocate).
-    fn reduce_scatter_shared(
-        &self,
-        call: &CallDescriptor,
-        mut memory: SharedMemory,
-    ) -> Result<SharedMemory, CollectiveError> {
-        self.reduce_scatter_in_place(call, memory.bytes_mut())?;
+    /// Carries out `call`, on a shared buffer, of memory from [`allocate`](Self::allocate). After an error other ranks
+    /// may still write to it, so it is not given back.
+    fn on_shared(&self, call: &CallDescriptor, mut memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        self.in_place(call, memory.bytes_mut())?;
         Ok(memory)
     }
 

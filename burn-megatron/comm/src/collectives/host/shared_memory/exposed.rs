@@ -157,7 +157,7 @@ mod tests {
                         what: "killed".into(),
                     });
                 });
-                let error = engine.all_reduce_shared(&call, memory).unwrap_err();
+                let error = engine.on_shared(&call, memory).unwrap_err();
                 let text = error.to_string();
                 assert!(
                     text.contains("stopped because rank 1 on host here failed: killed"),

@@ -150,20 +150,8 @@ impl Engine for SharedMemoryEngine {
         self.collective(call, |round| exposed::allocate(self, round, bytes))
     }
 
-    fn all_reduce_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
-        self.collective(call, |round| round.all_reduce_shared(memory))
-    }
-
-    fn all_gather_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
-        self.collective(call, |round| round.all_gather_shared(memory))
-    }
-
-    fn reduce_scatter_shared(
-        &self,
-        call: &CallDescriptor,
-        memory: SharedMemory,
-    ) -> Result<SharedMemory, CollectiveError> {
-        self.collective(call, |round| round.reduce_scatter_shared(memory))
+    fn on_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        self.collective(call, |round| round.on_shared(memory))
     }
 
     fn disconnect_reason(&self, peer: usize) -> Option<String> {

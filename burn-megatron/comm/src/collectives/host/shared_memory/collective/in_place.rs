@@ -28,52 +28,33 @@ impl Round<'_> {
         self.steps = 0;
     }
 
-    /// Returns the memory with its reduction over all ranks.
-    pub fn all_reduce_shared(&mut self, mut memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
-        if memory.length() <= SMALL_BYTES {
+    /// Carries out the call, on this memory.
+    pub fn on_shared(&mut self, mut memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        let (length, rank) = (memory.length(), self.rank());
+        let operation = self.call.operation;
+        if operation == Operation::AllReduceShared && length <= SMALL_BYTES {
             // No other rank touches this rank's memory: one round of waiting.
             self.all_reduce_small(memory.bytes_mut())?;
             return Ok(memory);
         }
-        self.engine.count_bytes(memory.length());
-        let own = self.slice(memory.length(), self.rank());
+        let shard = length / self.ranks();
         // The first slice is the longest.
-        let longest = self.slice(memory.length(), 0).len();
+        let (own, longest, bytes) = match operation {
+            Operation::AllReduceShared => (self.slice(length, rank), self.slice(length, 0).len(), length),
+            Operation::AllGatherShared => (rank * shard..(rank + 1) * shard, shard, shard),
+            _ => (rank * shard..(rank + 1) * shard, shard, length - shard),
+        };
+        self.engine.count_bytes(bytes);
         self.in_parts(own, longest, |round, range| {
             for block in blocks(range) {
-                round.reduce_block(&memory, block.clone());
-                for peer in round.peers() {
-                    // SAFETY: inside `in_parts`, this rank's slice of every rank's memory is its own.
-                    unsafe { memory.copy(round.rank(), peer, block.clone()) };
+                if operation != Operation::AllGatherShared {
+                    round.reduce_block(&memory, block.clone());
                 }
-            }
-        })?;
-        Ok(memory)
-    }
-
-    /// Returns the memory with this rank's shard reduced over all ranks, in its place.
-    pub fn reduce_scatter_shared(&mut self, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
-        let shard = memory.length() / self.ranks();
-        self.engine.count_bytes(memory.length() - shard);
-        let own = self.rank() * shard..(self.rank() + 1) * shard;
-        self.in_parts(own, shard, |round, range| {
-            for block in blocks(range) {
-                round.reduce_block(&memory, block);
-            }
-        })?;
-        Ok(memory)
-    }
-
-    /// Returns the memory with every rank's shard, each from its owner's memory.
-    pub fn all_gather_shared(&mut self, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
-        let shard = memory.length() / self.ranks();
-        self.engine.count_bytes(shard);
-        let own = self.rank() * shard..(self.rank() + 1) * shard;
-        self.in_parts(own, shard, |round, range| {
-            for block in blocks(range) {
-                for peer in round.peers() {
-                    // SAFETY: inside `in_parts`, this rank's slice of every rank's memory is its own.
-                    unsafe { memory.copy(round.rank(), peer, block.clone()) };
+                if operation != Operation::ReduceScatterShared {
+                    for peer in round.peers() {
+                        // SAFETY: inside `in_parts`, this rank's slice of every rank's memory is its own.
+                        unsafe { memory.copy(rank, peer, block.clone()) };
+                    }
                 }
             }
         })?;

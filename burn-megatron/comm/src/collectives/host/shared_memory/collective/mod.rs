@@ -35,7 +35,7 @@
 
 mod in_place;
 
-use super::super::super::call::{CallDescriptor, ReduceOp};
+use super::super::super::call::{CallDescriptor, Operation};
 use super::super::super::error::CollectiveError;
 use super::SharedMemoryEngine;
 use super::flag::Flag;
@@ -294,7 +294,7 @@ impl<'a> Round<'a> {
                 }
             })
             .collect();
-        let op: ReduceOp = self.call.reduction();
+        let op = self.call.reduction();
         reduce_in_place(self.call.element_type, op, own, self.rank(), &contributions);
     }
 
