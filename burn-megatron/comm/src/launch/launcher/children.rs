@@ -8,13 +8,15 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
 use super::event::Event;
 use super::output::{LastWords, OutputOptions, Outputs};
@@ -103,7 +105,7 @@ impl Children {
         // allocates nor locks.
         unsafe { command.pre_exec(move || die_with_parent(launcher)) };
         let mut child = command.spawn()?;
-        let pid = child.id();
+        let pid = Pid::from_child(&child);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         // From here on, the child is known, and killed if anything goes wrong.
         self.ranks.push(RankProcess {
@@ -233,13 +235,10 @@ fn forward_stdin(mut pipe: ChildStdin) -> io::Result<()> {
 
 /// Asks the kernel, in the child, to kill it when the thread that started it ends.
 fn die_with_parent(parent: u32) -> io::Result<()> {
-    // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal number and touches no memory of this process.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // The parent may have died before the call above; then this process has a new one, and no signal will come.
     if std::os::unix::process::parent_id() != parent {
-        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        return Err(Errno::SRCH.into());
     }
     Ok(())
 }
@@ -252,13 +251,7 @@ fn send_signal(pid: libc::pid_t, signal: i32) {
 }
 
 /// Waits until a child has ended, and leaves it to be reaped.
-fn wait_without_reaping(pid: u32) {
-    loop {
-        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: `info` is valid for writes of a siginfo_t; nothing reads it afterwards.
-        let status = unsafe { libc::waitid(libc::P_PID, pid, info.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) };
-        if status == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return;
-        }
-    }
+fn wait_without_reaping(pid: Pid) {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(pid), ended), Err(Errno::INTR)) {}
 }

@@ -21,6 +21,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustix::fs::Timespec;
+use rustix::thread::futex::{self, Flags};
+
 /// A counter, modulo 2^32, of which at most one rank is the writer.
 #[repr(C)]
 pub(in super::super) struct Flag {
@@ -44,13 +47,14 @@ impl Flag {
     pub fn raise(&self, value: u32) {
         self.value.store(value, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            futex_wake_all(&self.value);
+            self.wake();
         }
     }
 
     /// Wakes who sleeps on the counter, although it has not changed.
     pub fn wake(&self) {
-        futex_wake_all(&self.value);
+        // Fails for no address of this process.
+        let _ = futex::wake(&self.value, Flags::empty(), i32::MAX as u32);
     }
 
     /// Sets a counter that no rank waits for.
@@ -63,7 +67,9 @@ impl Flag {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let value = self.value.load(Ordering::SeqCst);
         if !has_reached(value, target) {
-            futex_wait(&self.value, value, limit);
+            let limit = Timespec::try_from(limit).ok();
+            // Errors (a changed value, a signal, the time) all mean: look again.
+            let _ = futex::wait(&self.value, Flags::empty(), value, limit.as_ref());
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
@@ -108,32 +114,6 @@ impl Spinning {
             std::thread::yield_now();
         }
         flag.has_reached(target)
-    }
-}
-
-/// Sleeps while the word is `value`; may return early.
-fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
-    let limit = libc::timespec {
-        tv_sec: limit.as_secs() as libc::time_t,
-        tv_nsec: limit.subsec_nanos() as libc::c_long,
-    };
-    // SAFETY: the word is a live, aligned u32 and the kernel only reads it; `limit` outlives the
-    // call. Errors (a changed value, a signal, the time) all mean: look again.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            value,
-            &raw const limit,
-        );
-    }
-}
-
-fn futex_wake_all(word: &AtomicU32) {
-    // SAFETY: the kernel uses the address of the word only to find its sleepers.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
     }
 }
 

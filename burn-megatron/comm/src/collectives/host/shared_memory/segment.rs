@@ -10,11 +10,11 @@ use super::super::super::health::GroupHealth;
 use super::layout::{CHUNK_BYTES, Header, Layout, MailboxControl, RING_BYTES, RankBlock, TREE_RING_BYTES};
 use crate::collectives::rendezvous::{OfGroup, Rendezvous, agree_all, gather_all};
 use memmap2::{MmapOptions, MmapRaw};
-use std::ffi::CString;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -298,23 +298,14 @@ impl Source {
     }
 
     fn create_memfd(name: &str, size: usize) -> io::Result<Self> {
-        let name = CString::new(name)?;
-        // SAFETY: `name` is a string with an end; the call has no other requirement.
-        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that has no other owner.
-        let file = unsafe { File::from_raw_fd(fd) };
+        let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(size as u64)?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: an integer command on an open descriptor. No process can then cut the file short under our mapping.
-        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // No process can then cut the file short under our mapping.
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         Ok(Self {
             file,
-            path: format!("/proc/{}/fd/{fd}", std::process::id()).into(),
+            path: path.into(),
             backing: Backing::Memfd,
         })
     }

@@ -17,12 +17,14 @@ mod printer;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub(super) use self::last_words::LastWords;
 use self::lines::{LineSplitter, WholeLines};
@@ -34,7 +36,10 @@ use crate::ranks::RankSet;
 /// How long a rank's line waits for others to write the same.
 const HOLD: Duration = Duration::from_millis(200);
 /// How often a reader of a silent pipe looks whether it is to stop.
-const POLL_MILLIS: i32 = 100;
+const POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 /// Most that a reader takes from a pipe after its rank has ended, should something else still write there.
 const MAX_DRAIN_BYTES: usize = 1 << 20;
 
@@ -244,7 +249,7 @@ fn carry(
     loop {
         // In this order: what a rank wrote before it ended is in the pipe before `stop` is set.
         let stopping = stop.load(Ordering::Relaxed);
-        if !wait_readable(&pipe, if stopping { 0 } else { POLL_MILLIS }) {
+        if !wait_readable(&pipe, if stopping { Timespec::default() } else { POLL }) {
             if stopping { break } else { continue }
         }
         match pipe.read(&mut input) {
@@ -264,14 +269,7 @@ fn carry(
     print(passing.finish());
 }
 
-/// Waits until a read would not block; false if that takes longer than `millis`.
-fn wait_readable(pipe: &File, millis: i32) -> bool {
-    let mut poll = libc::pollfd {
-        fd: pipe.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: `poll` is one valid pollfd for the length of the call, and its descriptor is open.
-    let ready = unsafe { libc::poll(&mut poll, 1, millis) };
-    ready > 0
+/// Waits until a read would not block; false if that takes longer than `limit`.
+fn wait_readable(pipe: &File, limit: Timespec) -> bool {
+    poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
 }
