@@ -129,12 +129,8 @@ impl<'a> Job<'a> {
         }
         let last_words = children.last_words();
         let spans_nodes = launcher.nodes.is_some();
-        // Of a job that is not started again, it does not matter.
-        let asks_for_interrupts = spans_nodes && launcher.restarts();
         let ended = match spawned {
-            Ok(()) => Watch::new(children, store, launcher.failure_grace, launcher.interrupt_grace)
-                .asking_for_interrupts(asks_for_interrupts)
-                .run(inbox),
+            Ok(()) => Watch::new(children, store, launcher).run(inbox),
             Err(error) => {
                 children.end();
                 Err(error)
@@ -142,7 +138,7 @@ impl<'a> Job<'a> {
         };
         remove_shared_memory(&meeting.job_id);
 
-        let (ends, interrupt) = match ended {
+        let (ends, mut interrupt) = match ended {
             Ok(ended) => ended,
             Err(error) => {
                 if spans_nodes {
@@ -153,8 +149,7 @@ impl<'a> Job<'a> {
         };
         // The signal may have come after the failure.
         let has_failed = ends.iter().any(|end| !end.outcome.is_success());
-        let was_interrupted_elsewhere =
-            interrupt.elsewhere || asks_for_interrupts && has_failed && store.was_any_interrupted();
+        interrupt.elsewhere |= launcher.asks_for_interrupts() && has_failed && store.was_any_interrupted();
         if spans_nodes {
             let blames_others = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
             if ends.iter().any(blames_others) && !ends.iter().any(RankEnd::is_primary_failure) {
@@ -163,10 +158,7 @@ impl<'a> Job<'a> {
             store.leave();
         }
         let has_said = |failure: &PeerFailure| last_words.contain(failure.rank, failure.own_text());
-        let summary = LaunchSummary::new(ranks.clone(), ends, store.first_failure(), interrupt.here);
-        let summary = summary
-            .with_interrupt_elsewhere(was_interrupted_elsewhere)
-            .leaving_out(has_said);
+        let summary = LaunchSummary::new(ranks.clone(), ends, store.first_failure(), interrupt).leaving_out(has_said);
         if !summary.is_success() {
             self.print_last_words(&summary, &last_words);
             log_stderr(format_args!("[launcher] {summary}"));

@@ -201,6 +201,11 @@ impl Launcher {
         self.max_restarts > 0
     }
 
+    /// Returns whether it matters that a signal has come to another launcher: only of a job that is started again.
+    fn asks_for_interrupts(&self) -> bool {
+        self.nodes.is_some() && self.restarts()
+    }
+
     /// Sets how long the ranks may take to end on their own when one has failed: 3 s unless set. Then they get
     /// SIGTERM, and SIGKILL 2 s later.
     pub fn failure_grace(mut self, grace: Duration) -> Launcher {

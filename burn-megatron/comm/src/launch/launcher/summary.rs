@@ -102,9 +102,17 @@ pub struct LaunchSummary {
     reported: Option<PeerFailure>,
     /// Whether the rank that was reported has said why itself.
     is_said: bool,
-    interrupted_by: Option<i32>,
-    /// Whether a signal came to the launcher of another node.
-    was_interrupted_elsewhere: bool,
+    interrupt: Interrupt,
+}
+
+/// Which signal has come, and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Interrupt {
+    /// To this launcher.
+    pub(super) here: Option<i32>,
+    /// Whether one had come to the launcher of another node, which does not start its ranks again, when something
+    /// failed here.
+    pub(super) elsewhere: bool,
 }
 
 /// Stands for the reason of a failure that the rank itself has printed.
@@ -116,29 +124,20 @@ impl LaunchSummary {
         ranks: Range<usize>,
         ends: Vec<RankEnd>,
         reported: Option<PeerFailure>,
-        interrupted_by: Option<i32>,
+        interrupt: Interrupt,
     ) -> LaunchSummary {
         LaunchSummary {
             ranks,
             ends,
             reported,
             is_said: false,
-            interrupted_by,
-            was_interrupted_elsewhere: false,
-        }
-    }
-
-    /// Notes whether a signal came to the launcher of another node, which does not start its ranks again.
-    pub(super) fn with_interrupt_elsewhere(self, was_interrupted_elsewhere: bool) -> LaunchSummary {
-        LaunchSummary {
-            was_interrupted_elsewhere,
-            ..self
+            interrupt,
         }
     }
 
     /// The summary of a launcher that has nothing to start: a success.
     pub fn of_no_ranks() -> LaunchSummary {
-        LaunchSummary::new(0..0, Vec::new(), None, None)
+        LaunchSummary::new(0..0, Vec::new(), None, Interrupt::default())
     }
 
     /// Leaves the reason of the first failure out of what is printed if its rank has printed it already.
@@ -169,7 +168,7 @@ impl LaunchSummary {
     /// Returns whether all ranks of this node exited with code 0 and were not interrupted, and no rank of another node
     /// is known to have failed.
     pub fn is_success(&self) -> bool {
-        self.interrupted_by.is_none()
+        self.interrupt.here.is_none()
             && self.failure_elsewhere().is_none()
             && self.ends.iter().all(|end| end.outcome.is_success())
     }
@@ -193,7 +192,7 @@ impl LaunchSummary {
     /// Returns the launcher's exit code: 128 + signal if interrupted, else that of the rank that failed first, or
     /// [`SECONDARY_FAILURE_EXIT_CODE`] if that was on another node, else 0.
     pub fn exit_code(&self) -> i32 {
-        match self.interrupted_by {
+        match self.interrupt.here {
             Some(signal) => 128 + signal,
             None if self.failure_elsewhere().is_some() => SECONDARY_FAILURE_EXIT_CODE,
             None => self.first_failure().map_or(0, |end| end.outcome.exit_code()),
@@ -204,7 +203,7 @@ impl LaunchSummary {
     /// to end.
     pub(super) fn asks_for_restart(&self) -> bool {
         let has_started = |failure: &PeerFailure| !failure.what.starts_with(COULD_NOT_BE_STARTED);
-        let may_help = !self.was_interrupted_elsewhere && self.reported.as_ref().is_none_or(has_started);
+        let may_help = !self.interrupt.elsewhere && self.reported.as_ref().is_none_or(has_started);
         self.has_failed_unasked() && may_help
     }
 
@@ -215,12 +214,12 @@ impl LaunchSummary {
     }
 
     fn was_asked_to_end(&self) -> bool {
-        self.interrupted_by.is_some() || self.asked_by().is_some()
+        self.interrupt.here.is_some() || self.asked_by().is_some()
     }
 
     /// Returns whether a failure is only that of ranks whose launcher was interrupted.
     pub(super) fn is_end_of_interrupted_node(&self) -> bool {
-        self.was_interrupted_elsewhere && self.has_failed_unasked()
+        self.interrupt.elsewhere && self.has_failed_unasked()
     }
 
     fn has_failed_unasked(&self) -> bool {
@@ -229,10 +228,12 @@ impl LaunchSummary {
 
     /// The summary of a job that a signal ends before it is restarted.
     pub(super) fn interrupted(self, signal: Option<i32>) -> LaunchSummary {
-        LaunchSummary {
-            interrupted_by: signal,
-            ..self
-        }
+        let elsewhere = self.interrupt.elsewhere;
+        let interrupt = Interrupt {
+            here: signal,
+            elsewhere,
+        };
+        LaunchSummary { interrupt, ..self }
     }
 
     /// Returns the signal for which all ranks ended in good order, though it did not come to the launcher.
@@ -273,7 +274,7 @@ impl LaunchSummary {
 
 impl fmt::Display for LaunchSummary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(signal) = self.interrupted_by {
+        if let Some(signal) = self.interrupt.here {
             write!(
                 formatter,
                 "interrupted by {}; all {} ranks have ended",
@@ -350,188 +351,156 @@ pub(super) fn signal_text(signal: i32) -> String {
 mod tests {
     use super::*;
 
-    fn end(rank: usize, outcome: RankOutcome) -> RankEnd {
+    fn end(rank: usize, outcome: RankOutcome, signal_sent: Option<i32>) -> RankEnd {
         RankEnd {
             rank,
             pid: 1000 + rank as u32,
             outcome,
-            signal_sent: None,
+            signal_sent,
         }
     }
 
-    fn reported(rank: usize, what: &str) -> Option<PeerFailure> {
-        Some(PeerFailure {
+    fn exited(rank: usize, code: i32) -> RankEnd {
+        end(rank, RankOutcome::Exited(code), None)
+    }
+
+    fn killed(rank: usize, signal: i32) -> RankEnd {
+        end(rank, RankOutcome::Killed(signal), None)
+    }
+
+    fn killed_by_launcher(rank: usize, signal: i32) -> RankEnd {
+        end(rank, RankOutcome::Killed(signal), Some(signal))
+    }
+
+    /// Of ranks that were not interrupted, with the rank that was reported, and what of it.
+    fn summary<const N: usize>(
+        ranks: Range<usize>,
+        ends: [RankEnd; N],
+        reported: Option<(usize, &str)>,
+    ) -> LaunchSummary {
+        let reported = reported.map(|(rank, what)| PeerFailure {
             rank,
             host: "node/boot".into(),
             what: what.into(),
-        })
+        });
+        LaunchSummary::new(ranks, ends.to_vec(), reported, Interrupt::default())
+    }
+
+    /// Checks what is printed, and the exit code.
+    fn check(summary: &LaunchSummary, code: i32, line: &str) {
+        assert_eq!((summary.exit_code(), summary.to_string().as_str()), (code, line));
     }
 
     #[test]
     fn killed_rank_is_first_and_others_follow() {
-        let ends = vec![
-            end(2, RankOutcome::Killed(9)),
-            end(0, RankOutcome::Exited(1)),
-            end(3, RankOutcome::Exited(0)),
-            end(1, RankOutcome::Exited(1)),
-        ];
-        let summary = LaunchSummary::new(0..4, ends, reported(2, CONNECTION_LOST), None);
-        assert_eq!(
-            summary.to_string(),
-            "rank 2 (pid 1002) failed first: killed by signal 9 (SIGKILL); then ranks 0, 1: exit code 1"
+        let ends = [killed(2, 9), exited(0, 1), exited(3, 0), exited(1, 1)];
+        check(
+            &summary(0..4, ends, Some((2, CONNECTION_LOST))),
+            137,
+            "rank 2 (pid 1002) failed first: killed by signal 9 (SIGKILL); then ranks 0, 1: exit code 1",
         );
-        assert_eq!(summary.exit_code(), 137);
     }
 
     #[test]
     fn secondary_failure_is_never_the_first_cause() {
-        let ends = vec![
-            end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
-            end(1, RankOutcome::Exited(3)),
-        ];
-        assert_eq!(LaunchSummary::new(0..2, ends.clone(), None, None).exit_code(), 3);
-        let summary = LaunchSummary::new(0..2, ends, reported(1, "loss is not finite"), None);
+        let ends = [exited(0, SECONDARY_FAILURE_EXIT_CODE), exited(1, 3)];
+        assert_eq!(summary(0..2, ends.clone(), None).exit_code(), 3);
+        let summary = summary(0..2, ends, Some((1, "loss is not finite")));
         assert_eq!(summary.first_failure().unwrap().rank, 1);
-        assert_eq!(summary.exit_code(), 3);
-        assert_eq!(
-            summary.to_string(),
-            "rank 1 (pid 1001) failed first: exit code 3 (loss is not finite); then rank 0: exit code 75 (because \
-             another rank failed)"
-        );
-    }
-
-    #[test]
-    fn reason_that_the_rank_has_printed_is_not_printed_again() {
-        let ends = vec![
-            end(1, RankOutcome::Exited(3)),
-            end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
-        ];
-        let summary = LaunchSummary::new(0..2, ends, reported(1, "loss is not finite"), None);
+        let then = "; then rank 0: exit code 75 (because another rank failed)";
+        let first = "rank 1 (pid 1001) failed first: exit code 3";
+        check(&summary, 3, &format!("{first} (loss is not finite){then}"));
+        // A reason that the rank has printed is not printed again.
         let summary = summary.leaving_out(|failure| failure.what == "loss is not finite");
-        assert_eq!(
-            summary.to_string(),
-            "rank 1 (pid 1001) failed first: exit code 3 (its message is above); then rank 0: exit code 75 (because \
-             another rank failed)"
-        );
+        check(&summary, 3, &format!("{first} (its message is above){then}"));
     }
 
     #[test]
     fn store_decides_between_ends_at_the_same_time() {
-        let ends = vec![end(0, RankOutcome::Exited(1)), end(1, RankOutcome::Killed(11))];
-        let summary = LaunchSummary::new(0..2, ends.clone(), reported(1, CONNECTION_LOST), None);
-        assert_eq!(summary.first_failure().unwrap().rank, 1);
-        assert_eq!(
-            LaunchSummary::new(0..2, ends, None, None).first_failure().unwrap().rank,
-            0
-        );
+        let ends = [exited(0, 1), killed(1, 11)];
+        for (reported, first) in [(Some((1, CONNECTION_LOST)), 1), (None, 0)] {
+            let summary = summary(0..2, ends.clone(), reported);
+            assert_eq!(summary.first_failure().unwrap().rank, first);
+        }
     }
 
     #[test]
     fn ranks_ended_by_the_launcher_are_no_cause() {
-        let hung = RankEnd {
-            signal_sent: Some(15),
-            ..end(0, RankOutcome::Killed(15))
-        };
-        let summary = LaunchSummary::new(0..2, vec![hung, end(1, RankOutcome::Exited(3))], None, None);
-        assert_eq!(
-            summary.to_string(),
-            "rank 1 (pid 1001) failed first: exit code 3; then rank 0: killed by signal 15 (SIGTERM) by the launcher"
+        check(
+            &summary(0..2, [killed_by_launcher(0, 15), exited(1, 3)], None),
+            3,
+            "rank 1 (pid 1001) failed first: exit code 3; then rank 0: killed by signal 15 (SIGTERM) by the launcher",
         );
     }
 
     #[test]
     fn failure_on_another_node_is_named_and_has_the_secondary_code() {
-        let ends = vec![
-            end(3, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
-            end(2, RankOutcome::Exited(0)),
-        ];
-        let summary = LaunchSummary::new(2..4, ends, reported(1, "loss is not finite"), None);
-        assert_eq!(
-            summary.to_string(),
+        let reported = Some((1, "loss is not finite"));
+        let summary = |ends| summary(2..4, ends, reported);
+        let here = summary([exited(3, SECONDARY_FAILURE_EXIT_CODE), exited(2, 0)]);
+        check(
+            &here,
+            75,
             "rank 1 on host node (another node) failed first: loss is not finite; here rank 3: exit code 75 (because \
-             another rank failed)"
+             another rank failed)",
         );
-        assert_eq!((summary.exit_code(), summary.is_success()), (75, false));
+        assert!(!here.is_success());
         // Also where all ranks of this node had ended before.
-        let ends = vec![end(2, RankOutcome::Exited(0)), end(3, RankOutcome::Exited(0))];
-        let summary = LaunchSummary::new(2..4, ends, reported(1, "loss is not finite"), None);
-        assert_eq!(summary.exit_code(), 75);
+        assert_eq!(summary([exited(2, 0), exited(3, 0)]).exit_code(), 75);
     }
 
     #[test]
-    fn hung_rank_that_the_others_report_is_first_though_the_launcher_killed_it() {
-        let hung = RankEnd {
-            signal_sent: Some(9),
-            ..end(1, RankOutcome::Killed(9))
-        };
-        let ends = vec![end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)), hung];
-        let summary = LaunchSummary::new(0..2, ends, reported(1, "did not come to barrier (call 0)"), None);
-        assert_eq!(
-            summary.to_string(),
+    fn rank_that_the_others_report_is_first_though_the_launcher_killed_it() {
+        let hung = [exited(0, SECONDARY_FAILURE_EXIT_CODE), killed_by_launcher(1, 9)];
+        check(
+            &summary(0..2, hung, Some((1, "did not come to barrier (call 0)"))),
+            137,
             "rank 1 (pid 1001) failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to barrier \
-             (call 0)); then rank 0: exit code 75 (because another rank failed)"
+             (call 0)); then rank 0: exit code 75 (because another rank failed)",
         );
-        assert_eq!(summary.exit_code(), 137);
-    }
-
-    #[test]
-    fn rank_that_did_not_come_is_first_though_those_that_waited_failed_on_their_own() {
-        let sleeper = RankEnd {
-            signal_sent: Some(15),
-            ..end(1, RankOutcome::Killed(15))
-        };
-        let ends = vec![end(0, RankOutcome::Exited(1)), sleeper];
-        let summary = LaunchSummary::new(0..2, ends, reported(1, "did not register within 4s"), None);
-        assert_eq!(
-            summary.to_string(),
+        // Though those that waited failed on their own.
+        let absent = [exited(0, 1), killed_by_launcher(1, 15)];
+        check(
+            &summary(0..2, absent, Some((1, "did not register within 4s"))),
+            143,
             "rank 1 (pid 1001) failed first: killed by signal 15 (SIGTERM) by the launcher (did not register within \
-             4s); then rank 0: exit code 1"
+             4s); then rank 0: exit code 1",
         );
     }
 
     #[test]
     fn ranks_that_were_asked_to_end_have_not_failed() {
-        let ends = vec![end(1, RankOutcome::Exited(143)), end(0, RankOutcome::Exited(143))];
-        let summary = LaunchSummary::new(0..2, ends, None, None);
-        assert_eq!(
-            summary.to_string(),
-            "all 2 ranks stopped in good order, asked by signal 15 (SIGTERM)"
+        let asked = summary(0..2, [exited(1, 143), exited(0, 143)], None);
+        check(
+            &asked,
+            143,
+            "all 2 ranks stopped in good order, asked by signal 15 (SIGTERM)",
         );
-        assert_eq!((summary.exit_code(), summary.is_success()), (143, false));
+        assert!(!asked.is_success());
         // One that leaves the others alone has not been agreed with.
-        let ends = vec![end(1, RankOutcome::Exited(143)), end(0, RankOutcome::Exited(1))];
-        let summary = LaunchSummary::new(0..2, ends, None, None);
-        assert_eq!(
-            summary.to_string(),
-            "rank 0 (pid 1000) failed first: exit code 1; then rank 1: exit code 143"
+        check(
+            &summary(0..2, [exited(1, 143), exited(0, 1)], None),
+            1,
+            "rank 0 (pid 1000) failed first: exit code 1; then rank 1: exit code 143",
         );
     }
 
     #[test]
     fn interruption_has_its_own_exit_code() {
-        let ends = vec![end(0, RankOutcome::Exited(0)), end(1, RankOutcome::Exited(0))];
-        let summary = LaunchSummary::new(0..2, ends.clone(), None, Some(2));
-        assert_eq!((summary.exit_code(), summary.is_success()), (130, false));
-        assert_eq!(
-            summary.to_string(),
-            "interrupted by signal 2 (SIGINT); all 2 ranks have ended"
+        let all_well = summary(0..2, [exited(0, 0), exited(1, 0)], None);
+        check(&all_well, 0, "all 2 ranks succeeded");
+        let interrupted = all_well.interrupted(Some(2));
+        check(
+            &interrupted,
+            130,
+            "interrupted by signal 2 (SIGINT); all 2 ranks have ended",
         );
-        assert_eq!(
-            LaunchSummary::new(0..2, ends, None, None).to_string(),
-            "all 2 ranks succeeded"
-        );
-
-        let sent = |end: RankEnd| RankEnd {
-            signal_sent: Some(15),
-            ..end
-        };
-        let ends = vec![
-            sent(end(0, RankOutcome::Exited(1))),
-            sent(end(1, RankOutcome::Killed(15))),
-        ];
-        assert_eq!(
-            LaunchSummary::new(0..2, ends, None, Some(15)).to_string(),
-            "interrupted by signal 15 (SIGTERM); all 2 ranks have ended; rank 0: exit code 1"
+        assert!(!interrupted.is_success());
+        let ends = [end(0, RankOutcome::Exited(1), Some(15)), killed_by_launcher(1, 15)];
+        check(
+            &summary(0..2, ends, None).interrupted(Some(15)),
+            143,
+            "interrupted by signal 15 (SIGTERM); all 2 ranks have ended; rank 0: exit code 1",
         );
     }
 }

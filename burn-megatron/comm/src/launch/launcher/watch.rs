@@ -5,10 +5,11 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use super::Launcher;
 use super::children::Children;
 use super::event::Event;
 use super::job_store::JobStore;
-use super::summary::{RankEnd, signal_text};
+use super::summary::{Interrupt, RankEnd, signal_text};
 use crate::launch::error::LaunchError;
 use crate::launch::host::own_host;
 use crate::launch::peer_failure::PeerFailure;
@@ -38,48 +39,21 @@ enum Phase {
 pub(super) struct Watch<'a> {
     children: Children,
     store: &'a JobStore,
-    failure_grace: Duration,
-    interrupt_grace: Duration,
+    launcher: &'a Launcher,
     phase: Phase,
     ends: Vec<RankEnd>,
     interrupt: Interrupt,
-    /// Whether it matters that a signal has come to another launcher.
-    asks_for_interrupts: bool,
-}
-
-/// Which signal has come, and where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Interrupt {
-    /// To this launcher.
-    pub(super) here: Option<i32>,
-    /// Whether one had come to the launcher of another node when something failed here.
-    pub(super) elsewhere: bool,
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(
-        children: Children,
-        store: &'a JobStore,
-        failure_grace: Duration,
-        interrupt_grace: Duration,
-    ) -> Watch<'a> {
+    pub(super) fn new(children: Children, store: &'a JobStore, launcher: &'a Launcher) -> Watch<'a> {
         Watch {
             children,
             store,
-            failure_grace,
-            interrupt_grace,
+            launcher,
             phase: Phase::Running,
             ends: Vec::new(),
             interrupt: Interrupt::default(),
-            asks_for_interrupts: false,
-        }
-    }
-
-    /// Lets it look, when something has failed, whether a signal has come to another launcher.
-    pub(super) fn asking_for_interrupts(self, asks_for_interrupts: bool) -> Watch<'a> {
-        Watch {
-            asks_for_interrupts,
-            ..self
         }
     }
 
@@ -132,7 +106,7 @@ impl<'a> Watch<'a> {
             if is_first && end.is_primary_failure() {
                 self.children.say(format!(
                     "[launcher] {end}; the others get {:?} to end on their own",
-                    self.failure_grace
+                    self.launcher.failure_grace
                 ));
             }
             self.begin_grace();
@@ -142,9 +116,9 @@ impl<'a> Watch<'a> {
 
     fn begin_grace(&mut self) {
         if self.phase == Phase::Running {
-            self.phase = Phase::Grace(deadline_after(self.failure_grace));
+            self.phase = Phase::Grace(deadline_after(self.launcher.failure_grace));
             // The store of a node that was interrupted does not stay for long.
-            self.interrupt.elsewhere = self.asks_for_interrupts && self.store.was_any_interrupted();
+            self.interrupt.elsewhere = self.launcher.asks_for_interrupts() && self.store.was_any_interrupted();
         }
     }
 
@@ -153,12 +127,12 @@ impl<'a> Watch<'a> {
             self.children.say(format!(
                 "[launcher] {}: the ranks have {:?} to end in good order; once more to kill them",
                 signal_text(signal),
-                self.interrupt_grace
+                self.launcher.interrupt_grace
             ));
             self.interrupt.here = Some(signal);
             self.store.note_interrupt();
             self.children.ask_to_end(signal);
-            self.phase = Phase::Terminating(deadline_after(self.interrupt_grace));
+            self.phase = Phase::Terminating(deadline_after(self.launcher.interrupt_grace));
         } else if !matches!(self.phase, Phase::Killing(_)) {
             self.store.note_interrupt();
             self.kill();
