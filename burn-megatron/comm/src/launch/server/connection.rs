@@ -41,7 +41,7 @@ pub(super) async fn serve(mut stream: TcpStream, job: Arc<Job>, pending: Pending
         Err(_) => return tracing::debug!(?peer, "store: handshake took longer than {HANDSHAKE_LIMIT:?}"),
     }
     drop(pending);
-    job.traffic.connected();
+    job.traffic.lock().connections += 1;
     let (mut reader, mut writer) = stream.split();
     if let Err(error) = answer_requests(&mut reader, &mut writer, &job).await {
         tracing::debug!(?peer, %error, "store: connection ended");
@@ -74,7 +74,10 @@ pub(in crate::launch) async fn accept(
 
 async fn read_request(reader: &mut (impl AsyncRead + Unpin), job: &Job) -> io::Result<Request> {
     let body = read_body_async(reader).await?;
-    job.traffic.asked(size_of::<u32>() + body.len());
+    let mut traffic = job.traffic.lock();
+    traffic.requests += 1;
+    traffic.request_bytes += (size_of::<u32>() + body.len()) as u64;
+    drop(traffic);
     Ok(Request::from_body(&body)?)
 }
 
@@ -384,15 +387,23 @@ async fn answer(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job
 }
 
 async fn send(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8], job: &Job) -> io::Result<()> {
-    job.traffic.said(frame.len());
+    count_reply(frame.len(), job);
     in_time(writer.write_all(frame)).await
+}
+
+fn count_reply(bytes: usize, job: &Job) {
+    let mut traffic = job.traffic.lock();
+    traffic.replies += 1;
+    traffic.reply_bytes += bytes as u64;
 }
 
 /// Sends what groups have gathered.
 async fn send_gathered(writer: &mut (impl AsyncWrite + Unpin), groups: &[Arc<[u8]>], job: &Job) -> io::Result<()> {
     let beginning = beginning_of_gathered(groups);
-    job.traffic
-        .said(beginning.len() + groups.iter().map(|runs| runs.len()).sum::<usize>());
+    count_reply(
+        beginning.len() + groups.iter().map(|runs| runs.len()).sum::<usize>(),
+        job,
+    );
     in_time(async {
         // Few bytes become one packet; many are not copied.
         let mut writer = BufWriter::new(writer);

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{oneshot, watch};
 
-use super::FailureCallback;
 use super::gatherings::{Answer, Gatherings};
-use super::traffic::TrafficCounter;
+use super::{FailureCallback, StoreTraffic};
 use crate::launch::identity::JobToken;
 use crate::launch::liveness::{Action, Event, Heartbeats, Members};
 use crate::launch::peer_failure::PeerFailure;
@@ -31,7 +30,7 @@ pub(in crate::launch) struct Job {
     /// Whether the server is ending in good order.
     pub(super) closing: watch::Sender<bool>,
     /// What has gone over the connections.
-    pub(super) traffic: TrafficCounter,
+    pub(super) traffic: Mutex<StoreTraffic>,
     on_failure: Option<FailureCallback>,
     state: Mutex<State>,
     /// Notified when the last rank or launcher has left or is lost.
@@ -59,7 +58,7 @@ impl Job {
             failure: watch::Sender::new(None),
             roster: watch::Sender::new(None),
             closing: watch::Sender::new(false),
-            traffic: TrafficCounter::default(),
+            traffic: Mutex::default(),
             on_failure,
             state: Mutex::new(State {
                 table: Table::new(MAX_STORE_BYTES),

@@ -16,8 +16,6 @@ mod no_server;
 mod pending_handshakes;
 #[cfg(feature = "tcp")]
 mod store_server;
-#[cfg(feature = "tcp")]
-mod traffic;
 
 #[cfg(feature = "fuzzing")]
 pub(super) use connection::{accept, answer_requests};

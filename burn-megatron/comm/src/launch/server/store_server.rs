@@ -106,7 +106,7 @@ impl StoreServer {
 
     /// Returns what has gone over the store's connections so far.
     pub fn traffic(&self) -> StoreTraffic {
-        self.job.traffic.total()
+        *self.job.traffic.lock()
     }
 
     /// Returns whether a launcher of a further node has left before any failure.
