@@ -146,12 +146,12 @@ fn from_torchrun(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Envir
     if reader.optional(names::RANK).is_none() {
         return Ok(None);
     }
-    let place = reader.place(reader::PlaceNames {
-        rank: names::RANK,
-        world_size: names::WORLD_SIZE,
-        local_rank: names::LOCAL_RANK,
-        local_world_size: names::LOCAL_WORLD_SIZE,
-    })?;
+    let place = reader.place([
+        names::RANK,
+        names::WORLD_SIZE,
+        names::LOCAL_RANK,
+        names::LOCAL_WORLD_SIZE,
+    ])?;
     let master_addr = reader.required(names::MASTER_ADDR)?;
     let master_port = port(names::MASTER_PORT, reader.required(names::MASTER_PORT)?)?;
     reader

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use sha2::{Digest, Sha256};
 
-use super::reader::{Job, PlaceNames, Reader, invalid};
+use super::reader::{Job, Reader, invalid};
 use super::{Environment, names};
 use crate::launch::error::LaunchError;
 
@@ -12,6 +12,7 @@ const RANK: &str = "OMPI_COMM_WORLD_RANK";
 const WORLD_SIZE: &str = "OMPI_COMM_WORLD_SIZE";
 const LOCAL_RANK: &str = "OMPI_COMM_WORLD_LOCAL_RANK";
 const LOCAL_WORLD_SIZE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
+const PLACE: [&str; 4] = [RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE];
 /// The job's id, one per `mpirun`: of Open MPI 4 and 5, and of older ones.
 const JOB_IDS: [&str; 2] = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"];
 
@@ -24,17 +25,12 @@ pub(super) fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Env
     let reader = Reader {
         lookup,
         sign: RANK,
-        partners: &[RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE],
+        partners: &PLACE,
     };
     if reader.optional(RANK).is_none() {
         return Ok(None);
     }
-    let place = reader.place(PlaceNames {
-        rank: RANK,
-        world_size: WORLD_SIZE,
-        local_rank: LOCAL_RANK,
-        local_world_size: LOCAL_WORLD_SIZE,
-    })?;
+    let place = reader.place(PLACE)?;
     if place.world_size == 1 {
         return Ok(None);
     }
@@ -84,7 +80,7 @@ fn hash(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::parse_changed;
+    use super::super::tests::{check_refusal, parse_changed};
     use super::*;
 
     /// Rank 2 of 4 on two hosts, with changes.
@@ -166,30 +162,15 @@ mod tests {
     #[test]
     fn what_is_missing_or_wrong_is_named() {
         let cases = [
-            (
-                RANK,
-                Some("4"),
-                "OMPI_COMM_WORLD_RANK=\"4\": must be below OMPI_COMM_WORLD_SIZE=4; valid: 0 to 3",
-            ),
-            (
-                WORLD_SIZE,
-                None,
-                "OMPI_COMM_WORLD_SIZE is not set although OMPI_COMM_WORLD_RANK is",
-            ),
-            (
-                "PMIX_NAMESPACE",
-                None,
-                "OMPI_COMM_WORLD_RANK=\"2\": a port cannot be derived",
-            ),
-            (
-                "MASTER_PORT",
-                Some("x"),
-                "MASTER_PORT=\"x\": must be a port number; valid: 1 to 65535",
-            ),
+            (RANK, Some("4"), "must be below OMPI_COMM_WORLD_SIZE=4; valid: 0 to 3"),
+            (WORLD_SIZE, None, ""),
+            ("MASTER_PORT", Some("x"), "must be a port number; valid: 1 to 65535"),
         ];
-        for (name, value, expected) in cases {
-            let message = parse(&[(name, value)]).unwrap_err();
-            assert!(message.contains(expected), "{name}: {message}");
+        for case in cases {
+            check_refusal(parse(&[(case.0, case.1)]), RANK, case);
         }
+        let message = parse(&[("PMIX_NAMESPACE", None)]).unwrap_err();
+        let expected = "OMPI_COMM_WORLD_RANK=\"2\": a port cannot be derived";
+        assert!(message.contains(expected), "{message}");
     }
 }

@@ -24,14 +24,6 @@ pub(super) struct Reader<'a> {
     pub(super) partners: &'static [&'static str],
 }
 
-/// The names of the four numbers that say which rank a process is.
-pub(super) struct PlaceNames {
-    pub(super) rank: &'static str,
-    pub(super) world_size: &'static str,
-    pub(super) local_rank: &'static str,
-    pub(super) local_world_size: &'static str,
-}
-
 /// Which rank a process is, checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
@@ -97,22 +89,17 @@ impl Reader<'_> {
         Ok(index)
     }
 
-    /// Returns which rank this process is, from four variables.
-    pub(super) fn place(&self, names: PlaceNames) -> Result<Place, LaunchError> {
-        let world_size = self.at_least_one(names.world_size)?;
-        let rank = self.index_below(names.rank, (names.world_size, world_size))?;
-        let local_world_size = self.at_least_one(names.local_world_size)?;
+    /// Returns which rank this process is, from the variables of rank, world size, local rank and local world size.
+    pub(super) fn place(&self, names: [&'static str; 4]) -> Result<Place, LaunchError> {
+        let [rank, world_size_name, local_rank, local_world_size_name] = names;
+        let world_size = self.at_least_one(world_size_name)?;
+        let rank = self.index_below(rank, (world_size_name, world_size))?;
+        let local_world_size = self.at_least_one(local_world_size_name)?;
         if local_world_size > world_size {
-            return Err(invalid(
-                names.local_world_size,
-                local_world_size,
-                format!(
-                    "must be at most {}={world_size}; valid: 1 to {world_size}",
-                    names.world_size
-                ),
-            ));
+            let rule = format!("must be at most {world_size_name}={world_size}; valid: 1 to {world_size}");
+            return Err(invalid(local_world_size_name, local_world_size, rule));
         }
-        let local_rank = self.index_below(names.local_rank, (names.local_world_size, local_world_size))?;
+        let local_rank = self.index_below(local_rank, (local_world_size_name, local_world_size))?;
         Ok(Place {
             rank,
             world_size,

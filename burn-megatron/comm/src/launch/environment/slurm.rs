@@ -111,7 +111,7 @@ fn present(reader: &Reader<'_>, names: [&'static str; 2]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::parse_changed;
+    use super::super::tests::{check_refusal, parse_changed};
     use super::*;
 
     /// Task 7 of 7 on four nodes, with changes.
@@ -182,38 +182,23 @@ mod tests {
     #[test]
     fn what_is_missing_or_wrong_is_named() {
         let cases = [
+            (RANK, Some("7"), "must be below SLURM_STEP_NUM_TASKS=7; valid: 0 to 6"),
+            (RANK, None, ""),
+            (LOCAL_RANK, Some("1"), "must be below SLURM_STEP_TASKS_PER_NODE=1"),
+            (HOSTS, Some("dgx[03"), "a bracket is not closed"),
+            (HOSTS, None, ""),
+            (JOB_ID, Some("x"), "must be a whole number"),
             (
-                RANK,
-                Some("7"),
-                "SLURM_PROCID=\"7\": must be below SLURM_STEP_NUM_TASKS=7; valid: 0 to 6",
-            ),
-            (RANK, None, "SLURM_PROCID is not set although SLURM_STEP_ID is"),
-            (
-                LOCAL_RANK,
-                Some("1"),
-                "SLURM_LOCALID=\"1\": must be below SLURM_STEP_TASKS_PER_NODE=1",
-            ),
-            (
-                NODE,
-                Some("4"),
-                "SLURM_STEP_TASKS_PER_NODE=\"2(x3),1\": has fewer nodes than SLURM_NODEID says",
-            ),
-            (
-                "SLURM_STEP_TASKS_PER_NODE",
+                TASKS_PER_NODE[0],
                 Some("2(x4)"),
-                "=\"2(x4)\": must agree with SLURM_STEP_NUM_TASKS=7, but makes 8 tasks",
+                "must agree with SLURM_STEP_NUM_TASKS=7, but makes 8 tasks",
             ),
-            (
-                HOSTS,
-                Some("dgx[03"),
-                "SLURM_STEP_NODELIST=\"dgx[03\": a bracket is not closed",
-            ),
-            (HOSTS, None, "SLURM_STEP_NODELIST is not set although SLURM_STEP_ID is"),
-            (JOB_ID, Some("x"), "SLURM_JOB_ID=\"x\": must be a whole number"),
         ];
-        for (name, value, expected) in cases {
-            let message = parse(&[(name, value)]).unwrap_err();
-            assert!(message.contains(expected), "{name}: {message}");
+        for case in cases {
+            check_refusal(parse(&[(case.0, case.1)]), STEP_ID, case);
         }
+        let message = parse(&[(NODE, Some("4"))]).unwrap_err();
+        let expected = "SLURM_STEP_TASKS_PER_NODE=\"2(x3),1\": has fewer nodes than SLURM_NODEID says";
+        assert!(message.contains(expected), "{message}");
     }
 }

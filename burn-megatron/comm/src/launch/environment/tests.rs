@@ -19,6 +19,20 @@ pub(super) fn parse_changed(
     Environment::from_lookup(|name| values.get(name).map(|value| value.to_string())).map_err(|error| error.to_string())
 }
 
+/// Checks that a value is refused by a rule, or that a variable is missed that goes with `sign`.
+pub(super) fn check_refusal(
+    parsed: Result<Option<Environment>, String>,
+    sign: &str,
+    (name, value, rule): (&str, Option<&str>, &str),
+) {
+    let message = parsed.unwrap_err();
+    let expected = match value {
+        Some(value) => format!("environment variable {name}={value:?}: {rule}"),
+        None => format!("environment variable {name} is not set although {sign} is"),
+    };
+    assert!(message.starts_with(&expected), "{message}");
+}
+
 /// Rank 1 of 4, two ranks per host, under torchrun, with changes.
 fn parse(changes: &[(&str, Option<&str>)]) -> Result<Option<Environment>, String> {
     let variables = [
@@ -80,91 +94,38 @@ fn each_missing_partner_is_named() {
         "MASTER_ADDR",
         "MASTER_PORT",
     ] {
-        let message = parse(&[(name, None)]).unwrap_err();
-        assert!(
-            message.starts_with(&format!("environment variable {name} is not set although RANK is")),
-            "{message}"
-        );
+        check_refusal(parse(&[(name, None)]), "RANK", (name, None, ""));
     }
 }
 
 #[test]
 fn each_invalid_value_is_named_with_its_rule() {
     let cases = [
-        (
-            "RANK",
-            "4",
-            "environment variable RANK=\"4\": must be below WORLD_SIZE=4; valid: 0 to 3",
-        ),
-        (
-            "RANK",
-            "one",
-            "environment variable RANK=\"one\": must be a whole number; valid: 0 to 3",
-        ),
-        (
-            "RANK",
-            "-1",
-            "environment variable RANK=\"-1\": must be a whole number; valid: 0 to 3",
-        ),
-        (
-            "WORLD_SIZE",
-            "0",
-            "environment variable WORLD_SIZE=\"0\": must be at least 1; valid: 1 or more",
-        ),
-        (
-            "WORLD_SIZE",
-            "",
-            "environment variable WORLD_SIZE=\"\": must be a whole number; valid: 1 or more",
-        ),
-        (
-            "WORLD_SIZE",
-            "1048577",
-            "environment variable WORLD_SIZE=\"1048577\": must be at most 1048576; valid: 1 to 1048576",
-        ),
-        (
-            "LOCAL_RANK",
-            "2",
-            "environment variable LOCAL_RANK=\"2\": must be below LOCAL_WORLD_SIZE=2; valid: 0 to 1",
-        ),
-        (
-            "LOCAL_WORLD_SIZE",
-            "5",
-            "environment variable LOCAL_WORLD_SIZE=\"5\": must be at most WORLD_SIZE=4; valid: 1 to 4",
-        ),
-        (
-            "MASTER_PORT",
-            "0",
-            "environment variable MASTER_PORT=\"0\": must be a port number; valid: 1 to 65535",
-        ),
-        (
-            "MASTER_PORT",
-            "70000",
-            "environment variable MASTER_PORT=\"70000\": must be a port number; valid: 1 to 65535",
-        ),
-        (
-            "BURN_MEGATRON_STORE_HOSTED",
-            "yes",
-            "BURN_MEGATRON_STORE_HOSTED=\"yes\": must be a switch; valid: 0 or 1",
-        ),
+        ("RANK", "4", "must be below WORLD_SIZE=4; valid: 0 to 3"),
+        ("RANK", "one", "must be a whole number; valid: 0 to 3"),
+        ("RANK", "-1", "must be a whole number; valid: 0 to 3"),
+        ("WORLD_SIZE", "0", "must be at least 1; valid: 1 or more"),
+        ("WORLD_SIZE", "", "must be a whole number; valid: 1 or more"),
+        ("WORLD_SIZE", "1048577", "must be at most 1048576; valid: 1 to 1048576"),
+        ("LOCAL_RANK", "2", "must be below LOCAL_WORLD_SIZE=2; valid: 0 to 1"),
+        ("LOCAL_WORLD_SIZE", "5", "must be at most WORLD_SIZE=4; valid: 1 to 4"),
+        ("MASTER_PORT", "0", "must be a port number; valid: 1 to 65535"),
+        ("MASTER_PORT", "70000", "must be a port number; valid: 1 to 65535"),
+        ("BURN_MEGATRON_STORE_HOSTED", "yes", "must be a switch; valid: 0 or 1"),
         (
             "BURN_MEGATRON_JOB_ID",
             "../../etc/passwd",
-            "must be 16 hexadecimal digits in lower case",
+            "must be 16 hexadecimal digits in lower case; valid: 0123456789abcdef",
         ),
-        (
-            "MASTER_ADDR",
-            "",
-            "environment variable MASTER_ADDR=\"\": must be the name or address of the host of rank 0",
-        ),
+        ("MASTER_ADDR", "", "must be the name or address of the host of rank 0"),
         (
             "MASTER_PORT",
             "65535",
-            "valid: at most 65534, or set BURN_MEGATRON_STORE_PORT",
+            "the store's port, MASTER_PORT + 1, would be above 65535; valid: at most 65534",
         ),
     ];
-    for (name, value, expected) in cases {
-        let message = parse(&[(name, Some(value))]).unwrap_err();
-        assert!(message.contains(expected), "{name}={value}: {message}");
+    for (name, value, rule) in cases {
+        check_refusal(parse(&[(name, Some(value))]), "RANK", (name, Some(value), rule));
     }
 }
 
