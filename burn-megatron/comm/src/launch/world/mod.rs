@@ -83,32 +83,6 @@ impl JoinConfig {
         JoinConfig { timeout, ..self }
     }
 
-    /// Sets [`linger`](Self::linger).
-    pub fn with_linger(self, linger: Duration) -> JoinConfig {
-        JoinConfig { linger, ..self }
-    }
-
-    /// Sets [`flight_recorder_folder`](Self::flight_recorder_folder).
-    pub fn with_flight_recorder_folder(self, flight_recorder_folder: Option<PathBuf>) -> JoinConfig {
-        JoinConfig {
-            flight_recorder_folder,
-            ..self
-        }
-    }
-
-    /// Sets [`heartbeat_limit`](Self::heartbeat_limit).
-    pub fn with_heartbeat_limit(self, heartbeat_limit: Option<Duration>) -> JoinConfig {
-        JoinConfig {
-            heartbeat_limit,
-            ..self
-        }
-    }
-
-    /// Sets [`interface`](Self::interface).
-    pub fn with_interface(self, interface: Option<String>) -> JoinConfig {
-        JoinConfig { interface, ..self }
-    }
-
     /// Sets [`rendezvous_timeout`](Self::rendezvous_timeout) and [`timeout`](Self::timeout) to one bound.
     pub fn with_all_timeouts(self, timeout: Duration) -> JoinConfig {
         self.with_rendezvous_timeout(timeout).with_timeout(timeout)

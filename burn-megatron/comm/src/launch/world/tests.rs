@@ -318,7 +318,8 @@ fn peer_whose_connection_is_mute_continues_over_another_one() {
         heartbeat_limit: Some(limit),
         ..options(LONG)
     };
-    let (here, far, swallowed) = join_over_relay(port, &options);
+    let (relayed, swallowed) = relay(port);
+    let (here, far) = join_over_relay(port, relayed, &options);
     // The first one is the peer's own.
     swallowed.store(1, Ordering::Relaxed);
     assert_eq!(here.failure().wait_raised(2 * limit), None);
@@ -338,7 +339,8 @@ fn wait_for_a_key_ends_when_the_store_is_out_of_reach() {
         heartbeat_limit: Some(Duration::from_secs(1)),
         ..options(LONG)
     };
-    let (here, far, swallowed) = join_over_relay(port, &options);
+    let (relayed, swallowed) = relay(port);
+    let (here, far) = join_over_relay(port, relayed, &options);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| far.store().wait("never", LONG).unwrap_err().to_string());
         // It waits by then, or soon will.
@@ -356,15 +358,13 @@ fn wait_for_a_key_ends_when_the_store_is_out_of_reach() {
     here.leave();
 }
 
-/// Joins two ranks, the second one over a relay.
-fn join_over_relay(port: u16, options: &JoinConfig) -> (World, World, Arc<AtomicUsize>) {
-    let (relayed, swallowed) = relay(port);
-    let (here, far) = thread::scope(|scope| {
+/// Joins two ranks, the second one over the relay at port `relayed`.
+fn join_over_relay(port: u16, relayed: u16, options: &JoinConfig) -> (World, World) {
+    thread::scope(|scope| {
         let far = scope.spawn(|| World::join(&environment(1, 2, relayed), options).unwrap());
         let here = World::join(&environment(0, 2, port), options).unwrap();
         (here, far.join().unwrap())
-    });
-    (here, far, swallowed)
+    })
 }
 
 #[test]
@@ -375,11 +375,7 @@ fn cut_off_rank_is_silent_for_the_others_and_finds_the_store_out_of_reach() {
         ..options(LONG)
     };
     let (relayed, swallowed) = relay(port);
-    let (here, far) = thread::scope(|scope| {
-        let far = scope.spawn(|| World::join(&environment(1, 2, relayed), &options).unwrap());
-        let here = World::join(&environment(0, 2, port), &options).unwrap();
-        (here, far.join().unwrap())
-    });
+    let (here, far) = join_over_relay(port, relayed, &options);
     // Nothing is wrong for longer than the limit.
     assert_eq!(here.failure().wait_raised(Duration::from_secs(3)), None);
     assert_eq!(far.failure().cause(), None);
