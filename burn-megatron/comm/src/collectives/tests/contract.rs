@@ -3,17 +3,21 @@
 
 use super::model::{Modelled, assert_same_bits, values};
 use super::operations::{Arguments, operations};
+use super::shared_buffers::every_length as shared_every_length;
 use super::*;
 use crate::collectives::{CollectiveElement, ReduceOp};
 use half::bf16;
 
+/// Returns what a failure is said to be of.
+pub(super) fn describe_case<T: CollectiveElement>(group: &ProcessGroup, name: &str, length: usize) -> String {
+    let (engine, element, n) = (group.engine_name(), T::ELEMENT_TYPE, group.size());
+    format!("{engine} {name} of {length} {element}, {n} ranks")
+}
+
 /// Every operation once with buffers of `length`, with every reduction or root.
-pub(super) fn every_operation<T: Modelled>(group: &ProcessGroup, length: usize) {
+fn every_operation<T: Modelled>(group: &ProcessGroup, length: usize) {
     let (n, rank) = (group.size(), group.rank());
-    let what = |name: &str| {
-        let (engine, element) = (group.engine_name(), T::ELEMENT_TYPE);
-        format!("{engine} {name} of {length} {element}, {n} ranks")
-    };
+    let what = |name: &str| describe_case::<T>(group, name, length);
     for operation in operations::<T>() {
         for (op, peer) in operation.varies.over::<T>(n) {
             let salt = op as u64;
@@ -51,6 +55,7 @@ pub(super) fn every_length<T: Modelled>(group: &ProcessGroup) {
 fn every_type(suite: &Suite, n: usize) {
     suite.with_groups(n, TIMEOUT, |_, group| {
         for_each_element!(every_length(&group));
+        for_each_element!(shared_every_length(&group));
     });
 }
 
@@ -134,5 +139,10 @@ pub(super) fn payload_bytes_are_counted(suite: &Suite) {
         // Half of it goes out as contribution, half of it comes back reduced.
         group.all_reduce(&mut vec![0u8; 1 << 20], ReduceOp::Sum).unwrap();
         assert_eq!(group.bytes_communicated(), 74 + (1 << 20));
+        // Those of shared buffers as those of ordinary calls.
+        let mut buffer = group.allocate::<u8>(1 << 20).unwrap();
+        let before = group.bytes_communicated();
+        group.all_reduce_shared(&mut buffer, ReduceOp::Sum).unwrap();
+        assert_eq!(group.bytes_communicated() - before, 1 << 20);
     });
 }

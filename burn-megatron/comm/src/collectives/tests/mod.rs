@@ -77,17 +77,12 @@ macro_rules! for_each_case {
             failures::a_group_that_is_given_up_fails_on_all_ranks_at_once
             failures::a_disconnect_reason_can_be_read_without_a_call
             failures::wrong_arguments_are_refused_and_the_group_stays_usable
-            shared_buffers::shared_buffers_of_one_rank_match_the_model
-            shared_buffers::shared_buffers_of_two_ranks_match_the_model
-            shared_buffers::shared_buffers_of_three_ranks_match_the_model
-            shared_buffers::shared_buffers_of_four_ranks_match_the_model
             shared_buffers::long_buffers_match_the_model
             shared_buffers::shared_buffers_come_back_in_any_order
             shared_buffers::a_call_whose_buffer_is_not_waited_for_still_completes
             shared_buffers::two_groups_reduce_at_the_same_time
             shared_buffers::ordinary_calls_and_those_on_shared_buffers_alternate
             shared_buffers::buffers_and_groups_go_in_any_order
-            shared_buffers::payload_bytes_are_counted_as_for_ordinary_calls
             shared_buffers::different_allocations_are_named_on_every_rank
             shared_buffers::different_buffers_and_calls_are_named_on_every_rank
             shared_buffers::wrong_arguments_are_refused_and_the_buffer_is_kept

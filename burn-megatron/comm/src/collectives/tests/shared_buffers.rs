@@ -1,5 +1,6 @@
 //! Shared buffers: what every engine must do with them, and what becomes of them when something fails.
 
+use super::contract::describe_case;
 use super::model::{Modelled, assert_same_bits, reduced, values};
 use super::*;
 use crate::collectives::{CollectiveError, ReduceOp, SharedBuffer};
@@ -16,10 +17,7 @@ fn filled<T: Modelled>(group: &ProcessGroup, length: usize, salt: u64) -> Shared
 /// Every operation, in one buffer again and again, against the model and the ordinary calls.
 fn every_operation<T: Modelled>(group: &ProcessGroup, length: usize) {
     let (n, rank) = (group.size(), group.rank());
-    let what = |name: &str| {
-        let (engine, element) = (group.engine_name(), T::ELEMENT_TYPE);
-        format!("{engine} {name} of {length} {element}, {n} ranks")
-    };
+    let what = |name: &str| describe_case::<T>(group, name, length);
     let mut buffer = filled::<T>(group, length, 0);
     let is_expected = group.engine_name() == "shared-memory" && length > 0;
     assert_eq!((buffer.len(), buffer.is_shared()), (length, is_expected));
@@ -63,30 +61,6 @@ pub(super) fn every_length<T: Modelled>(group: &ProcessGroup) {
     for length in [0, 1, 3, chunk / 32, chunk / 32 + 1, chunk + 17] {
         every_operation::<T>(group, length);
     }
-}
-
-fn every_type(suite: &Suite, n: usize) {
-    suite.with_groups(n, TIMEOUT, |_, group| {
-        for_each_element!(every_length(&group));
-    });
-}
-
-pub(super) fn shared_buffers_of_one_rank_match_the_model(suite: &Suite) {
-    every_type(suite, 1);
-    let group = ProcessGroup::single();
-    every_length::<f32>(&group);
-}
-
-pub(super) fn shared_buffers_of_two_ranks_match_the_model(suite: &Suite) {
-    every_type(suite, 2);
-}
-
-pub(super) fn shared_buffers_of_three_ranks_match_the_model(suite: &Suite) {
-    every_type(suite, 3);
-}
-
-pub(super) fn shared_buffers_of_four_ranks_match_the_model(suite: &Suite) {
-    every_type(suite, 4);
 }
 
 /// Slices of several parts, after each of which a rank shows that it makes progress.
@@ -205,15 +179,6 @@ pub(super) fn buffers_and_groups_go_in_any_order(suite: &Suite) {
         assert_same_bits(&second, &reduced(2, 30_000, 2, ReduceOp::Sum), "after the group");
         second.fill(1.0);
         assert!(second.iter().all(|&value| value == 1.0));
-    });
-}
-
-pub(super) fn payload_bytes_are_counted_as_for_ordinary_calls(suite: &Suite) {
-    suite.with_groups(2, TIMEOUT, |_, group| {
-        let mut buffer = group.allocate::<u8>(1 << 20).unwrap();
-        let before = group.bytes_communicated();
-        group.all_reduce_shared(&mut buffer, ReduceOp::Sum).unwrap();
-        assert_eq!(group.bytes_communicated() - before, 1 << 20);
     });
 }
 

@@ -21,6 +21,12 @@ fn reduce_until_refused(group: &ProcessGroup, number: f64) -> CollectiveError {
     panic!("{MANY} calls of two threads were taken");
 }
 
+/// Whether an error is that of a call that has failed elsewhere.
+fn is_of_another(error: &CollectiveError) -> bool {
+    use CollectiveError::{PeerFailed, PeerLeft, Poisoned};
+    matches!(error, Poisoned { .. } | PeerLeft { .. } | PeerFailed { .. })
+}
+
 /// Runs `intruder` on a thread of this name while `owner` runs on this one.
 fn alongside<R: Send>(intruder: impl FnOnce() -> R + Send, owner: impl FnOnce()) -> R {
     scope(|scope| {
@@ -38,21 +44,11 @@ pub(super) fn a_second_thread_with_collectives_is_refused(suite: &Suite) {
             || reduce_until_refused(&clone, 100.0),
             || {
                 let error = reduce_until_refused(&group, 1.0);
-                // The first to fail may be the other rank.
-                let is_expected = matches!(
-                    error,
-                    CollectiveError::Poisoned { .. }
-                        | CollectiveError::PeerLeft { .. }
-                        | CollectiveError::PeerFailed { .. }
-                );
-                assert!(is_expected, "{error}");
+                assert!(is_of_another(&error), "{error}");
             },
         );
-        let is_known_already = matches!(
-            error,
-            CollectiveError::Poisoned { .. } | CollectiveError::PeerLeft { .. } | CollectiveError::PeerFailed { .. }
-        );
-        if !is_known_already {
+        // The first to fail may be the other rank.
+        if !is_of_another(&error) {
             let rank = group.rank();
             let message = error.to_string();
             for words in [

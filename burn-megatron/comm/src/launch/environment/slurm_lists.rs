@@ -163,11 +163,5 @@ mod tests {
             }
             prop_assert!(tasks_per_node(&text, nodes.len()).is_err());
         }
-
-        #[test]
-        fn no_text_panics(text in ".{0,40}", node in any::<usize>()) {
-            let _ = first_host(&text);
-            let _ = tasks_per_node(&text, node);
-        }
     }
 }

@@ -29,23 +29,6 @@ fn feed(acceptance: &mut Acceptance<Claim>, mut bytes: &[u8], pieces: &[usize]) 
 
 proptest! {
     #[test]
-    fn what_a_stranger_sends_is_never_welcomed(
-        bytes in prop::collection::vec(any::<u8>(), 0..400),
-        speaks_the_protocol in any::<bool>(),
-        pieces in prop::collection::vec(1_usize..64, 1..8),
-    ) {
-        let mut message = Vec::new();
-        if speaks_the_protocol {
-            message.extend(greeting(&CLAIM).unwrap());
-        }
-        message.extend(bytes);
-        let (said, next) = feed(&mut Acceptance::new(), &message, &pieces);
-        prop_assert!(!matches!(next, Next::Welcome(_)));
-        // Magic and challenge, then refused and no proof.
-        prop_assert!(said.len() <= 73 && said.iter().skip(40).all(|byte| *byte == 0), "{said:?}");
-    }
-
-    #[test]
     fn a_member_is_welcomed_however_its_bytes_are_cut(
         claim in any::<[u8; 32]>(),
         pieces in prop::collection::vec(1_usize..64, 1..8),
