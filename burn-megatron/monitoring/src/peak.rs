@@ -68,11 +68,8 @@ const fn gpu(words: &'static [&'static str], half: f64, f32: f64, f64: Option<f6
 
 const fn without_bf16(words: &'static [&'static str], f16: f64, f32: f64, f64: Option<f64>) -> Gpu {
     Gpu {
-        words,
-        f16,
         bf16: None,
-        f32,
-        f64,
+        ..gpu(words, f16, f32, f64)
     }
 }
 

@@ -21,7 +21,6 @@ const LIBRARY: &str = "libnvToolsExt.so.1";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nvtx {
     calls: Option<Calls>,
-    source: &'static str,
 }
 
 /// Functions of a library that is never unloaded.
@@ -29,6 +28,7 @@ pub struct Nvtx {
 struct Calls {
     push: Push,
     pop: Pop,
+    source: &'static str,
 }
 
 /// A range that ends when this is dropped, on the thread on which it began.
@@ -43,18 +43,13 @@ pub struct NvtxRange {
 impl Nvtx {
     /// Looks for a tool that watches this process.
     pub fn load() -> Self {
-        if let Some((push, pop)) = injection::attach() {
-            return Self {
-                calls: Some(Calls { push, pop }),
-                source: "NVTX 3, the tool of NVTX_INJECTION64_PATH",
-            };
-        }
-        match load_version_2() {
-            Some(calls) => Self {
-                calls: Some(calls),
-                source: "NVTX 2, libnvToolsExt.so.1",
-            },
-            None => Self::default(),
+        let attached = injection::attach().map(|(push, pop)| Calls {
+            push,
+            pop,
+            source: "NVTX 3, the tool of NVTX_INJECTION64_PATH",
+        });
+        Self {
+            calls: attached.or_else(load_version_2),
         }
     }
 
@@ -65,7 +60,7 @@ impl Nvtx {
 
     /// Through what ranges go, if anywhere.
     pub fn source(&self) -> Option<&'static str> {
-        self.calls.map(|_| self.source)
+        self.calls.map(|calls| calls.source)
     }
 
     /// Begins a range within those that this thread has begun; it ends with what is returned.
@@ -111,6 +106,7 @@ fn load_version_2() -> Option<Calls> {
         Calls {
             push: *library.get::<Push>(b"nvtxRangePushA\0").ok()?,
             pop: *library.get::<Pop>(b"nvtxRangePop\0").ok()?,
+            source: "NVTX 2, libnvToolsExt.so.1",
         }
     };
     // Tools do not expect to be unloaded.
@@ -144,8 +140,11 @@ mod tests {
     #[test]
     fn ranges_begin_and_end_within_each_other() {
         let nvtx = Nvtx {
-            calls: Some(Calls { push, pop }),
-            source: "a test",
+            calls: Some(Calls {
+                push,
+                pop,
+                source: "a test",
+            }),
         };
         assert_eq!(nvtx.source(), Some("a test"));
         {
