@@ -82,17 +82,9 @@ fn text_goes_in_and_comes_out() {
     );
 
     fs::create_dir(folder.join("parts")).unwrap();
-    for name in ["a", "b"] {
-        fs::copy(
-            folder.join("my_data_text_document.bin"),
-            folder.join(format!("parts/{name}.bin")),
-        )
-        .unwrap();
-        fs::copy(
-            folder.join("my_data_text_document.idx"),
-            folder.join(format!("parts/{name}.idx")),
-        )
-        .unwrap();
+    for (name, half) in [("a", "bin"), ("a", "idx"), ("b", "bin"), ("b", "idx")] {
+        let from = folder.join(format!("my_data_text_document.{half}"));
+        fs::copy(from, folder.join(format!("parts/{name}.{half}"))).unwrap();
     }
     let output = printed(MERGE, folder, "--input parts --output-prefix merged");
     assert!(

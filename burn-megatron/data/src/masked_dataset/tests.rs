@@ -127,22 +127,6 @@ fn whole_epochs_give_at_least_the_samples_that_are_wanted() {
 }
 
 #[test]
-fn one_sample_in_ten_is_short() {
-    let store = documents(&[&[5; 40_000]]);
-    let config = SampleMapConfig {
-        short_sequence_probability: 0.1,
-        ..map_config(20)
-    };
-    let samples = sorted(&config, &store);
-    let short = samples.iter().filter(|(_, target)| *target < 20).count();
-    // A short length can be the longest one too.
-    let share = short as f64 / samples.len() as f64;
-    assert!((0.085..0.105).contains(&share), "{share}");
-    assert!(samples.iter().all(|(_, target)| (2..=20).contains(target)));
-    assert_eq!(samples.iter().map(|(_, target)| *target).min(), Some(2));
-}
-
-#[test]
 fn a_cached_map_is_the_same_and_its_key_has_the_lengths() {
     let folder = tempfile::tempdir().unwrap();
     let cache = IndexCache::new(folder.path());

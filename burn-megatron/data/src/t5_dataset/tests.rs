@@ -1,4 +1,5 @@
-//! Tests of `t5_dataset`: encoder and decoder have the text between them, and properties.
+//! Tests of `t5_dataset`: encoder and decoder have the text between them; Megatron-LM's own samples are in
+//! `tests/masked_samples.rs`.
 
 use std::sync::Arc;
 
@@ -38,38 +39,6 @@ fn put_back(sample: &T5Sample) -> Vec<Token> {
 
 fn num_sentinels(tokens: &[Token]) -> usize {
     tokens.iter().filter(|token| is_sentinel(token)).count()
-}
-
-#[test]
-fn the_decoder_predicts_what_the_encoder_lacks() {
-    let mut config = T5DatasetConfig::new(512, 128, None);
-    config.samples.short_sequence_probability = 0.0;
-    let dataset = dataset(&config, &[TEXT]);
-    assert_eq!((dataset.num_samples(), dataset.decoder_seq_length()), (1, 128));
-    let sample = dataset.read(0).unwrap();
-    let text: Vec<Token> = TEXT
-        .replace(". ", ".")
-        .replace("! ", "!")
-        .replace("? ", "?")
-        .bytes()
-        .map(Token::from)
-        .collect();
-    assert_eq!(put_back(&sample), text);
-    let length = sample.decoder_length;
-    assert_eq!(sample.decoder_tokens[0], MaskedByteTokenizer::CLS);
-    assert_eq!(sample.decoder_tokens[1..length], sample.targets[..length - 1]);
-    assert_eq!(sample.targets[length - 1], ByteTokenizer::END_OF_DOCUMENT);
-    assert_eq!(sample.loss_mask.iter().sum::<f32>(), length as f32);
-    let masked = length - 1 - num_sentinels(&sample.targets);
-    assert_eq!(
-        sample.encoder_length - num_sentinels(&sample.encoder_tokens),
-        text.len() - masked
-    );
-    assert!(
-        masked > 0 && masked as f64 <= (text.len() as f64 * 0.15).round(),
-        "{masked} of {}",
-        text.len()
-    );
 }
 
 #[test]

@@ -13,11 +13,8 @@ const BAD: &[u8] =
 fn a_bad_line_is_named_and_leaves_no_file() {
     let folders = Folders::new();
     let input = folders.file("a.jsonl", BAD);
-    let error = run(&folders.config(&[&input])).unwrap_err().to_string();
-    assert!(
-        error.ends_with("a.jsonl, line 3: no key \"text\", there are \"title\""),
-        "{error}"
-    );
+    let end = "a.jsonl, line 3: no key \"text\", there are \"title\"";
+    check_error(&folders.config(&[&input]), end);
     assert!(folders.names().is_empty());
 }
 
@@ -48,16 +45,11 @@ fn the_line_of_a_bad_byte_in_text_is_named() {
     let folders = Folders::new();
     let input = folders.file("a.txt", b"one\n\ntwo\nab\xC3(\n");
     for split_on in [SplitOn::File, SplitOn::BlankLine, SplitOn::Line] {
-        let error = run(&PreprocessConfig {
+        let config = PreprocessConfig {
             split_on,
             ..folders.config(&[&input])
-        })
-        .unwrap_err()
-        .to_string();
-        assert!(
-            error.ends_with("a.txt, line 4: not UTF-8 at byte 3 of the line"),
-            "{error}"
-        );
+        };
+        check_error(&config, "a.txt, line 4: not UTF-8 at byte 3 of the line");
     }
 }
 

@@ -95,6 +95,12 @@ fn run(config: &PreprocessConfig) -> Result<PreprocessSummary, PreprocessError> 
     preprocess(config, &ByteTokenizer, &Unobserved)
 }
 
+/// Checks how the error of a run ends.
+fn check_error(config: &PreprocessConfig, end: &str) {
+    let error = run(config).unwrap_err().to_string();
+    assert!(error.ends_with(end), "{error}");
+}
+
 /// Documents of one sequence each.
 fn whole(texts: &[&str]) -> Vec<Vec<String>> {
     texts
