@@ -124,12 +124,9 @@ pub(in crate::launch) async fn answer_requests(
                 None => Reply::Rejected(format!("rank {rank} of {}", job.world_size)),
             },
             Request::RelayedHeartbeat { peer, limit, progress } => job.heard_elsewhere(peer, limit, progress),
-            Request::Set { key, value } => done_or_reason(job.set(&key, value)),
+            Request::Set { key, value } => or_reason(job.set(&key, value).map(|()| Reply::Done)),
             Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
-            Request::Add { key, delta } => match job.add(&key, delta) {
-                Ok(count) => Reply::Count(count),
-                Err(error) => Reply::Rejected(error.to_string()),
-            },
+            Request::Add { key, delta } => or_reason(job.add(&key, delta).map(Reply::Count)),
             Request::Gather { sayings, timeout } => {
                 let waiting = match job.say(&sayings) {
                     Ok(answers) => gather(reader, writer, job, &sayings, answers, timeout).await?,
@@ -153,11 +150,8 @@ pub(in crate::launch) async fn answer_requests(
     }
 }
 
-fn done_or_reason(result: Result<(), TableError>) -> Reply {
-    match result {
-        Ok(()) => Reply::Done,
-        Err(error) => Reply::Rejected(error.to_string()),
-    }
+fn or_reason(result: Result<Reply, TableError>) -> Reply {
+    result.unwrap_or_else(|error| Reply::Rejected(error.to_string()))
 }
 
 /// Holds a `Wait` until its key exists, a rank has failed, or its time is up; ends with an error when the client has

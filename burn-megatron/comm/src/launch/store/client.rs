@@ -39,6 +39,15 @@ impl StoreAddress {
             token,
         }
     }
+
+    /// Returns the error of an operation for which the store is lost.
+    pub(super) fn lost(&self, operation: &str, reason: String) -> LaunchError {
+        LaunchError::StoreLost {
+            address: self.to_string(),
+            operation: operation.into(),
+            reason,
+        }
+    }
 }
 
 impl fmt::Display for StoreAddress {
@@ -267,24 +276,20 @@ impl StoreConnection {
 
     /// The error of a reply that does not answer the request.
     pub(in crate::launch) fn unexpected(&self, operation: &str, reply: &Reply) -> LaunchError {
-        let reason = format!("unexpected reply {reply:?}");
-        LaunchError::StoreLost {
-            address: self.address.to_string(),
-            operation: operation.into(),
-            reason,
-        }
+        self.address.lost(operation, format!("unexpected reply {reply:?}"))
     }
 
     /// The error of an operation that had to be done within `limit`.
     fn late_or_lost(&self, operation: &str, error: &io::Error, limit: Duration) -> LaunchError {
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => LaunchError::StoreLost {
-                address: self.address.to_string(),
-                operation: operation.into(),
-                reason: format!("no answer within {limit:.1?}"),
-            },
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => self.late(operation, limit),
             _ => self.lost(operation, error),
         }
+    }
+
+    /// The error of an operation that has no answer.
+    pub(in crate::launch) fn late(&self, operation: &str, limit: Duration) -> LaunchError {
+        self.address.lost(operation, format!("no answer within {limit:.1?}"))
     }
 
     fn lost(&self, operation: &str, error: &io::Error) -> LaunchError {
@@ -292,11 +297,7 @@ impl StoreConnection {
             io::ErrorKind::UnexpectedEof => "the store closed the connection".into(),
             _ => error.to_string(),
         };
-        LaunchError::StoreLost {
-            address: self.address.to_string(),
-            operation: operation.into(),
-            reason,
-        }
+        self.address.lost(operation, reason)
     }
 }
 

@@ -39,7 +39,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use socket2::SockRef;
 
-use self::table::{Table, check_entry};
+use self::table::{Table, TableError, check_entry};
 use super::error::LaunchError;
 use super::peer_failure::PeerFailure;
 
@@ -125,18 +125,10 @@ impl Store {
     /// Returns what the store knows of a rank; gives up soon, for the caller is about to end.
     pub(super) fn rank_status(&self, rank: usize) -> Result<RankStatus, LaunchError> {
         let operation = format!("ask for rank {rank}");
-        match &*self.backing {
-            Backing::InProcess { .. } => Err(LaunchError::StoreRefused {
-                operation,
-                reason: "a world of one has no other rank".into(),
-            }),
-            Backing::Remote { .. } => {
-                self.call(Request::AskRank { rank }, FAIL_LIMIT, operation, |reply| match reply {
-                    Reply::Rank(status) => Ok(status),
-                    other => Err(other),
-                })
-            }
-        }
+        self.call(Request::AskRank { rank }, FAIL_LIMIT, operation, |reply| match reply {
+            Reply::Rank(status) => Ok(status),
+            other => Err(other),
+        })
     }
 
     /// Sets a key, new or not.
@@ -149,25 +141,11 @@ impl Store {
 
     /// Sets a key, and gives up after `limit`: for a process that is about to end.
     pub(crate) fn set_within(&self, key: &str, value: &[u8], limit: Duration) -> Result<(), LaunchError> {
-        let operation = || format!("set {key:?}");
-        check_entry(key, value).map_err(|error| refused(operation(), error))?;
-        match &*self.backing {
-            Backing::InProcess { table, changed } => {
-                table
-                    .lock()
-                    .set(key, value.into())
-                    .map_err(|error| refused(operation(), error))?;
-                changed.notify_all();
-                Ok(())
-            }
-            Backing::Remote { .. } => {
-                let request = Request::Set {
-                    key: key.into(),
-                    value: value.to_vec(),
-                };
-                self.call_for_done(request, limit, operation())
-            }
-        }
+        let request = Request::Set {
+            key: key.into(),
+            value: value.to_vec(),
+        };
+        self.call_for_done(request, limit, format!("set {key:?}"))
     }
 
     /// Returns the value of a key, as soon as the key exists.
@@ -187,37 +165,20 @@ impl Store {
 
     /// Waits for a key; the store has `slack` to say that the time is over.
     fn wait_with_slack(&self, key: &str, timeout: Duration, slack: Duration) -> Result<Vec<u8>, LaunchError> {
-        let operation = || format!("wait {key:?}");
-        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
-        let timed_out = || LaunchError::WaitTimeout {
+        let request = Request::Wait {
             key: key.into(),
             timeout,
         };
-        match &*self.backing {
-            Backing::InProcess { table, changed } => {
-                let absent = |table: &mut Table| table.value(key).is_none();
-                let mut table = table.lock();
-                changed.wait_while_for(&mut table, absent, timeout);
-                table.value(key).map(|value| value.to_vec()).ok_or_else(timed_out)
-            }
-            Backing::Remote { .. } => {
-                let request = Request::Wait {
-                    key: key.into(),
-                    timeout,
-                };
-                self.call(
-                    request,
-                    timeout.saturating_add(slack),
-                    operation(),
-                    |reply| match reply {
-                        Reply::Value(value) => Ok(Ok(value.to_vec())),
-                        Reply::TimedOut => Ok(Err(timed_out())),
-                        Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
-                        other => Err(other),
-                    },
-                )?
-            }
-        }
+        let limit = timeout.saturating_add(slack);
+        self.call(request, limit, format!("wait {key:?}"), |reply| match reply {
+            Reply::Value(value) => Ok(Ok(value.to_vec())),
+            Reply::TimedOut => Ok(Err(LaunchError::WaitTimeout {
+                key: key.into(),
+                timeout,
+            })),
+            Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
+            other => Err(other),
+        })?
     }
 
     /// Says something to all members of some groups, and returns what the members of each have said once all have, in
@@ -234,19 +195,10 @@ impl Store {
         let [first, others @ ..] = sayings else {
             return Ok(Ok(vec![]));
         };
-        let operation = || match others.len() {
+        let operation = match others.len() {
             0 => format!("gather {:?}", first.key),
             count => format!("gather {:?} and {count} more", first.key),
         };
-        for saying in sayings {
-            check_entry(&saying.key, &[]).map_err(|error| refused(operation(), error))?;
-        }
-        if let Backing::InProcess { .. } = &*self.backing {
-            return Err(LaunchError::StoreRefused {
-                operation: operation(),
-                reason: format!("a world of one has no group of {}", first.size),
-            });
-        }
         let request = Request::Gather {
             sayings: sayings.to_vec(),
             timeout,
@@ -263,7 +215,7 @@ impl Store {
             saying.is_some_and(|saying| absent.members.iter().all(|member| *member < saying.size))
         };
         let limit = timeout.saturating_add(self.limit().min(WAIT_SLACK));
-        self.call(request, limit, operation(), |reply| match reply {
+        self.call(request, limit, operation, |reply| match reply {
             Reply::Gathered(groups) if are_answer(&groups) => Ok(Ok(Ok(groups))),
             Reply::Absent(absent) if is_of_group(&absent) => Ok(Ok(Err(absent))),
             Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
@@ -283,25 +235,11 @@ impl Store {
 
     /// Adds to a counter, and gives up after `limit`: for a process that is about to end.
     pub(super) fn add_within(&self, key: &str, delta: i64, limit: Duration) -> Result<i64, LaunchError> {
-        let operation = || format!("add {key:?}");
-        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
-        match &*self.backing {
-            Backing::InProcess { table, changed } => {
-                let sum = table
-                    .lock()
-                    .add(key, delta)
-                    .map_err(|error| refused(operation(), error))?;
-                changed.notify_all();
-                Ok(sum)
-            }
-            Backing::Remote { .. } => {
-                let request = Request::Add { key: key.into(), delta };
-                self.call(request, limit, operation(), |reply| match reply {
-                    Reply::Count(count) => Ok(count),
-                    other => Err(other),
-                })
-            }
-        }
+        let request = Request::Add { key: key.into(), delta };
+        self.call(request, limit, format!("add {key:?}"), |reply| match reply {
+            Reply::Count(count) => Ok(count),
+            other => Err(other),
+        })
     }
 
     /// Removes a key, if it exists.
@@ -313,15 +251,7 @@ impl Store {
     }
 
     fn delete_within(&self, key: &str, limit: Duration) -> Result<(), LaunchError> {
-        let operation = || format!("delete {key:?}");
-        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
-        match &*self.backing {
-            Backing::InProcess { table, .. } => {
-                table.lock().delete(key);
-                Ok(())
-            }
-            Backing::Remote { .. } => self.call_for_done(Request::Delete { key: key.into() }, limit, operation()),
-        }
+        self.call_for_done(Request::Delete { key: key.into() }, limit, format!("delete {key:?}"))
     }
 
     /// Sets a key for others to find should things go wrong; gives up soon, for the caller has other things to do.
@@ -336,27 +266,17 @@ impl Store {
 
     /// Tells the store that a rank has failed; gives up soon, for the caller is about to end.
     pub(super) fn fail(&self, failure: &PeerFailure) -> Result<(), LaunchError> {
-        match &*self.backing {
-            Backing::InProcess { .. } => Ok(()),
-            Backing::Remote { .. } => {
-                self.call_for_done(Request::Fail(failure.clone()), FAIL_LIMIT, "report a failure".into())
-            }
-        }
+        self.call_for_done(Request::Fail(failure.clone()), FAIL_LIMIT, "report a failure".into())
     }
 
     /// Tells the store that a rank's process has ended; gives up soon, as above.
     pub(super) fn process_ended(&self, rank: usize, host: &str, what: &str) -> Result<(), LaunchError> {
-        match &*self.backing {
-            Backing::InProcess { .. } => Ok(()),
-            Backing::Remote { .. } => {
-                let request = Request::Ended {
-                    rank,
-                    host: host.into(),
-                    what: what.into(),
-                };
-                self.call_for_done(request, FAIL_LIMIT, "report an end".into())
-            }
-        }
+        let request = Request::Ended {
+            rank,
+            host: host.into(),
+            what: what.into(),
+        };
+        self.call_for_done(request, FAIL_LIMIT, "report an end".into())
     }
 
     /// The longest wait for what the store answers at once.
@@ -384,26 +304,33 @@ impl Store {
         operation: String,
         answer: impl FnOnce(Reply) -> Result<T, Reply>,
     ) -> Result<T, LaunchError> {
-        let Backing::Remote {
-            address,
-            idle,
-            busy,
-            is_out_of_reach,
-            ..
-        } = &*self.backing
-        else {
-            unreachable!("a store in the process is never called over the network")
+        check(&request).map_err(|error| LaunchError::StoreRefused {
+            operation: operation.clone(),
+            reason: error.to_string(),
+        })?;
+        let (address, idle, busy, is_out_of_reach) = match &*self.backing {
+            Backing::InProcess { table, changed } => {
+                return answer(answer_alone(table, changed, request)).map_err(|reply| LaunchError::StoreRefused {
+                    operation,
+                    reason: match reply {
+                        Reply::Rejected(reason) => reason,
+                        other => format!("unexpected reply {other:?}"),
+                    },
+                });
+            }
+            Backing::Remote {
+                address,
+                idle,
+                busy,
+                is_out_of_reach,
+                ..
+            } => (address, idle, busy, is_out_of_reach),
         };
         let given_up = || {
-            if !is_out_of_reach.load(Ordering::SeqCst) {
-                Ok(())
-            } else {
-                Err(LaunchError::StoreLost {
-                    address: address.to_string(),
-                    operation: operation.clone(),
-                    reason: "it has not answered this rank's heartbeats".into(),
-                })
+            if is_out_of_reach.load(Ordering::SeqCst) {
+                return Err(address.lost(&operation, "it has not answered this rank's heartbeats".into()));
             }
+            Ok(())
         };
         given_up()?;
         let kept = idle.lock().pop();
@@ -412,15 +339,9 @@ impl Store {
             None => StoreConnection::connect_again(address, timeout.min(CONNECT_LIMIT)).map_err(|error| {
                 // A store that was there and cannot be reached is lost: say in which operation.
                 match error {
-                    LaunchError::Unreachable {
-                        address,
-                        waited,
-                        reason,
-                    } => LaunchError::StoreLost {
-                        address,
-                        operation: operation.clone(),
-                        reason: format!("no connection within {waited:.1?}: {reason}"),
-                    },
+                    LaunchError::Unreachable { waited, reason, .. } => {
+                        address.lost(&operation, format!("no connection within {waited:.1?}: {reason}"))
+                    }
                     other => other,
                 }
             })?,
@@ -444,11 +365,38 @@ impl Store {
     }
 }
 
-fn refused(operation: String, error: table::TableError) -> LaunchError {
-    LaunchError::StoreRefused {
-        operation,
-        reason: error.to_string(),
+/// Checks the limits of what a request names, before it is sent.
+fn check(request: &Request) -> Result<(), TableError> {
+    match request {
+        Request::Set { key, value } => check_entry(key, value),
+        Request::Wait { key, .. } | Request::Add { key, .. } | Request::Delete { key } => check_entry(key, &[]),
+        Request::Gather { sayings, .. } => sayings.iter().try_for_each(|saying| check_entry(&saying.key, &[])),
+        _ => Ok(()),
     }
+}
+
+/// Answers a request in a world of one, where no one else is to learn of anything.
+fn answer_alone(table: &Mutex<Table>, changed: &Condvar, request: Request) -> Reply {
+    let answered = match request {
+        Request::Set { key, value } => table.lock().set(&key, value.into()).map(|()| Reply::Done),
+        Request::Add { key, delta } => table.lock().add(&key, delta).map(Reply::Count),
+        Request::Wait { key, timeout } => {
+            let mut table = table.lock();
+            changed.wait_while_for(&mut table, |table| table.value(&key).is_none(), timeout);
+            return table.value(&key).map_or(Reply::TimedOut, Reply::Value);
+        }
+        Request::Delete { key } => {
+            table.lock().delete(&key);
+            Ok(Reply::Done)
+        }
+        Request::Gather { sayings, .. } => {
+            return Reply::Rejected(format!("a world of one has no group of {}", sayings[0].size));
+        }
+        Request::AskRank { .. } => return Reply::Rejected("a world of one has no other rank".into()),
+        _ => Ok(Reply::Done),
+    };
+    changed.notify_all();
+    answered.unwrap_or_else(|error| Reply::Rejected(error.to_string()))
 }
 
 /// Sets what both ends of a connection need: no delay for small messages.

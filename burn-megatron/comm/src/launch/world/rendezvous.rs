@@ -151,11 +151,7 @@ fn register(
             }
         }
         if Instant::now() >= deadline {
-            return Err(LaunchError::StoreLost {
-                address: connection.address().to_string(),
-                operation: OPERATION.into(),
-                reason: format!("no answer within {limit:.1?}"),
-            });
+            return Err(connection.late(OPERATION, limit));
         }
         // A store that has refused this rank takes no more: what it said is still to be read.
         send_heartbeat(connection, &mut rest, rhythm, "waits for all ranks to join".into());
