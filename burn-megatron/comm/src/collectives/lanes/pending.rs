@@ -59,17 +59,21 @@ struct Slot<O> {
 }
 
 impl<O> Pending<O> {
+    fn of(result: Option<(Result<O, CollectiveError>, Instant)>, blocked: Option<Arc<BlockedTime>>) -> Self {
+        Pending {
+            slot: Arc::new(Slot {
+                result: Mutex::new(result),
+                completed: Condvar::new(),
+            }),
+            blocked,
+            awaited: None,
+        }
+    }
+
     /// Returns a handle whose result is already there.
     #[doc(hidden)]
     pub fn ready(result: Result<O, CollectiveError>) -> Self {
-        Pending {
-            slot: Arc::new(Slot {
-                result: Mutex::new(Some((result, Instant::now()))),
-                completed: Condvar::new(),
-            }),
-            blocked: None,
-            awaited: None,
-        }
+        Self::of(Some((result, Instant::now())), None)
     }
 
     /// Returns the handle of a call that times out only while it is waited for.
@@ -81,19 +85,10 @@ impl<O> Pending<O> {
     /// Returns a handle and the other end, which completes it. `abandoned` is the error when the
     /// other end is dropped without a result; `blocked` counts the time spent waiting.
     pub(crate) fn new(abandoned: CollectiveError, blocked: Arc<BlockedTime>) -> (Self, Completion<O>) {
-        let slot = Arc::new(Slot {
-            result: Mutex::new(None),
-            completed: Condvar::new(),
-        });
+        let pending = Self::of(None, Some(blocked));
         let completion = Completion {
-            slot: slot.clone(),
+            slot: pending.slot.clone(),
             abandoned: Some(abandoned),
-        };
-        let blocked = Some(blocked);
-        let pending = Pending {
-            slot,
-            blocked,
-            awaited: None,
         };
         (pending, completion)
     }
