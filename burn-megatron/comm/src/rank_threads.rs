@@ -22,11 +22,7 @@ pub(crate) fn run_worlds<R: Send>(worlds: Vec<World>, body: impl Fn(World) -> R 
         let rank = world.rank();
         catch_unwind(AssertUnwindSafe(|| body(world))).inspect_err(|_| {
             for signal in &signals {
-                signal.raise(PeerFailure {
-                    rank,
-                    host: "here".into(),
-                    what: "panicked".into(),
-                });
+                signal.raise(PeerFailure::new(rank, "here", "panicked"));
             }
         })
     };
@@ -60,7 +56,7 @@ pub(crate) fn join_worlds_on(hosts: &[Option<&str>], timeout: Duration) -> Vec<W
 }
 
 /// Returns a port that was free a moment ago.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -73,7 +69,12 @@ fn join_world(rank: usize, n: usize, port: u16, timeout: Duration, host: Option<
         linger: TIMEOUT,
         ..JoinConfig::new()
     };
-    let environment = Environment {
+    World::join(&environment(rank, n, port, host), &options).unwrap()
+}
+
+/// Returns the environment of a rank whose store is at `port`, which rank 0 hosts.
+pub(crate) fn environment(rank: usize, n: usize, port: u16, host: Option<&str>) -> Environment {
+    Environment {
         rank,
         world_size: n,
         local_rank: rank,
@@ -87,6 +88,5 @@ fn join_world(rank: usize, n: usize, port: u16, timeout: Duration, host: Option<
         host: host.map(str::to_owned),
         run_id: Some("collectives".into()),
         restart_count: None,
-    };
-    World::join(&environment, &options).unwrap()
+    }
 }

@@ -164,11 +164,7 @@ impl Reporter {
 
     /// Tells the other ranks, and writes the flight record.
     fn tell(&self, what: &str) {
-        self.failure.raise(PeerFailure {
-            rank: self.rank,
-            host: self.host.clone(),
-            what: what.to_string(),
-        });
+        self.failure.raise(PeerFailure::new(self.rank, self.host.clone(), what));
         // Another thread may be telling the store already.
         self.failure.settle();
         self.recorder.write_failure(what);

@@ -83,14 +83,16 @@ impl fmt::Display for PeerFailure {
 }
 
 impl PeerFailure {
+    /// Returns the failure of a rank on a host.
+    pub fn new(rank: usize, host: impl Into<String>, what: impl Into<String>) -> PeerFailure {
+        let (host, what) = (host.into(), what.into());
+        PeerFailure { rank, host, what }
+    }
+
     /// Some failure of a rank.
     #[cfg(test)]
     pub(super) fn example(rank: usize) -> PeerFailure {
-        PeerFailure {
-            rank,
-            host: "node/boot".into(),
-            what: format!("did not come; rank {rank}"),
-        }
+        PeerFailure::new(rank, "node/boot", format!("did not come; rank {rank}"))
     }
 
     /// What happened, as the rank itself says it where it is its own failure or it has met it too.

@@ -41,11 +41,7 @@ impl Notes {
 
     /// Returns a failure of this rank.
     pub(super) fn own_failure(&self, what: String) -> PeerFailure {
-        PeerFailure {
-            rank: self.rank,
-            host: self.host.clone(),
-            what,
-        }
+        PeerFailure::new(self.rank, self.host.clone(), what)
     }
 
     /// Returns whom `error` accuses, and of what; `None` if the cause is known already, or is in this rank alone.

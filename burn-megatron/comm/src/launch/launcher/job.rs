@@ -15,7 +15,7 @@ use super::joining::Joining;
 use super::meeting::Meeting;
 use super::output::{self, LastWords};
 use super::watch::Watch;
-use super::{LaunchSummary, Launcher, Nodes, RankEnd, RankOutcome};
+use super::{LaunchSummary, Launcher, RankEnd, RankOutcome};
 use crate::launch::error::LaunchError;
 use crate::launch::host::own_host;
 use crate::launch::identity::{JobToken, random_job_id};
@@ -63,11 +63,20 @@ impl<'a> Job<'a> {
         interrupts: Option<&Interrupts>,
     ) -> Result<Option<Meeting>, LaunchError> {
         let launcher = self.launcher;
-        if interrupts.is_some_and(|interrupts| interrupts.signal().is_some()) {
+        let is_interrupted = || interrupts.is_some_and(|interrupts| interrupts.signal().is_some());
+        if is_interrupted() {
             return Ok(None);
         }
         if let Some(nodes) = launcher.nodes.as_ref().filter(|nodes| nodes.rank > 0) {
-            return self.join(nodes, restarts, events, interrupts);
+            let starts = restarts..=launcher.max_restarts.max(restarts);
+            let tokens: Vec<_> = starts.map(|count| (count, self.token.of_restart(count))).collect();
+            let joining = Joining {
+                nodes,
+                world_size: launcher.world_size,
+                rhythm: self.rhythm,
+                events,
+            };
+            return joining.join(&tokens, launcher.rendezvous_timeout, is_interrupted);
         }
         let (job_id, token) = (random_job_id()?, self.token.of_restart(restarts));
         let server = launcher.start_store(&job_id, &token, events.clone())?;
@@ -81,26 +90,6 @@ impl<'a> Job<'a> {
             token,
             restarts,
         }))
-    }
-
-    fn join(
-        &self,
-        nodes: &Nodes,
-        restarts: usize,
-        events: &mpsc::Sender<Event>,
-        interrupts: Option<&Interrupts>,
-    ) -> Result<Option<Meeting>, LaunchError> {
-        let launcher = self.launcher;
-        let starts = restarts..=launcher.max_restarts.max(restarts);
-        let tokens: Vec<_> = starts.map(|count| (count, self.token.of_restart(count))).collect();
-        let joining = Joining {
-            nodes,
-            world_size: launcher.world_size,
-            rhythm: self.rhythm,
-            events,
-        };
-        let is_interrupted = || interrupts.is_some_and(|interrupts| interrupts.signal().is_some());
-        joining.join(&tokens, launcher.rendezvous_timeout, is_interrupted)
     }
 
     /// Starts the ranks and watches until all have ended. Prints to stderr which failed first, if one did. `run` is the
@@ -121,11 +110,8 @@ impl<'a> Job<'a> {
         let spawned = children.spawn_all(launcher.world_size, &launcher.arguments, &environment);
         if let Err(LaunchError::Spawn { rank, source, .. }) = &spawned {
             // Before its own ranks go, or other nodes would name those, or wait for them.
-            store.fail(PeerFailure {
-                rank: *rank,
-                host: own_host(),
-                what: format!("{COULD_NOT_BE_STARTED}: {source}"),
-            });
+            let what = format!("{COULD_NOT_BE_STARTED}: {source}");
+            store.fail(PeerFailure::new(*rank, own_host(), what));
         }
         let last_words = children.last_words();
         let spans_nodes = launcher.nodes.is_some();

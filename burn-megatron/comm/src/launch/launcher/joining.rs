@@ -135,11 +135,7 @@ impl Joining<'_> {
         let events = events.clone();
         // The receiver may be gone already: then all ranks have ended.
         failure.on_raise(Box::new(move || drop(events.send(Event::FailureReported))));
-        let of_node_zero = |what| PeerFailure {
-            rank: 0,
-            host: nodes.master_addr.clone(),
-            what,
-        };
+        let of_node_zero = |what: String| PeerFailure::new(0, nodes.master_addr.clone(), what);
         let store_lost = of_node_zero(lost_store_of_node_zero(&address));
         let membership = Membership::watch(connection, failure.clone(), store_lost, None, Duration::ZERO)?;
         let options = HeartbeatOptions {

@@ -378,11 +378,7 @@ mod tests {
         ends: [RankEnd; N],
         reported: Option<(usize, &str)>,
     ) -> LaunchSummary {
-        let reported = reported.map(|(rank, what)| PeerFailure {
-            rank,
-            host: "node/boot".into(),
-            what: what.into(),
-        });
+        let reported = reported.map(|(rank, what)| PeerFailure::new(rank, "node/boot", what));
         LaunchSummary::new(ranks, ends.to_vec(), reported, Interrupt::default())
     }
 

@@ -94,11 +94,8 @@ impl<'a> Watch<'a> {
         self.store.process_ended(rank, end.outcome);
         // A rank that says it ends only because of another is no news to the store.
         if end.is_primary_failure() {
-            self.store.fail(PeerFailure {
-                rank,
-                host: own_host(),
-                what: end.outcome.to_string(),
-            });
+            self.store
+                .fail(PeerFailure::new(rank, own_host(), end.outcome.to_string()));
         }
         // Ranks that were asked to end do so one after the other, and may take their time to save what they have.
         if !end.outcome.is_success() && end.outcome.asked_by().is_none() {

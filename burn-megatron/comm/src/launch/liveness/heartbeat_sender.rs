@@ -203,11 +203,11 @@ fn out_of_reach(options: &HeartbeatOptions, connection: &StoreConnection) -> Pee
     let PeerFailure { rank, host, what } = options.out_of_reach.clone();
     let limit = options.rhythm.limit.as_secs_f64();
     let address = connection.address();
-    PeerFailure {
+    PeerFailure::new(
         rank,
         host,
-        what: format!("{what}: the store at {address} has answered no heartbeat for {limit:.1} s"),
-    }
+        format!("{what}: the store at {address} has answered no heartbeat for {limit:.1} s"),
+    )
 }
 
 #[cfg(test)]
@@ -236,11 +236,7 @@ mod tests {
                 interval: Duration::from_millis(2),
             },
             progress: Box::new(|| "last collective ".repeat(16)),
-            out_of_reach: PeerFailure {
-                rank: 0,
-                host: "node0/boot".into(),
-                what: "out of reach".into(),
-            },
+            out_of_reach: PeerFailure::new(0, "node0/boot", "out of reach"),
             store: Store::in_process(),
             peer: PeerId::Rank(0),
         };

@@ -300,11 +300,7 @@ impl Members {
 impl Rank {
     /// The failure that it is if others wait for this rank.
     fn never_came(&self, rank: usize) -> PeerFailure {
-        PeerFailure {
-            rank,
-            host: self.host.clone(),
-            what: format!("{}: {}", NEVER_CAME, self.end),
-        }
+        PeerFailure::new(rank, self.host.clone(), format!("{}: {}", NEVER_CAME, self.end))
     }
 }
 

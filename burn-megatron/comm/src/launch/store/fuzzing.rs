@@ -312,11 +312,7 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
             host: host(),
             what: "exit code 1".into(),
         },
-        11 => Request::Fail(PeerFailure {
-            rank,
-            host: host(),
-            what: "fell".into(),
-        }),
+        11 => Request::Fail(PeerFailure::new(rank, host(), "fell")),
         16 => Request::RelayedHeartbeat {
             peer: if script.byte() == 0 {
                 PeerId::Rank(rank)
@@ -378,11 +374,7 @@ fn run_on_runtime<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn failure() -> PeerFailure {
-    PeerFailure {
-        rank: 1,
-        host: "node1/boot".into(),
-        what: "connection lost (killed?)".into(),
-    }
+    PeerFailure::new(1, "node1/boot", "connection lost (killed?)")
 }
 
 fn requests() -> Vec<Request> {

@@ -401,12 +401,7 @@ impl World {
 
     /// Tells every rank that this one has failed, unless another failed first.
     pub fn fail(&self, what: &str) {
-        let host = self.host().to_owned();
-        self.failure().raise(PeerFailure {
-            rank: self.rank(),
-            host,
-            what: what.to_string(),
-        });
+        self.failure().raise(PeerFailure::new(self.rank(), self.host(), what));
     }
 
     /// Leaves the job in good order, so that the end of this process is not taken for a death.

@@ -11,25 +11,17 @@ use crate::launch::StoreServer;
 use crate::launch::exit::cause_elsewhere;
 use crate::launch::peer_failure::CONNECTION_LOST;
 use crate::launch::server::StoreServerConfig;
+use crate::rank_threads::{self, free_port};
 
 const LONG: Duration = Duration::from_secs(20);
 
 /// As torchrun would start rank `rank`: rank 0 hosts the store.
 fn environment(rank: usize, world_size: usize, store_port: u16) -> Environment {
+    let host = format!("node{}/boot", rank / 2);
     Environment {
-        rank,
-        world_size,
         local_rank: rank % 2,
         local_world_size: 2,
-        master_addr: "127.0.0.1".into(),
-        master_port: 1,
-        job_id: None,
-        job_token: None,
-        store_hosted_elsewhere: false,
-        chosen_store_port: Some(store_port),
-        host: Some(format!("node{}/boot", rank / 2)),
-        run_id: Some("test".into()),
-        restart_count: None,
+        ..rank_threads::environment(rank, world_size, store_port, Some(&host))
     }
 }
 
@@ -42,9 +34,11 @@ fn options(rendezvous_timeout: Duration) -> JoinConfig {
     }
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+fn with_heartbeat_limit(limit: Duration) -> JoinConfig {
+    JoinConfig {
+        heartbeat_limit: Some(limit),
+        ..options(LONG)
+    }
 }
 
 /// Joins `world_size` ranks, each on a thread.
@@ -288,16 +282,13 @@ fn connect_when_it_listens(port: u16) -> std::net::TcpStream {
 #[test]
 fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
     let port = free_port();
-    let options = JoinConfig {
-        heartbeat_limit: Some(Duration::from_secs(1)),
-        ..options(LONG)
-    };
+    let options = with_heartbeat_limit(Duration::from_secs(1));
     let (relayed, swallowed) = relay(port);
     let far_options = options.clone();
     // Rank 2 never comes. This thread, which hears nothing any more, is not waited for.
     thread::spawn(move || World::join(&environment(1, 3, relayed), &far_options));
     thread::spawn(move || {
-        thread::sleep(Duration::from_secs(3));
+        thread::sleep(Duration::from_secs(2));
         swallowed.store(usize::MAX, Ordering::Relaxed);
     });
     let begin = Instant::now();
@@ -307,22 +298,19 @@ fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
         "{error}"
     );
     // Not before: it waited for longer than the limit.
-    assert!(begin.elapsed() > Duration::from_secs(3), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() > Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[test]
 fn peer_whose_connection_is_mute_continues_over_another_one() {
     let port = free_port();
     let limit = Duration::from_secs(2);
-    let options = JoinConfig {
-        heartbeat_limit: Some(limit),
-        ..options(LONG)
-    };
+    let options = with_heartbeat_limit(limit);
     let (relayed, swallowed) = relay(port);
     let (here, far) = join_over_relay(port, relayed, &options);
     // The first one is the peer's own.
     swallowed.store(1, Ordering::Relaxed);
-    assert_eq!(here.failure().wait_raised(2 * limit), None);
+    assert_eq!(here.failure().wait_raised(limit * 3 / 2), None);
     assert_eq!(far.failure().cause(), None);
     // Also the news of a failure comes over the new one.
     here.fail("on purpose");
@@ -335,10 +323,7 @@ fn peer_whose_connection_is_mute_continues_over_another_one() {
 #[test]
 fn wait_for_a_key_ends_when_the_store_is_out_of_reach() {
     let port = free_port();
-    let options = JoinConfig {
-        heartbeat_limit: Some(Duration::from_secs(1)),
-        ..options(LONG)
-    };
+    let options = with_heartbeat_limit(Duration::from_secs(1));
     let (relayed, swallowed) = relay(port);
     let (here, far) = join_over_relay(port, relayed, &options);
     thread::scope(|scope| {
@@ -370,14 +355,11 @@ fn join_over_relay(port: u16, relayed: u16, options: &JoinConfig) -> (World, Wor
 #[test]
 fn cut_off_rank_is_silent_for_the_others_and_finds_the_store_out_of_reach() {
     let port = free_port();
-    let options = JoinConfig {
-        heartbeat_limit: Some(Duration::from_secs(2)),
-        ..options(LONG)
-    };
+    let options = with_heartbeat_limit(Duration::from_secs(2));
     let (relayed, swallowed) = relay(port);
     let (here, far) = join_over_relay(port, relayed, &options);
     // Nothing is wrong for longer than the limit.
-    assert_eq!(here.failure().wait_raised(Duration::from_secs(3)), None);
+    assert_eq!(here.failure().wait_raised(Duration::from_millis(2500)), None);
     assert_eq!(far.failure().cause(), None);
     swallowed.store(usize::MAX, Ordering::Relaxed);
     let begin = Instant::now();

@@ -151,11 +151,7 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(std::time::Duration::from_millis(200));
-                    world.failure().raise(PeerFailure {
-                        rank: 1,
-                        host: "here".into(),
-                        what: "killed".into(),
-                    });
+                    world.failure().raise(PeerFailure::new(1, "here", "killed"));
                 });
                 let error = engine.on_shared(&call, memory).unwrap_err();
                 let text = error.to_string();

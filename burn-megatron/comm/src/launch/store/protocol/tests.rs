@@ -235,12 +235,7 @@ fn time_limits_are_rounded_up() {
 #[test]
 fn long_reasons_are_cut_at_a_character() {
     let what = "é".repeat(MAX_TEXT_BYTES);
-    let frame = Request::Fail(PeerFailure {
-        rank: 0,
-        host: String::new(),
-        what,
-    })
-    .to_frame();
+    let frame = Request::Fail(PeerFailure::new(0, String::new(), what)).to_frame();
     let Request::Fail(failure) = Request::from_body(&frame[4..]).unwrap() else {
         panic!("not a failure")
     };
