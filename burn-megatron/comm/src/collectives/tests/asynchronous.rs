@@ -77,7 +77,7 @@ pub(super) fn large_exchanges_do_not_block(suite: &Suite) {
 }
 
 pub(super) fn a_group_dropped_with_calls_pending_does_not_hang(suite: &Suite) {
-    suite.with_groups(2, SHORT_TIMEOUT, |_, group| {
+    suite.with_groups(2, SHORT_TIMEOUT, |world, group| {
         if group.rank() == 0 {
             let handles: Vec<_> = (0..5)
                 .map(|_| group.all_reduce_start(vec![0.0f32; 100_000], ReduceOp::Sum))
@@ -88,9 +88,8 @@ pub(super) fn a_group_dropped_with_calls_pending_does_not_hang(suite: &Suite) {
             for handle in handles {
                 handle.wait().unwrap_err();
             }
-        } else {
-            std::thread::sleep(Duration::from_millis(600));
         }
+        leave_together(world);
     });
 }
 

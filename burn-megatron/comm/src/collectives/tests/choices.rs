@@ -111,7 +111,7 @@ fn of_groups_that_are_made_together_the_one_that_waits_is_named() {
         let of_rank = if world.rank() < 2 {
             &groups[..]
         } else {
-            return std::thread::sleep(2 * SHORT_TIMEOUT);
+            return leave_together(&world);
         };
         let error = ProcessGroup::connect_all(&world, of_rank, &EngineChoice::Tcp).unwrap_err();
         match &error {
@@ -120,6 +120,7 @@ fn of_groups_that_are_made_together_the_one_that_waits_is_named() {
             }
             other => panic!("{other}"),
         }
+        leave_together(&world);
     });
 }
 

@@ -90,7 +90,7 @@ pub(super) fn different_types_roots_and_reductions_are_named(suite: &Suite) {
 pub(super) fn different_transfers_are_named_on_both_sides(suite: &Suite) {
     let message = "rank 1 of group all [0, 1] called recv of 100 f32 from rank 0 (call 0) while \
                    rank 0 called send of 20000000 u8 to rank 1 (call 0)";
-    suite.with_groups(2, TIMEOUT, |_, group| {
+    suite.with_groups(2, TIMEOUT, |world, group| {
         let error = match group.rank() {
             0 => group.send(&vec![0u8; 20_000_000], 1).unwrap_err(),
             _ => group.recv(&mut [0.0f32; 100], 0).unwrap_err(),
@@ -100,18 +100,16 @@ pub(super) fn different_transfers_are_named_on_both_sides(suite: &Suite) {
             _ => assert!(matches!(&error, CollectiveError::Mismatch { .. }), "{error}"),
         }
         assert!(error.to_string().contains(message), "{error}");
-        // Neither goes while the other still looks.
-        std::thread::sleep(Duration::from_millis(300));
+        leave_together(world);
     });
 }
 
 pub(super) fn a_timeout_names_exactly_the_missing_ranks(suite: &Suite) {
-    suite.with_groups(4, SHORT_TIMEOUT, |_, group| {
+    suite.with_groups(4, SHORT_TIMEOUT, |world, group| {
         group.barrier().unwrap();
         if group.rank() % 2 == 1 {
             // Present in the job, but never comes.
-            std::thread::sleep(Duration::from_millis(900));
-            return;
+            return leave_together(world);
         }
         let start = Instant::now();
         let error = group.all_reduce(&mut vec![0.0f32; 200_000], ReduceOp::Sum).unwrap_err();
@@ -119,33 +117,31 @@ pub(super) fn a_timeout_names_exactly_the_missing_ranks(suite: &Suite) {
                         after 0.3 s without progress, still missing: ranks [1, 3]";
         assert_eq!(error.to_string(), expected);
         assert!(start.elapsed() < Duration::from_millis(800));
-        std::thread::sleep(Duration::from_millis(400));
+        leave_together(world);
     });
 }
 
 pub(super) fn a_message_that_never_comes_times_out(suite: &Suite) {
-    suite.with_groups(2, SHORT_TIMEOUT, |_, group| {
+    suite.with_groups(2, SHORT_TIMEOUT, |world, group| {
         if group.rank() == 1 {
             let error = group.recv(&mut [0u8; 4], 0).unwrap_err();
             let message = "recv of 4 u8 from rank 0 (call 0) timed out after 0.3 s without \
                            progress, still missing: ranks [0]";
             assert!(error.to_string().contains(message), "{error}");
-        } else {
-            std::thread::sleep(Duration::from_millis(500));
         }
+        leave_together(world);
     });
 }
 
 pub(super) fn a_receive_after_one_that_is_not_waited_for_times_out(suite: &Suite) {
     for is_started in [true, false] {
-        suite.with_groups(2, SHORT_TIMEOUT, |_, group| {
+        suite.with_groups(2, SHORT_TIMEOUT, |world, group| {
             if group.rank() == 0 {
-                std::thread::sleep(Duration::from_millis(1500));
-                return;
+                return leave_together(world);
             }
             let first = group.recv_start::<u8>(4, 0);
             // Nothing is late until a thread waits for it.
-            std::thread::sleep(Duration::from_millis(600));
+            std::thread::sleep(Duration::from_millis(450));
             assert!(!first.is_done());
             let error = if is_started {
                 group.recv_start::<u8>(4, 0).wait().unwrap_err()
@@ -155,6 +151,7 @@ pub(super) fn a_receive_after_one_that_is_not_waited_for_times_out(suite: &Suite
             assert!(matches!(error, CollectiveError::Poisoned { .. }), "{error}");
             let error = first.wait().unwrap_err();
             assert!(error.to_string().contains("timed out after 0.3 s"), "{error}");
+            leave_together(world);
         });
     }
 }
@@ -162,22 +159,20 @@ pub(super) fn a_receive_after_one_that_is_not_waited_for_times_out(suite: &Suite
 pub(super) fn connecting_times_out_and_names_the_missing_rank(suite: &Suite) {
     suite.run_ranks(3, SHORT_TIMEOUT, |world| {
         if world.rank() == 1 {
-            std::thread::sleep(Duration::from_millis(700));
-            return;
+            return leave_together(&world);
         }
         let error = suite.connect(&world, "all", &[0, 1, 2]).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("group all [0, 1, 2]: connect timed out"), "{text}");
         assert!(text.contains("missing: ranks [1]"), "{text}");
+        leave_together(&world);
     });
 }
 
 fn raise(world: &World) {
-    world.failure().raise(PeerFailure {
-        rank: 7,
-        host: "elsewhere".into(),
-        what: "connection lost (killed?)".into(),
-    });
+    world
+        .failure()
+        .raise(PeerFailure::new(7, "elsewhere", "connection lost (killed?)"));
 }
 
 pub(super) fn a_failure_during_a_wait_ends_it_at_once(suite: &Suite) {

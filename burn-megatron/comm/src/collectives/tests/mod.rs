@@ -30,6 +30,15 @@ pub(super) use suite::Suite;
 /// The bound of waits that are meant to run out.
 pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
+/// Waits until all ranks of the job are here: none goes while others still look.
+pub(super) fn leave_together(world: &World) {
+    let key = |rank: usize| format!("leaves/{rank}");
+    world.store().set_within(&key(world.rank()), b"", TIMEOUT).unwrap();
+    for rank in 0..world.world_size() {
+        world.store().wait(&key(rank), TIMEOUT).unwrap();
+    }
+}
+
 /// Calls a function for every element type, the number of which the compiler compares with [`ElementType::ALL`].
 macro_rules! for_each_element {
     ($function:ident($argument:expr)) => {

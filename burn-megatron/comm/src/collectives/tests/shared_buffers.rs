@@ -273,12 +273,11 @@ pub(super) fn wrong_arguments_are_refused_and_the_buffer_is_kept(suite: &Suite) 
 
 pub(super) fn a_rank_that_does_not_come_is_named_and_the_buffer_is_lost(suite: &Suite) {
     for length in [10, 100_000] {
-        suite.with_groups(3, SHORT_TIMEOUT, |_, group| {
+        suite.with_groups(3, SHORT_TIMEOUT, |world, group| {
             let mut buffer = filled::<f32>(&group, length, 1);
             let started = filled::<f32>(&group, length, 2);
             if group.rank() == 1 {
-                std::thread::sleep(Duration::from_millis(900));
-                return;
+                return leave_together(world);
             }
             let error = group.all_reduce_shared(&mut buffer, ReduceOp::Sum).unwrap_err();
             let message = format!(
@@ -292,7 +291,7 @@ pub(super) fn a_rank_that_does_not_come_is_named_and_the_buffer_is_lost(suite: &
                 .wait()
                 .unwrap_err();
             assert!(matches!(error, CollectiveError::Poisoned { .. }), "{error}");
-            std::thread::sleep(Duration::from_millis(400));
+            leave_together(world);
         });
     }
 }
@@ -309,11 +308,7 @@ pub(super) fn a_failure_during_a_wait_for_a_buffer_ends_it_at_once(suite: &Suite
         let start = Instant::now();
         let pending = group.all_reduce_shared_start(buffer, ReduceOp::Sum);
         std::thread::sleep(Duration::from_millis(100));
-        world.failure().raise(PeerFailure {
-            rank: 1,
-            host: "here".into(),
-            what: "killed".into(),
-        });
+        world.failure().raise(PeerFailure::new(1, "here", "killed"));
         let error = pending.wait().unwrap_err();
         assert!(
             error.to_string().contains("rank 1 on host here failed: killed"),

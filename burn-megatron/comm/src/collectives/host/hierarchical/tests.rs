@@ -1,7 +1,7 @@
 //! Against the flat engine: the same bits, fewer bytes between the ranks; and what goes wrong inside a node of several.
 
 use super::super::super::tests::{
-    SHORT_TIMEOUT, TIMEOUT, connect_all, group_parts, join_worlds_on, run_worlds, scramble,
+    SHORT_TIMEOUT, TIMEOUT, connect_all, group_parts, join_worlds_on, leave_together, run_worlds, scramble,
 };
 use super::*;
 use crate::collectives::host::nodes::Placement;
@@ -211,9 +211,8 @@ fn errors_inside_a_node_speak_of_the_whole_group() {
             let message = "group all [0, 1, 2, 3]: recv of 5 u8 from rank 3 (call 0) timed out after 0.3 s without \
                            progress, still missing: ranks [3]";
             assert_eq!(error.to_string(), message);
-        } else {
-            std::thread::sleep(Duration::from_millis(600));
         }
+        leave_together(&world);
     });
 }
 
@@ -232,8 +231,7 @@ fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
             // Comes, and is gone before the data moves.
             engine.tcp.barrier(&call).unwrap();
             engine.leave("planted");
-            std::thread::sleep(Duration::from_millis(1500));
-            return;
+            return leave_together(&world);
         }
         let error = engine.broadcast(&call, &mut vec![0; call.length]).unwrap_err();
         engine.leave(&error.to_string());
@@ -245,7 +243,7 @@ fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
         assert!(text.contains("rank 1 gave the group up: planted"), "{text}");
         assert!(start.elapsed() < Duration::from_secs(10));
         // The others may still want to know why.
-        std::thread::sleep(Duration::from_millis(1000));
+        leave_together(&world);
     });
 }
 

@@ -4,7 +4,7 @@ use super::super::connect_with;
 use super::super::tests::barrier;
 use crate::collectives::engines::engine::Engine;
 use crate::collectives::error::CollectiveError;
-use crate::collectives::tests::{Suite, TIMEOUT, group_parts, join_worlds_on, run_ranks, run_worlds};
+use crate::collectives::tests::{Suite, TIMEOUT, group_parts, join_worlds_on, leave_together, run_ranks, run_worlds};
 use crate::collectives::{EngineChoice, ProcessGroup, ReduceOp};
 use crate::launch::World;
 use std::time::{Duration, Instant};
@@ -36,15 +36,13 @@ fn assert_named(late: &[usize]) {
         let group = connect(&world);
         group.barrier().unwrap();
         if late.contains(&group.rank()) {
-            std::thread::sleep(3 * PATIENCE);
-            return;
+            return leave_together(&world);
         }
         match group.all_reduce(&mut [1.0_f32], ReduceOp::Sum).unwrap_err() {
             CollectiveError::Timeout { missing, .. } => assert_eq!(missing, late, "rank {}", group.rank()),
             error => panic!("rank {}: {error}", group.rank()),
         }
-        // None goes while others still look.
-        std::thread::sleep(PATIENCE);
+        leave_together(&world);
     });
 }
 
@@ -73,15 +71,14 @@ fn ranks_that_leave_before_the_first_call_are_named() {
             let start = Instant::now();
             if group.rank() == leaver {
                 group.give_up("no file");
-                std::thread::sleep(Duration::from_secs(5));
-                return;
+                return leave_together(&world);
             }
             let error = group.barrier().unwrap_err().to_string();
             let cause = format!("rank {leaver} gave the group up: no file");
             assert!(error.contains(&cause), "rank {}: {error}", group.rank());
             assert!(start.elapsed() < Duration::from_secs(10), "rank {}", group.rank());
             drop(group);
-            std::thread::sleep(Duration::from_secs(2));
+            leave_together(&world);
         });
     }
 }
@@ -107,9 +104,6 @@ fn a_rank_has_connections_to_its_neighbours_only() {
         let shape = engine.tree.as_ref().unwrap();
         let neighbours = shape.children.len() + usize::from(shape.parent.is_some());
         assert_eq!(engine.links.all().count(), neighbours, "rank {}", world.rank());
-        world.store().set(&format!("counted/{}", world.rank()), b"").unwrap();
-        for rank in 0..RANKS {
-            world.store().wait(&format!("counted/{rank}"), TIMEOUT).unwrap();
-        }
+        leave_together(&world);
     });
 }
