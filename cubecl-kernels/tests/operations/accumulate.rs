@@ -60,10 +60,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "accumulate_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (0usize..40, 1usize..300, 0usize..40, proptest::bool::ANY, layouts());
         let edges = [
             // All of it, at a place where vectors begin, and at one where none does; longer than one cube's part.
@@ -95,10 +92,7 @@ struct NotesWhatIsNotFinite;
 impl Claim for NotesWhatIsNotFinite {
     const NAME: &'static str = "accumulate_notes_what_is_not_finite";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // In a vector and after the last whole one; the last value, the largest that all types have, is finite.
         for (at, value) in [(5, f64::NAN), (36, f64::INFINITY), (0, f64::NEG_INFINITY), (2, 65504.0)] {
             let mut expected = before(64, 4);
@@ -131,10 +125,7 @@ struct LeavesWhatOthersHold;
 impl Claim for LeavesWhatOthersHold {
     const NAME: &'static str = "accumulate_leaves_what_others_hold";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let mut expected = before(70, 2);
         let sums = on_device(setting, &mut expected);
         let (held, unchanged) = (sums.clone(), expected.clone());

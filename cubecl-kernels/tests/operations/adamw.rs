@@ -36,10 +36,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "adamw_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (
             1usize..300,
             proptest::bool::ANY,
@@ -130,10 +127,7 @@ struct LeavesWhatOthersHold;
 impl Claim for LeavesWhatOthersHold {
     const NAME: &'static str = "adamw_leaves_what_others_hold";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let here = setting.inner(compute_type(setting.dtype));
         let count = 37;
         for layout in [Layout::Contiguous, Layout::Part] {
@@ -178,10 +172,7 @@ struct RangesAreUpdatedAsTheyAreAlone;
 impl Claim for RangesAreUpdatedAsTheyAreAlone {
     const NAME: &'static str = "adamw_updates_ranges_as_they_are_alone";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let (decays, stays) = (
             STEP,
             AdamWStep {

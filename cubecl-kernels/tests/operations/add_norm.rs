@@ -33,10 +33,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "add_norm_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..30, 1usize..90, 0usize..5);
         let edges = [(1, 1, 0), (1, 41, 1), (41, 1, 2)];
         over(edges, 8, shapes, |(rows, columns, which)| {
@@ -118,10 +115,7 @@ struct NormsAStream;
 impl Claim for NormsAStream {
     const NAME: &'static str = "norm_of_stream_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         over([(1, 1), (1, 41)], 6, (1usize..30, 1usize..90), |(rows, columns)| {
             let norm = drawn_norm(setting, NormKind::Layer, true, columns);
             let shape = [rows, columns];
@@ -162,10 +156,7 @@ struct OutputsWithoutAGradientCountForNothing;
 impl Claim for OutputsWithoutAGradientCountForNothing {
     const NAME: &'static str = "add_norm_passes_gradients_of_one_output_alone";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let (rows, columns) = (6, 20);
         let shape = [rows, columns];
         let norm = drawn_norm(setting, NormKind::Rms, false, columns);
@@ -204,10 +195,7 @@ struct TakesNoRows;
 impl Claim for TakesNoRows {
     const NAME: &'static str = "add_norm_of_no_rows_has_none_and_a_bias_gradient_of_0";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let nothing = || setting.tensor::<2>(&[], [0, 9]);
         for (kind, has_bias) in [(NormKind::Layer, true), (NormKind::Rms, false)] {
             let norm = drawn_norm(setting, kind, has_bias, 9);

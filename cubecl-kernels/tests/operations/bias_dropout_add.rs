@@ -38,10 +38,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "bias_dropout_add_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (
             1usize..24,
             1usize..70,
@@ -72,10 +69,7 @@ impl Claim for MatchesTheHost {
     }
 }
 
-fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: Case) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: Case) -> anyhow::Result<()> {
     let Case {
         rows,
         columns,
@@ -124,10 +118,7 @@ struct DropsTheSameElements;
 impl Claim for DropsTheSameElements {
     const NAME: &'static str = "bias_dropout_add_drops_the_same_elements";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Vectors of every size divide one of these.
         for columns in [257, 130, 44, 64] {
             let rows = 9;

@@ -29,10 +29,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "bias_gelu_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let edges = [(1, 1), (1, 53), (53, 1)].map(|(rows, columns)| (rows, columns, Layout::Contiguous));
         over(
             edges,
@@ -53,10 +50,7 @@ fn check_one<B: KernelBackend>(
     setting: &Setting<Autodiff<B>>,
     [rows, columns]: [usize; 2],
     layout: Layout,
-) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+) -> anyhow::Result<()> {
     let count = rows * columns;
     let [input, gradient] = [1, 2].map(|seed| setting.rounded(&normal(count, seed)));
     let bias = setting.rounded(&normal(columns, 3));
@@ -85,10 +79,7 @@ struct IsFiniteForLargeNumbers;
 impl Claim for IsFiniteForLargeNumbers {
     const NAME: &'static str = "bias_gelu_is_finite_for_large_numbers";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let large = if setting.dtype == DType::F16 { 600.0 } else { 1e4 };
         let input = setting.rounded(&[-large, large, -40.0, 40.0, -12.0, 12.0, 0.0, 1e-3]);
         let bias = vec![0.0; input.len()];
@@ -111,10 +102,7 @@ struct ReachesItsLimits;
 impl Claim for ReachesItsLimits {
     const NAME: &'static str = "bias_gelu_reaches_its_limits";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let mut input = vec![f64::INFINITY, f64::NEG_INFINITY];
         input.extend(largest(setting.dtype).into_iter().flat_map(|x| [x, -x]));
         check_exactly(setting, &setting.rounded(&input))
@@ -127,19 +115,13 @@ struct KeepsNotNumbers;
 impl Claim for KeepsNotNumbers {
     const NAME: &'static str = "bias_gelu_keeps_not_numbers";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         check_exactly(setting, &[f64::NAN, 0.0])
     }
 }
 
 /// Checks output and gradients of one row, whose exact values the type has.
-fn check_exactly<B: KernelBackend>(setting: &Setting<Autodiff<B>>, input: &[f64]) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+fn check_exactly<B: KernelBackend>(setting: &Setting<Autodiff<B>>, input: &[f64]) -> anyhow::Result<()> {
     let columns = input.len();
     let bias = vec![0.0; columns];
     let gradient = vec![0.5; columns];

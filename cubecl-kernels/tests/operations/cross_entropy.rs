@@ -30,10 +30,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "cross_entropy_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..9, 1usize..90, 0usize..6, layouts());
         let edges = [(1, 1, 0), (1, 53, 0), (9, 1, 0), (9, 1, 3)];
         let edges = edges.map(|(rows, valid, padding)| (rows, valid, padding, Layout::Contiguous));
@@ -53,10 +50,7 @@ fn check_one<B: KernelBackend>(
     rows: usize,
     [valid, columns]: [usize; 2],
     layout: Layout,
-) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+) -> anyhow::Result<()> {
     // Logits of padding are larger than all others: they must not count.
     let mut logits: Vec<f64> = normal(rows * columns, 1).iter().map(|x| 3.0 * x).collect();
     for row in logits.chunks_exact_mut(columns) {
@@ -114,10 +108,7 @@ struct ShardsMakeTheWhole;
 impl Claim for ShardsMakeTheWhole {
     const NAME: &'static str = "cross_entropy_of_shards_is_that_of_the_whole";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         const ROWS: usize = 6;
         // Valid columns and all columns of each; the third has padding alone.
         const SHARDS: [[usize; 2]; 4] = [[11, 11], [16, 19], [0, 5], [1, 4]];
@@ -203,10 +194,7 @@ struct StandsExtremeLogits;
 impl Claim for StandsExtremeLogits {
     const NAME: &'static str = "cross_entropy_stands_extreme_logits";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         const COLUMNS: usize = 12;
         let large = if setting.dtype == DType::F16 { 6e4 } else { 1e30 };
         let mut logits = setting.rounded(&normal(4 * COLUMNS, 1));
@@ -250,10 +238,7 @@ struct LeavesLogitsThatOthersHold;
 impl Claim for LeavesLogitsThatOthersHold {
     const NAME: &'static str = "cross_entropy_leaves_logits_that_others_hold";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let here = setting.inner(setting.dtype);
         let numbers = here.rounded(&normal(40, 1));
         for layout in [Layout::Contiguous, Layout::Part, Layout::Transposed] {

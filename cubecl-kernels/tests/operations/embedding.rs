@@ -45,10 +45,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "embedding_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..40, 1usize..60, 1usize..30, 0usize..20, layouts());
         let edges = [
             (1, 1, 1, 0, Layout::Contiguous),
@@ -76,10 +73,7 @@ fn check_one<B: KernelBackend>(
     num_tokens: usize,
     columns: usize,
     layout: Layout,
-) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+) -> anyhow::Result<()> {
     let shape @ [rows, _] = [range.count + 2, columns];
     let table = setting.rounded(&normal(rows * columns, 1));
     let gradient = setting.rounded(&normal(num_tokens * columns, 2));
@@ -122,10 +116,7 @@ struct AddsRowsInPlace;
 impl Claim for AddsRowsInPlace {
     const NAME: &'static str = "add_rows_leaves_other_rows";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         let inner = setting.inner(setting.dtype);
         let range = TokenRange { first: 5, count: 6 };
@@ -169,10 +160,7 @@ struct AddsTheSameEachTime;
 impl Claim for AddsTheSameEachTime {
     const NAME: &'static str = "add_rows_adds_in_the_order_of_tokens";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         let inner = setting.inner(setting.dtype);
         let range = TokenRange { first: 0, count: 2 };
@@ -204,10 +192,7 @@ struct TakesNothing;
 impl Claim for TakesNothing {
     const NAME: &'static str = "embedding_takes_nothing";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Tokens, rows and columns.
         for [num_tokens, count, columns] in [[0, 3, 4], [5, 0, 4], [5, 3, 0], [0, 0, 0]] {
             let range = TokenRange { first: 0, count };

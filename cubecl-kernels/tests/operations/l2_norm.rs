@@ -23,10 +23,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "sum_of_squares_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let lists = proptest::collection::vec(1usize..700, 1..5);
         over(
             [(vec![1], Layout::Contiguous), (vec![1, 1, 1], Layout::Part)],
@@ -64,10 +61,7 @@ struct PartsMatchTheHost;
 impl Claim for PartsMatchTheHost {
     const NAME: &'static str = "sums_of_squares_of_parts_match_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let part = |buffer, range, sum| SquaredPart { buffer, range, sum };
         let cases = [
             // One after the other, and a sum that has none.

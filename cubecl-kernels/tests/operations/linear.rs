@@ -30,10 +30,7 @@ fn check<B: KernelBackend>(
     sizes: LinearSizes,
     has_bias: bool,
     view: impl Fn(Tensor<Autodiff<B>, 2>) -> Tensor<Autodiff<B>, 2>,
-) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+) -> anyhow::Result<()> {
     let LinearSizes {
         rows,
         d_input,
@@ -118,10 +115,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "linear_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..300, 1usize..70, 1usize..200, any::<(bool, bool)>());
         // A single row, column or term, where other routines may run.
         let edges = [(1, 40, 9), (9, 40, 1), (9, 1, 8), (1, 1, 1)];
@@ -146,10 +140,7 @@ struct TakesViews;
 impl Claim for TakesViews {
     const NAME: &'static str = "linear_takes_views";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for is_turned in [false, true] {
             check(setting, sizes([33, 20, 41], is_turned), !is_turned, Tensor::transpose)?;
         }
@@ -163,10 +154,7 @@ struct TakesNoRows;
 impl Claim for TakesNoRows {
     const NAME: &'static str = "linear_takes_no_rows";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for is_turned in [false, true] {
             check_nothing(setting, sizes([0, 3, 4], is_turned))?;
             // A sum of no terms is the bias.
@@ -179,10 +167,7 @@ impl Claim for TakesNoRows {
 
 /// Compares a product without products, of whose tensors some are empty: these are not read, which burn does not do on
 /// CUDA.
-fn check_nothing<B: KernelBackend>(setting: &Setting<Autodiff<B>>, sizes: LinearSizes) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+fn check_nothing<B: KernelBackend>(setting: &Setting<Autodiff<B>>, sizes: LinearSizes) -> anyhow::Result<()> {
     let LinearSizes {
         rows,
         d_input,

@@ -81,10 +81,7 @@ pub fn tolerance(dtype: DType, norm: &HostNorm, rows: &[f64]) -> (f64, f64) {
 }
 
 /// Compares output and gradients of a norm of rows with the host's.
-fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>, norm: &HostNorm, input: &[f64]) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>, norm: &HostNorm, input: &[f64]) -> anyhow::Result<()> {
     let columns = norm.weight.len();
     let shape = [input.len() / columns, columns];
     let gradient = setting.rounded(&normal(input.len(), 2));
@@ -121,10 +118,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "norms_match_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let edges = [(1, 1, 0), (1, 41, 0), (41, 1, 0), (1, 1, 2), (1, 41, 2), (41, 1, 2)];
         over(
             edges,
@@ -149,10 +143,7 @@ struct LongRowsMatchTheHost;
 impl Claim for LongRowsMatchTheHost {
     const NAME: &'static str = "norms_of_long_rows_match_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let cases = [
             (NormKind::Layer, 3, 1024),
             (NormKind::Rms, 3, 4096),
@@ -174,10 +165,7 @@ struct DistantRowsKeepTheirVariance;
 impl Claim for DistantRowsKeepTheirVariance {
     const NAME: &'static str = "a_layer_norm_of_rows_far_from_0_keeps_their_variance";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // So far that the numbers still differ, but the difference of mean square and squared mean is lost.
         let distance = f64::min(8192.0, 0.1 / epsilon(setting.dtype));
         for columns in [2usize, 7, 64, 100, 4099, 20_000] {
@@ -198,10 +186,7 @@ struct LargeNumbersMatchTheHost;
 impl Claim for LargeNumbersMatchTheHost {
     const NAME: &'static str = "norms_of_large_numbers_match_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let largest = if setting.dtype == DType::F16 { 6e4 } else { 1e15 };
         for (kind, columns) in [(NormKind::Layer, 7), (NormKind::Rms, 64), (NormKind::Layer, 4099)] {
             let norm = drawn_norm(setting, kind, kind == NormKind::Layer, columns);
@@ -221,10 +206,7 @@ struct NormsOfNothing;
 impl Claim for NormsOfNothing {
     const NAME: &'static str = "norms_of_no_rows_have_none_and_gradients_of_0";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (kind, has_bias) in [(NormKind::Layer, true), (NormKind::Rms, false)] {
             let norm = drawn_norm(setting, kind, has_bias, 9);
             let parameters = on_device(setting, &norm);

@@ -139,10 +139,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "paged_attention_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Batch, queries, key heads, heads for each of them, elements of a head, tokens of a page, pages.
         let shapes = (
             1usize..4,
@@ -185,10 +182,7 @@ struct AddsSlopesWithinAWindow;
 impl Claim for AddsSlopesWithinAWindow {
     const NAME: &'static str = "paged_attention_adds_slopes_within_a_window";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 4,
             queries: 3,
@@ -222,10 +216,7 @@ struct LongSequencesMatchTheHost;
 impl Claim for LongSequencesMatchTheHost {
     const NAME: &'static str = "paged_attention_of_long_and_empty_sequences_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 5,
             queries: 2,
@@ -246,10 +237,7 @@ struct PagesOutsideThePoolAreHidden;
 impl Claim for PagesOutsideThePoolAreHidden {
     const NAME: &'static str = "paged_attention_hides_pages_outside_the_pool";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 2,
             queries: 1,
@@ -273,10 +261,7 @@ struct NothingIsTheAttentionOfNothing;
 impl Claim for NothingIsTheAttentionOfNothing {
     const NAME: &'static str = "paged_attention_of_no_elements_has_none";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (batch, queries, most_pages) in [(0, 1, 2), (2, 0, 2), (2, 1, 0)] {
             let sizes = PagedSizes {
                 batch,

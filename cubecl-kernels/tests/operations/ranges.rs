@@ -20,10 +20,7 @@ struct GatheredAndScattered;
 impl Claim for GatheredAndScattered {
     const NAME: &'static str = "ranges_are_gathered_scattered_and_cleared";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Where vectors begin and end, with a range that several cubes share; where none does; nothing.
         let cases = [
             vec![(0, 128..256), (1, 0..5120), (0, 0..64), (1, 6016..6144)],

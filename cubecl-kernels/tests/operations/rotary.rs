@@ -146,10 +146,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "rotary_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         over(edges(), 24, cases(), |case| {
             let input = setting.rounded(&normal(case.elements(), 1));
@@ -177,10 +174,7 @@ struct SplitMovesNumbers;
 impl Claim for SplitMovesNumbers {
     const NAME: &'static str = "rotary_without_angles_moves_numbers";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for [tokens, groups, queries, d_head] in [[3, 2, 3, 5], [2, 1, 1, 16], [1100, 3, 2, 8]] {
             let heads = RotaryHeads { groups, queries };
             let shape = [tokens, groups, queries + 2, d_head];
@@ -220,10 +214,7 @@ struct GradientTurnsBack;
 impl Claim for GradientTurnsBack {
     const NAME: &'static str = "rotary_gradient_turns_back";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         over(edges(), 8, cases(), |case| {
             let input = setting.rounded(&normal(case.elements(), 1));
@@ -243,10 +234,7 @@ struct TakesNothing;
 impl Claim for TakesNothing {
     const NAME: &'static str = "rotary_takes_nothing";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for [tokens, groups, d_head, rotated] in [[0, 2, 4, 4], [3, 0, 4, 2], [3, 2, 0, 0], [0, 0, 0, 0]] {
             let case = Case {
                 tokens,
@@ -274,10 +262,7 @@ struct MissingAnglesGiveZeros;
 impl Claim for MissingAnglesGiveZeros {
     const NAME: &'static str = "rotary_gives_zeros_for_positions_without_angles";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let case = Case {
             tokens: 4,
             heads: RotaryHeads { groups: 1, queries: 1 },

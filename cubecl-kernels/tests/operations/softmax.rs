@@ -78,10 +78,7 @@ impl Case {
     }
 
     /// Compares output and gradient with the host's.
-    fn check<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let (count, keys) = (self.dims.iter().product(), self.dims[3]);
         let scores: Vec<f64> = normal(count, 1).iter().map(|x| x * self.spread).collect();
         let (scores, gradient) = (setting.rounded(&scores), setting.rounded(&normal(count, 2)));
@@ -128,10 +125,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "softmax_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..3, 1usize..4, 1usize..14, 1usize..80, 0usize..6);
         let edges = [
             (1, 1, 1, 1, 2),
@@ -166,10 +160,7 @@ struct LongRowsMatchTheHost;
 impl Claim for LongRowsMatchTheHost {
     const NAME: &'static str = "softmax_of_long_rows_and_large_scores_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let cases = [
             (1, MAX_KEYS, Masks::Nothing, 1.0),
             (2, MAX_KEYS - 3, Masks::Given { batch: 1, heads: 1 }, 1.0),
@@ -198,10 +189,7 @@ struct RowsWithoutAKeyAreZero;
 impl Claim for RowsWithoutAKeyAreZero {
     const NAME: &'static str = "softmax_of_rows_without_a_key_is_zero_and_nan_spreads_over_its_row_alone";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let keys = 37;
         // Row 0 as usual, 1 all −∞, 2 with one −∞, 3 wholly masked, 4 with a NaN.
         let mut scores = setting.rounded(&normal(5 * keys, 3));
@@ -234,10 +222,7 @@ struct NothingIsTheSoftmaxOfNothing;
 impl Claim for NothingIsTheSoftmaxOfNothing {
     const NAME: &'static str = "softmax_of_no_elements_has_none";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for dims in [[0, 2, 3, 3], [2, 2, 0, 0], [1, 1, 3, 0]] {
             let scores = setting.tensor::<4>(&[], dims).inner();
             let output = scaled_masked_softmax(scores.clone(), SoftmaxMask::Nothing, 1.0)?;

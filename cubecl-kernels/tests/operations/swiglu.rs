@@ -28,10 +28,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "swiglu_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let edges = [(1, 1), (1, 53), (53, 1)].map(|(rows, columns)| (rows, columns, Layout::Contiguous));
         over(
             edges,
@@ -61,10 +58,7 @@ struct IsFiniteForLargeNumbers;
 impl Claim for IsFiniteForLargeNumbers {
     const NAME: &'static str = "swiglu_is_finite_for_large_numbers";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let large = if setting.dtype == DType::F16 { 600.0 } else { 1e4 };
         let input = setting.rounded(&[-large, large, -90.0, 90.0, 1.0, 0.5, 2.0, -1.0]);
         let leaf = setting.tensor(&input, [1, 8]).require_grad();
@@ -84,10 +78,7 @@ struct ReachesItsLimits;
 impl Claim for ReachesItsLimits {
     const NAME: &'static str = "swiglu_reaches_its_limits";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let mut gates = vec![f64::INFINITY, f64::NEG_INFINITY];
         gates.extend(largest(setting.dtype).into_iter().flat_map(|x| [x, -x]));
         let columns = gates.len();
@@ -116,10 +107,7 @@ struct KeepsNotNumbers;
 impl Claim for KeepsNotNumbers {
     const NAME: &'static str = "swiglu_keeps_not_numbers";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let input = [f64::NAN, 1.0, 1.0, 1.0];
         let leaf = setting.tensor(&input, [1, 4]).require_grad();
         let output = swiglu(leaf.clone())?;

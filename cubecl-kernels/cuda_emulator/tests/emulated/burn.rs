@@ -45,9 +45,7 @@ pub fn scenes() -> Vec<Scene> {
 
 /// What makes numbers of inputs, on any backend.
 trait Function {
-    fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-    where
-        Autodiff<B>: KernelBackend;
+    fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>;
 }
 
 /// Numbers around zero, the same for every backend.
@@ -64,10 +62,7 @@ fn inputs(shapes: &[[usize; 2]]) -> Vec<TensorData> {
     data.collect()
 }
 
-fn on<B: KernelBackend>(function: &impl Function, data: &[TensorData]) -> Vec<TensorData>
-where
-    Autodiff<B>: KernelBackend,
-{
+fn on<B: KernelBackend>(function: &impl Function, data: &[TensorData]) -> Vec<TensorData> {
     let device = Default::default();
     let inputs = data.iter().map(|data| Tensor::from_data(data.clone(), &device));
     let outputs = function.apply::<B>(inputs.collect());
@@ -104,10 +99,7 @@ fn same(function: impl Function, shapes: &[[usize; 2]], tolerance: f64) -> Resul
 fn round_trip(_: &Role) -> Result<()> {
     struct Nothing;
     impl Function for Nothing {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             inputs
         }
     }
@@ -117,10 +109,7 @@ fn round_trip(_: &Role) -> Result<()> {
 fn elementwise(_: &Role) -> Result<()> {
     struct Chain;
     impl Function for Chain {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             let [a, b] = [inputs[0].clone(), inputs[1].clone()];
             let sum = a.clone().exp() + b.clone() * 2.0;
             let chosen = sum.clone().mask_fill(a.clone().greater(b.clone()), -1.0);
@@ -134,10 +123,7 @@ fn elementwise(_: &Role) -> Result<()> {
 fn reductions(_: &Role) -> Result<()> {
     struct Sums;
     impl Function for Sums {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             let a = inputs[0].clone();
             let total = a.clone().sum().reshape([1, 1]);
             vec![total, a.clone().sum_dim(0), a.clone().mean_dim(1), a.max_dim(1)]
@@ -150,10 +136,7 @@ fn reductions(_: &Role) -> Result<()> {
 fn softmax(_: &Role) -> Result<()> {
     struct Rows;
     impl Function for Rows {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             let a = inputs[0].clone() * 5.0;
             vec![activation::softmax(a.clone(), 1), activation::log_softmax(a, 0)]
         }
@@ -164,10 +147,7 @@ fn softmax(_: &Role) -> Result<()> {
 fn products(_: &Role) -> Result<()> {
     struct Product;
     impl Function for Product {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             let [a, b] = [inputs[0].clone(), inputs[1].clone()];
             let product = a.clone().matmul(b.clone());
             vec![
@@ -187,10 +167,7 @@ fn products(_: &Role) -> Result<()> {
 fn layer(_: &Role) -> Result<()> {
     struct Layer;
     impl Function for Layer {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             let [x, w, v] =
                 [0, 1, 2].map(|index| Tensor::<Autodiff<B>, 2>::from_inner(inputs[index].clone()).require_grad());
             let hidden = activation::gelu(x.clone().matmul(w.clone()));
@@ -208,10 +185,7 @@ fn layer(_: &Role) -> Result<()> {
 fn our_norm(_: &Role) -> Result<()> {
     struct Norm;
     impl Function for Norm {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             let x = Tensor::<Autodiff<B>, 2>::from_inner(inputs[0].clone()).require_grad();
             let [weight, bias] = [1, 2].map(|index| {
                 let row = inputs[index].clone().reshape([-1]);
@@ -234,10 +208,7 @@ fn our_norm(_: &Role) -> Result<()> {
 fn our_softmax(_: &Role) -> Result<()> {
     struct Masked;
     impl Function for Masked {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             let x = Tensor::<Autodiff<B>, 2>::from_inner(inputs[0].clone()).require_grad();
             let scores = x.clone().reshape([1, 1, 8, 8]);
             let output = scaled_masked_softmax(scores, SoftmaxMask::Causal, 0.5).expect("fits");
@@ -295,10 +266,7 @@ fn two_devices(_: &Role) -> Result<()> {
 fn our_products(_: &Role) -> Result<()> {
     struct Layers;
     impl Function for Layers {
-        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
-        where
-            Autodiff<B>: KernelBackend,
-        {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>> {
             let leaf = |index: usize| Tensor::<Autodiff<B>, 2>::from_inner(inputs[index].clone()).require_grad();
             let [x, w, v] = [0, 1, 2].map(leaf);
             let bias = Tensor::<Autodiff<B>, 1>::from_inner(inputs[3].clone().reshape([-1])).require_grad();

@@ -37,10 +37,7 @@ struct ElementOperationsTakeNothing;
 impl Claim for ElementOperationsTakeNothing {
     const NAME: &'static str = "element_operations_take_nothing";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for shape @ [rows, columns] in SHAPES {
             let nothing = || setting.tensor::<2>(&[], shape);
             let bias = || setting.tensor(&vec![1.0; columns], [columns]).require_grad();
@@ -92,10 +89,7 @@ struct CrossEntropyTakesNothing;
 impl Claim for CrossEntropyTakesNothing {
     const NAME: &'static str = "cross_entropy_takes_nothing";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let inner = setting.inner(setting.dtype);
         let integers = |count: usize| -> Tensor<B, 1, Int> {
             Tensor::from_data(TensorData::new(vec![0i64; count], [count]), &inner.device)
@@ -139,10 +133,7 @@ struct OptimizerTakesNothing;
 impl Claim for OptimizerTakesNothing {
     const NAME: &'static str = "accumulate_adamw_and_sum_of_squares_take_nothing";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let of_type =
             |dtype: DType, values: &[f64]| -> Tensor<B, 1> { setting.inner(dtype).tensor(values, [values.len()]) };
         let main = || of_type(compute_type(setting.dtype), &[]);

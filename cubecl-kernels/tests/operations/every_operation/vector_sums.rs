@@ -160,10 +160,7 @@ impl Case {
         &self,
         setting: &Setting<Autodiff<B>>,
         vectors: &[Tensor<Autodiff<B>, 1>],
-    ) -> anyhow::Result<Outcome<B>>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    ) -> anyhow::Result<Outcome<B>> {
         let [rows, columns] = self.shape;
         let other_rows = rows.max(columns);
         let input = setting
@@ -191,10 +188,7 @@ impl Case {
     }
 
     /// Runs it with the vectors led to sums. Returns these, and what is there before.
-    fn run_lent<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<Lent<B>>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn run_lent<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<Lent<B>> {
         let vectors = self.vectors(setting);
         let here = setting.inner(compute_type(setting.dtype));
         let before = here.rounded(&normal(3 + self.vectors * (self.shape[1] + 2), 20));
@@ -234,10 +228,7 @@ struct AreThoseOfTheGraph;
 impl Claim for AreThoseOfTheGraph {
     const NAME: &'static str = "vector_sums_are_those_of_the_graph";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (operation, vectors) in OPERATIONS {
             // More columns and parts than a cube adds up; and one of each.
             for shape in [[5, 7], [1, 1], [300, 37], [3, 520]] {
@@ -254,10 +245,7 @@ impl Claim for AreThoseOfTheGraph {
     }
 }
 
-fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: &Case) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: &Case) -> anyhow::Result<()> {
     let [rows, columns] = case.shape;
     let alone = case.run(setting, &case.vectors(setting))?;
     let (outcome, lender, before) = case.run_lent(setting)?;
@@ -299,10 +287,7 @@ struct NoteWhatIsNotFinite;
 impl Claim for NoteWhatIsNotFinite {
     const NAME: &'static str = "vector_sums_note_what_is_not_finite";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (operation, vectors) in [(Operation::LayerNorm, 2), (Operation::Linear, 1)] {
             let case = Case {
                 operation,
@@ -325,10 +310,7 @@ struct StayInTheGraphWithoutOneSink;
 impl Claim for StayInTheGraphWithoutOneSink {
     const NAME: &'static str = "vector_sums_stay_in_the_graph_without_one_sink";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let case = Case {
             operation: Operation::LayerNorm,
             shape: [6, 10],

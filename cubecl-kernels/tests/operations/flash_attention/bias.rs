@@ -24,10 +24,7 @@ struct AddsARelativeBias;
 impl Claim for AddsARelativeBias {
     const NAME: &'static str = "flash_attention_adds_a_relative_bias";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let largest = if takes_few::<B>() { 141 } else { 301 };
         for (queries, keys, mask, probability, form) in [
             (1, 1, AttentionMask::Full, 0.0, Form::Separate),
@@ -67,10 +64,7 @@ struct TakesABiasForEveryHeadSize;
 impl Claim for TakesABiasForEveryHeadSize {
     const NAME: &'static str = "flash_attention_takes_a_bias_for_every_head_size";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // All tiles of the matrix units in one type.
         let is_complete = setting.dtype == DType::BF16;
         let sizes: &[usize] = if is_complete {
@@ -95,10 +89,7 @@ struct LeavesAConstantBiasAlone;
 impl Claim for LeavesAConstantBiasAlone {
     const NAME: &'static str = "flash_attention_leaves_a_constant_bias_alone";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let case = small(20, 20, AttentionMask::Causal, 16);
         let [query_shape, key_shape] = case.shapes();
         let inputs = case.normal(setting);

@@ -122,10 +122,7 @@ impl Case {
     }
 
     /// The relative bias, in the type that scores are in.
-    fn bias<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> Option<(Vec<f64>, Tensor<Autodiff<B>, 2>)>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn bias<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> Option<(Vec<f64>, Tensor<Autodiff<B>, 2>)> {
         let wide = Setting::<Autodiff<B>> {
             device: setting.device.clone(),
             dtype: compute_type(setting.dtype),
@@ -152,10 +149,7 @@ impl Case {
         ]
     }
 
-    pub fn normal<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> [Vec<f64>; 3]
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    pub fn normal<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> [Vec<f64>; 3] {
         let mut seed = 0;
         self.lengths().map(|length| {
             seed += 1;
@@ -164,10 +158,7 @@ impl Case {
     }
 
     /// Compares output and gradients with the host's.
-    pub fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>, inputs: [Vec<f64>; 3]) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    pub fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>, inputs: [Vec<f64>; 3]) -> anyhow::Result<()> {
         self.check_within(setting, inputs, Tolerance::of(setting.dtype))
     }
 
@@ -178,10 +169,7 @@ impl Case {
         setting: &Setting<Autodiff<B>>,
         inputs: [Vec<f64>; 3],
         tolerance: Tolerance,
-    ) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    ) -> anyhow::Result<()> {
         // On matrix units.
         let has_two = is_half(setting.dtype) && Autodiff::<B>::name(&setting.device).contains("cuda");
         for is_deterministic in if has_two { &[false, true][..] } else { &[false] } {
@@ -200,10 +188,7 @@ impl Case {
         setting: &Setting<Autodiff<B>>,
         inputs: &[Vec<f64>; 3],
         tolerance: Tolerance,
-    ) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    ) -> anyhow::Result<()> {
         let options = self.options();
         let [query_shape, key_shape] = self.shapes();
         let heads = PackedHeads {
@@ -319,10 +304,7 @@ fn separate<B: KernelBackend>(
     options: AttentionOptions,
     gradient: Tensor<Autodiff<B>, 4>,
     view: impl Fn(Tensor<Autodiff<B>, 4>) -> Tensor<Autodiff<B>, 4>,
-) -> anyhow::Result<(Tensor<Autodiff<B>, 4>, [Tensor<B, 4>; 3], Option<Tensor<B, 2>>)>
-where
-    Autodiff<B>: KernelBackend,
-{
+) -> anyhow::Result<(Tensor<Autodiff<B>, 4>, [Tensor<B, 4>; 3], Option<Tensor<B, 2>>)> {
     // Through the host, so that the tensors' memory is really in the other order.
     let laid = |tensor| {
         let data = view(tensor).into_data();

@@ -34,10 +34,7 @@ struct KeepsDocumentsApart;
 impl Claim for KeepsDocumentsApart {
     const NAME: &'static str = "flash_attention_keeps_documents_apart";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (mask, d_head, probability, form) in [
             (AttentionMask::Causal, 64, 0.0, Form::Packed),
             (AttentionMask::Full, 64, 0.0, Form::Separate),
@@ -70,10 +67,7 @@ struct SkipsOtherDocuments;
 impl Claim for SkipsOtherDocuments {
     const NAME: &'static str = "flash_attention_skips_other_documents";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for mask in [AttentionMask::Causal, AttentionMask::Full] {
             for is_deterministic in [false, true] {
                 let mut case = small(710, 710, mask, 64);
@@ -90,10 +84,7 @@ impl Claim for SkipsOtherDocuments {
 }
 
 /// Compares the second document of three with the host, where the others are NaN.
-fn middle_document<B: KernelBackend>(case: Case, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+fn middle_document<B: KernelBackend>(case: Case, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
     let d_head = case.sizes.d_head;
     let [first, count, _] = case.documents[0] else {
         anyhow::bail!("three documents are expected");

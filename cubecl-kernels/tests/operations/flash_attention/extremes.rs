@@ -26,10 +26,7 @@ struct ShowsWhatIsNotFinite;
 impl Claim for ShowsWhatIsNotFinite {
     const NAME: &'static str = "flash_attention_shows_what_is_not_finite";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // What is spoilt: an element of the query, of the key, of the value.
         for (which, spoilt) in [
             (0, f64::NAN),
@@ -77,10 +74,7 @@ struct TakesLargeScores;
 impl Claim for TakesLargeScores {
     const NAME: &'static str = "flash_attention_takes_large_scores";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // A common part of all scores that is 3840, far beyond where exponentials end, and whole numbers of a few on
         // top of it. All numbers and products are exact in every type, and so are the scores in f32: usual tolerances
         // hold.
@@ -117,10 +111,7 @@ struct TakesGrowingScores;
 impl Claim for TakesGrowingScores {
     const NAME: &'static str = "flash_attention_takes_growing_scores";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (d_head, growth, mask) in [
             (16, 4.0, AttentionMask::Full),
             (16, 16.0, AttentionMask::Causal),
@@ -175,10 +166,7 @@ struct TakesNothing;
 impl Claim for TakesNothing {
     const NAME: &'static str = "flash_attention_takes_empty_tensors";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (batch, queries, keys) in [(0, 5, 5), (2, 0, 4), (2, 4, 0)] {
             let mut case = small(queries, keys, AttentionMask::Full, 16);
             case.sizes.batch = batch;

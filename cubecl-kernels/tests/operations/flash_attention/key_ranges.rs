@@ -25,10 +25,7 @@ struct SeesAWindow;
 impl Claim for SeesAWindow {
     const NAME: &'static str = "flash_attention_sees_a_window";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Windows of one key, of blocks and next to these, and of more keys than there are.
         for (seq, window, d_head, probability, form) in [
             (7, 1, 3, 0.0, Form::Separate),
@@ -58,10 +55,7 @@ struct EndsAtKeyLengths;
 impl Claim for EndsAtKeyLengths {
     const NAME: &'static str = "flash_attention_ends_at_key_lengths";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Cross-attention; a sample without keys, and one with a single key.
         for (queries, keys, lengths, d_head, probability, form) in [
             (5, 9, &[1, 9], 3, 0.0, Form::Separate),
@@ -94,10 +88,7 @@ struct SkipsWhatNoQuerySees;
 impl Claim for SkipsWhatNoQuerySees {
     const NAME: &'static str = "flash_attention_skips_what_no_query_sees";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Blocks of keys of every kernel end at 256.
         let mut padded = small(40, 600, AttentionMask::Full, 16);
         padded.sizes.batch = 1;
@@ -118,10 +109,7 @@ fn expect_rows<B: KernelBackend>(
     is_spoilt: impl Fn(usize) -> bool,
     queries: std::ops::Range<usize>,
     keys: std::ops::Range<usize>,
-) -> anyhow::Result<()>
-where
-    Autodiff<B>: KernelBackend,
-{
+) -> anyhow::Result<()> {
     let [query_shape, key_shape] = case.shapes();
     let row = |shape: [usize; 4]| shape[2] * shape[3];
     let [query, key, value] = case.normal(setting);

@@ -42,10 +42,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "flash_attention_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let heads = (1usize..3, 1usize..4);
         let d_head = prop::sample::select(vec![1usize, 3, 7, 16, 24, 64, 80, 128, 144, 256]);
         let options = (any::<bool>(), prop::sample::select(vec![0.0, 0.25]));
@@ -97,10 +94,7 @@ struct TakesEveryHeadSize;
 impl Claim for TakesEveryHeadSize {
     const NAME: &'static str = "flash_attention_takes_every_head_size";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // All of them on the matrix units, where each is tiled in its own way, and where no kernel is compiled for
         // each.
         let is_complete = setting.dtype == DType::BF16 || Autodiff::<B>::name(&setting.device).contains("flex");
@@ -136,10 +130,7 @@ struct TakesSeveralBlocks;
 impl Claim for TakesSeveralBlocks {
     const NAME: &'static str = "flash_attention_takes_several_blocks";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Two blocks of the largest tile, or more of them.
         let [few, many] = if takes_few::<B>() { [77, 141] } else { [141, 269] };
         for (queries, keys, mask, d_head, probability) in [
@@ -166,10 +157,7 @@ struct TakesViews;
 impl Claim for TakesViews {
     const NAME: &'static str = "flash_attention_takes_views";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let forms = [Form::Packed, Form::Unpacked, Form::HeadsFirst, Form::Transposed];
         for (form, kv_heads, d_head) in forms.into_iter().flat_map(|form| [(form, 1, 7), (form, 2, 16)]) {
             let sizes = AttentionSizes {
@@ -203,10 +191,7 @@ struct KeepsLogSumExp;
 impl Claim for KeepsLogSumExp {
     const NAME: &'static str = "flash_attention_keeps_log_sum_exp";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend,
-    {
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (mask, keys) in [(AttentionMask::Causal, 45), (AttentionMask::Full, 70)] {
             let case = small(45, keys, mask, 16);
             let inputs = case.normal(setting);

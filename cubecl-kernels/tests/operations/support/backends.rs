@@ -28,9 +28,7 @@ pub trait Claim: Copy + Send + 'static {
     const NAME: &'static str;
 
     /// Tries it. `B` differentiates.
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
-    where
-        Autodiff<B>: KernelBackend;
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>;
 }
 
 /// Where a claim is tried.
