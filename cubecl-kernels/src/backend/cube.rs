@@ -12,7 +12,7 @@ use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
 use crate::cube::columns::Partials;
-use crate::cube::launch;
+use crate::cube::launch::{self, OnCube};
 #[cfg(feature = "cublaslt")]
 use crate::cublaslt;
 use crate::embedding::{self, TokenRange};
@@ -464,52 +464,25 @@ where
 }
 
 /// As [`accumulate::launch::takes_columns`].
-fn takes_columns<R, F, I, BT>(to: &VectorSums<CubeBackend<R, F, I, BT>>) -> bool
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+fn takes_columns<R: CubeRuntime, B: OnCube<R>>(to: &VectorSums<B>) -> bool {
     accumulate::launch::takes_columns(&primitive(to.sums.sums.clone()))
 }
 
 /// Adds the sums of vectors' columns to their places.
-fn added<R, F, I, BT>(
-    partials: Partials<R>,
-    to: VectorSums<CubeBackend<R, F, I, BT>>,
-) -> GradientSums<CubeBackend<R, F, I, BT>>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+fn added<R: CubeRuntime, B: OnCube<R>>(partials: Partials<R>, to: VectorSums<B>) -> GradientSums<B> {
     let both = [to.sums.sums, to.sums.non_finite].map(primitive);
     let [sums, non_finite] = partials.add_to(both, &to.places).map(float);
     GradientSums { sums, non_finite }
 }
 
 /// The sums of the columns of the only vector.
-fn sum_of_one<R, F, I, BT>(partials: Partials<R>, dtype: DType) -> Tensor<CubeBackend<R, F, I, BT>, 1>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+fn sum_of_one<R: CubeRuntime, B: OnCube<R>>(partials: Partials<R>, dtype: DType) -> Tensor<B, 1> {
     let mut sums = partials.sum(dtype).into_iter();
     float(sums.next().expect("there is a vector"))
 }
 
 /// The angles as the kernels take them.
-fn cube_angles<R, F, I, BT>(angles: RotaryAngles<CubeBackend<R, F, I, BT>>) -> CubeAngles<R>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+fn cube_angles<R: CubeRuntime, B: OnCube<R>>(angles: RotaryAngles<B>) -> CubeAngles<R> {
     CubeAngles {
         cosine: primitive(angles.cosine),
         sine: primitive(angles.sine),
@@ -519,12 +492,6 @@ where
 }
 
 /// As [`launch::runs`].
-fn runs<R, F, I, BT, const D: usize>(tensor: &Tensor<CubeBackend<R, F, I, BT>, D>) -> bool
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+fn runs<R: CubeRuntime, B: OnCube<R>, const D: usize>(tensor: &Tensor<B, D>) -> bool {
     launch::runs(&primitive(tensor.clone()))
 }

@@ -1,14 +1,34 @@
 //! How kernels are launched: which types they take, how wide they load, how rows are spread over units and cubes.
 
 use burn::tensor::{DType, Shape};
-use burn_cubecl::CubeRuntime;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::client::ComputeClient;
 use cubecl::features::{Plane, TypeUsage};
 use cubecl::prelude::*;
 
 use super::reduce::{RowLayout, RowsLaunch};
+use crate::KernelBackend;
+
+/// A backend whose tensors are CubeCL's, of this runtime.
+pub trait OnCube<R: CubeRuntime>:
+    KernelBackend<
+        FloatTensorPrimitive = CubeTensor<R>,
+        IntTensorPrimitive = CubeTensor<R>,
+        BoolTensorPrimitive = CubeTensor<R>,
+    >
+{
+}
+
+impl<R, F, I, BT> OnCube<R> for CubeBackend<R, F, I, BT>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+}
 
 /// Whether the kernels run for tensors of a type on a device: they read and write it, and compute in f32. Else the
 /// references run.

@@ -23,8 +23,8 @@ use std::any::Any;
 use std::sync::OnceLock;
 
 use burn::tensor::{DType, Shape, Tensor};
+use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::cuda::CudaDevice;
 use cubecl::server::Handle;
 
@@ -33,7 +33,7 @@ pub use library::{CublasLtError, Version, version};
 use self::factor::Factor;
 use self::plan::Batch;
 use crate::accumulate::GradientPlace;
-use crate::cube::launch::{empty_beside, into_contiguous, own};
+use crate::cube::launch::{OnCube, empty_beside, into_contiguous, own};
 use crate::cuda::server;
 use crate::linear::blocks::{BlockProduct, one_by_one};
 use crate::linear::product::{add_multiplied, multiply};
@@ -73,17 +73,11 @@ pub(crate) fn is_enabled<R: CubeRuntime>() -> bool {
 ///
 /// # Panics
 /// When an earlier product failed, or shapes or types do not fit each other.
-pub(crate) fn multiply_or_burn<R, F, I, BT>(
-    a: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    b: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    bias: Option<Tensor<CubeBackend<R, F, I, BT>, 1>>,
-) -> Tensor<CubeBackend<R, F, I, BT>, 2>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+pub(crate) fn multiply_or_burn<R: CubeRuntime, B: OnCube<R>>(
+    a: Tensor<B, 2>,
+    b: Tensor<B, 2>,
+    bias: Option<Tensor<B, 1>>,
+) -> Tensor<B, 2> {
     let ([rows, depth], [_, columns]) = (a.dims(), b.dims());
     let is_taken = is_enabled::<R>() && plan::data_type(a.dtype()).is_some() && ![rows, depth, columns].contains(&0);
     if !is_taken {
@@ -110,18 +104,12 @@ where
 ///
 /// # Panics
 /// When an earlier product failed, or shapes, types or the place do not fit each other.
-pub(crate) fn add_product<R, F, I, BT>(
-    sums: Tensor<CubeBackend<R, F, I, BT>, 1>,
-    a: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    b: Tensor<CubeBackend<R, F, I, BT>, 2>,
+pub(crate) fn add_product<R: CubeRuntime, B: OnCube<R>>(
+    sums: Tensor<B, 1>,
+    a: Tensor<B, 2>,
+    b: Tensor<B, 2>,
     place: GradientPlace,
-) -> Tensor<CubeBackend<R, F, I, BT>, 1>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> Tensor<B, 1> {
     if !is_enabled::<R>() {
         return add_multiplied(sums, a, b, place);
     }
@@ -152,15 +140,7 @@ where
 ///
 /// # Panics
 /// When an earlier product failed, or shapes or types do not fit each other.
-pub(crate) fn multiply_blocks<R, F, I, BT>(
-    product: BlockProduct<CubeBackend<R, F, I, BT>>,
-) -> Tensor<CubeBackend<R, F, I, BT>, 2>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+pub(crate) fn multiply_blocks<R: CubeRuntime, B: OnCube<R>>(product: BlockProduct<B>) -> Tensor<B, 2> {
     let inputs = &product.inputs;
     let elements = product.from.rows * product.from.count * inputs.weight.shape().num_elements();
     if !is_enabled::<R>() || plan::data_type(inputs.input.dtype()).is_none() || elements == 0 {
@@ -183,13 +163,7 @@ where
 }
 
 /// Queues a product of contiguous rows. Returns whether the library has a kernel for it.
-fn queue_blocks<R, F, I, BT>(product: &BlockProduct<CubeBackend<R, F, I, BT>>) -> bool
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+fn queue_blocks<R: CubeRuntime, B: OnCube<R>>(product: &BlockProduct<B>) -> bool {
     let BlockProduct { from, to, .. } = *product;
     let inputs = &product.inputs;
     let ([_, depth], [_, columns]) = (inputs.input.dims(), product.output.dims());

@@ -1,11 +1,11 @@
 //! How the softmax's kernels are launched, for CubeCL's backends.
 
 use burn::tensor::{DType, Tensor};
-use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
+use burn_cubecl::CubeRuntime;
 
 use super::kernel::{self, PlacesLaunch};
 use super::{SoftmaxMask, reference};
-use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, into_contiguous, is_supported};
+use crate::cube::launch::{OnCube, Registers, RowPlan, address_type, empty_beside, into_contiguous, is_supported};
 use crate::cube::math::{exponent_scale, is_fast};
 use crate::tape::{float, primitive};
 
@@ -16,17 +16,11 @@ const FORWARD: Registers = Registers { wanted: 32, most: 32 };
 const BACKWARD: Registers = Registers { wanted: 16, most: 16 };
 
 /// Returns the probabilities.
-pub(crate) fn forward<R, F, I, BT>(
-    scores: Tensor<CubeBackend<R, F, I, BT>, 4>,
-    mask: SoftmaxMask<CubeBackend<R, F, I, BT>>,
+pub(crate) fn forward<R: CubeRuntime, B: OnCube<R>>(
+    scores: Tensor<B, 4>,
+    mask: SoftmaxMask<B>,
     scale: f64,
-) -> Tensor<CubeBackend<R, F, I, BT>, 4>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> Tensor<B, 4> {
     let dims @ [batch, heads, queries, keys] = scores.dims();
     if dims.contains(&0) {
         return scores;
@@ -82,17 +76,11 @@ where
 }
 
 /// Returns the scores' gradient for that of the probabilities.
-pub(crate) fn backward<R, F, I, BT>(
-    output: Tensor<CubeBackend<R, F, I, BT>, 4>,
-    gradient: Tensor<CubeBackend<R, F, I, BT>, 4>,
+pub(crate) fn backward<R: CubeRuntime, B: OnCube<R>>(
+    output: Tensor<B, 4>,
+    gradient: Tensor<B, 4>,
     scale: f64,
-) -> Tensor<CubeBackend<R, F, I, BT>, 4>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> Tensor<B, 4> {
     let dims @ [batch, heads, queries, keys] = output.dims();
     if dims.contains(&0) {
         return output;

@@ -8,28 +8,20 @@ mod problem;
 mod ranges;
 
 use burn::tensor::Tensor;
+use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::prelude::AddressType;
 
 use super::matrix::{self, tile::LOAD};
 use super::reference::is_nothing;
 use super::{AttentionBackward, AttentionForward, AttentionOptions, PackedHeads, reference, unpack};
-use crate::cube::launch::{empty_beside, into_contiguous};
+use crate::cube::launch::{OnCube, empty_beside, into_contiguous};
 use crate::flash_attention::AttentionSizes;
 use crate::precision::zeros_like;
 use crate::tape::{float, primitive};
 use heads::{Heads, parts};
 pub(crate) use problem::check;
 use problem::{Backward, Launch};
-
-type Backend<R, F, I, BT> = CubeBackend<R, F, I, BT>;
-type Inputs<R, F, I, BT> = [Tensor<Backend<R, F, I, BT>, 4>; 3];
-type Bias<R, F, I, BT> = Tensor<Backend<R, F, I, BT>, 2>;
-/// Of queries, keys and values, and of the bias where that is wanted.
-type Gradients<R, F, I, BT> = (Inputs<R, F, I, BT>, Option<Bias<R, F, I, BT>>);
-/// The same of those in one tensor.
-type PackedGradients<R, F, I, BT> = (Tensor<Backend<R, F, I, BT>, 4>, Option<Bias<R, F, I, BT>>);
 
 impl<R: CubeRuntime> Launch<'_, R> {
     /// Output and statistics.
@@ -85,12 +77,7 @@ struct Given<R: CubeRuntime> {
 
 impl<R: CubeRuntime> Given<R> {
     /// Of a pass, with its bias.
-    fn of<F, I, BT>(pass: AttentionBackward<Backend<R, F, I, BT>>) -> (Self, Option<CubeTensor<R>>)
-    where
-        F: FloatElement,
-        I: IntElement,
-        BT: BoolElement,
-    {
+    fn of<B: OnCube<R>>(pass: AttentionBackward<B>) -> (Self, Option<CubeTensor<R>>) {
         let given = Self {
             output: primitive(pass.forward.output),
             log_sum_exp: primitive(pass.forward.log_sum_exp),
@@ -101,30 +88,18 @@ impl<R: CubeRuntime> Given<R> {
     }
 }
 
-fn result<R, F, I, BT>([output, log_sum_exp]: [CubeTensor<R>; 2]) -> AttentionForward<Backend<R, F, I, BT>>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+fn result<R: CubeRuntime, B: OnCube<R>>([output, log_sum_exp]: [CubeTensor<R>; 2]) -> AttentionForward<B> {
     AttentionForward {
         output: float(output),
         log_sum_exp: float(log_sum_exp),
     }
 }
 
-pub(crate) fn separate_forward<R, F, I, BT>(
-    inputs: [Tensor<Backend<R, F, I, BT>, 4>; 3],
-    bias: Option<Tensor<Backend<R, F, I, BT>, 2>>,
+pub(crate) fn separate_forward<R: CubeRuntime, B: OnCube<R>>(
+    inputs: [Tensor<B, 4>; 3],
+    bias: Option<Tensor<B, 2>>,
     options: &AttentionOptions,
-) -> AttentionForward<Backend<R, F, I, BT>>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> AttentionForward<B> {
     if is_nothing(&inputs[0], &inputs[1]) {
         return reference::forward(inputs, bias, options);
     }
@@ -136,17 +111,11 @@ where
     }
 }
 
-pub(crate) fn separate_backward<R, F, I, BT>(
-    inputs: [Tensor<Backend<R, F, I, BT>, 4>; 3],
-    pass: AttentionBackward<Backend<R, F, I, BT>>,
+pub(crate) fn separate_backward<R: CubeRuntime, B: OnCube<R>>(
+    inputs: [Tensor<B, 4>; 3],
+    pass: AttentionBackward<B>,
     options: &AttentionOptions,
-) -> Gradients<R, F, I, BT>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> ([Tensor<B, 4>; 3], Option<Tensor<B, 2>>) {
     if is_nothing(&inputs[0], &inputs[1]) {
         return reference::backward(inputs, pass, options);
     }
@@ -165,18 +134,12 @@ where
     (results.map(|heads| float(heads.tensor)), of_bias.map(float))
 }
 
-pub(crate) fn packed_forward<R, F, I, BT>(
-    packed: Tensor<Backend<R, F, I, BT>, 4>,
+pub(crate) fn packed_forward<R: CubeRuntime, B: OnCube<R>>(
+    packed: Tensor<B, 4>,
     heads: PackedHeads,
-    bias: Option<Tensor<Backend<R, F, I, BT>, 2>>,
+    bias: Option<Tensor<B, 2>>,
     options: &AttentionOptions,
-) -> AttentionForward<Backend<R, F, I, BT>>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> AttentionForward<B> {
     if packed.shape().num_elements() > 0 {
         let sizes = AttentionSizes::of_packed(packed.dims(), heads);
         let parts = parts(primitive(packed.clone()), heads);
@@ -187,18 +150,12 @@ where
     reference::forward(unpack(packed, heads), bias, options)
 }
 
-pub(crate) fn packed_backward<R, F, I, BT>(
-    packed: Tensor<Backend<R, F, I, BT>, 4>,
+pub(crate) fn packed_backward<R: CubeRuntime, B: OnCube<R>>(
+    packed: Tensor<B, 4>,
     heads: PackedHeads,
-    pass: AttentionBackward<Backend<R, F, I, BT>>,
+    pass: AttentionBackward<B>,
     options: &AttentionOptions,
-) -> PackedGradients<R, F, I, BT>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> (Tensor<B, 4>, Option<Tensor<B, 2>>) {
     if packed.shape().num_elements() == 0 {
         let wanted = pass.bias.filter(|bias| bias.is_wanted);
         return (packed, wanted.map(|bias| zeros_like(&bias.table)));

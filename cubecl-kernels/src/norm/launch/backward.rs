@@ -2,15 +2,15 @@
 //! twice.
 
 use burn::tensor::{DType, Tensor, backend::Backend};
+use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 
 use super::contiguous;
 use crate::cube::columns::Partials;
 use crate::cube::dropout::dropped_rows_argument;
-use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, plane_size};
+use crate::cube::launch::{OnCube, Registers, RowPlan, address_type, empty_beside, plane_size};
 use crate::cube::reduce::RowsLaunch;
 use crate::cube::walk::RowWalk;
 use crate::norm::kernel::shared::{BeforeLaunch, RowSums};
@@ -68,21 +68,9 @@ pub(crate) struct RowGradients<B: Backend, R: CubeRuntime> {
     sums: RowSums,
 }
 
-impl<R, F, I, BT> RowGradients<CubeBackend<R, F, I, BT>, R>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+impl<R: CubeRuntime, B: OnCube<R>> RowGradients<B, R> {
     /// The gradients of the norm, and that of the addend's bias, of this type.
-    pub fn norm_and_addend_bias(
-        self,
-        dtype: DType,
-    ) -> (
-        NormGradients<CubeBackend<R, F, I, BT>>,
-        Option<Tensor<CubeBackend<R, F, I, BT>, 1>>,
-    ) {
+    pub fn norm_and_addend_bias(self, dtype: DType) -> (NormGradients<B>, Option<Tensor<B, 1>>) {
         let mut sums = self.partials.sum(dtype).into_iter().map(float);
         let mut next_if = |is_there: bool| is_there.then(|| sums.next().expect("it was summed"));
         let norm = NormGradients {
@@ -94,19 +82,13 @@ where
     }
 }
 
-pub(super) fn launch_backward<R, F, I, BT>(
+pub(super) fn launch_backward<R: CubeRuntime, B: OnCube<R>>(
     input: CubeTensor<R>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
-    gradient: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    parameters: &NormParameters<B>,
+    statistics: NormStatistics<B>,
+    gradient: Tensor<B, 2>,
     before: BeforeBackward<'_, R>,
-) -> RowGradients<CubeBackend<R, F, I, BT>, R>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> RowGradients<B, R> {
     let read = Read {
         input,
         weight: contiguous(parameters.weight.clone()),

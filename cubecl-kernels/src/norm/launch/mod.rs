@@ -1,17 +1,16 @@
 //! How the norms' kernels are launched, for CubeCL's backends.
-#![allow(clippy::type_complexity, reason = "a backend of CubeCL has four parameters")]
 
 mod backward;
 
 use burn::tensor::{DType, Tensor};
+use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 
 use super::kernel::forward;
 use super::{AddRule, AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics, reference};
-use crate::KernelBackend;
 use crate::cube::dropout::dropped_rows_argument;
-use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, into_contiguous, runs};
+use crate::cube::launch::{OnCube, Registers, RowPlan, address_type, empty_beside, into_contiguous, runs};
+use crate::precision::zeros_like;
 use crate::random::RowDropout;
 use crate::tape::{float, primitive};
 use backward::{BeforeBackward, RowGradients, launch_backward};
@@ -22,19 +21,10 @@ const FORWARD: Registers = Registers { wanted: 16, most: 32 };
 const FORWARD_UNITS: usize = 512;
 
 /// Returns the norm of each row, and the rows' statistics.
-pub(crate) fn forward<R, F, I, BT>(
-    input: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-) -> (
-    Tensor<CubeBackend<R, F, I, BT>, 2>,
-    NormStatistics<CubeBackend<R, F, I, BT>>,
-)
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+pub(crate) fn forward<R: CubeRuntime, B: OnCube<R>>(
+    input: Tensor<B, 2>,
+    parameters: &NormParameters<B>,
+) -> (Tensor<B, 2>, NormStatistics<B>) {
     if !runs(&primitive(input.clone())) {
         return reference::forward(input, parameters);
     }
@@ -55,19 +45,10 @@ where
 }
 
 /// Returns the sum, its norm, and the rows' statistics.
-pub(crate) fn add_forward<R, F, I, BT>(
-    addends: Addends<CubeBackend<R, F, I, BT>>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-) -> (
-    [Tensor<CubeBackend<R, F, I, BT>, 2>; 2],
-    NormStatistics<CubeBackend<R, F, I, BT>>,
-)
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+pub(crate) fn add_forward<R: CubeRuntime, B: OnCube<R>>(
+    addends: Addends<B>,
+    parameters: &NormParameters<B>,
+) -> ([Tensor<B, 2>; 2], NormStatistics<B>) {
     if !runs(&primitive(addends.input.clone())) {
         return reference::add_forward(addends, parameters);
     }
@@ -89,18 +70,12 @@ where
 }
 
 /// Returns the gradients for the output's gradient.
-pub(crate) fn backward<R, F, I, BT>(
-    input: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
-    gradient: Tensor<CubeBackend<R, F, I, BT>, 2>,
-) -> NormGradients<CubeBackend<R, F, I, BT>>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+pub(crate) fn backward<R: CubeRuntime, B: OnCube<R>>(
+    input: Tensor<B, 2>,
+    parameters: &NormParameters<B>,
+    statistics: NormStatistics<B>,
+    gradient: Tensor<B, 2>,
+) -> NormGradients<B> {
     if !runs(&primitive(input.clone())) {
         return reference::backward(input, parameters, statistics, gradient);
     }
@@ -110,22 +85,13 @@ where
 }
 
 /// Returns the gradients of the addends and of the norm for those of the sum and of the norm, where they have one.
-pub(crate) fn add_backward<R, F, I, BT>(
-    hidden: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
-    gradients: [Option<Tensor<CubeBackend<R, F, I, BT>, 2>>; 2],
+pub(crate) fn add_backward<R: CubeRuntime, B: OnCube<R>>(
+    hidden: Tensor<B, 2>,
+    parameters: &NormParameters<B>,
+    statistics: NormStatistics<B>,
+    gradients: [Option<Tensor<B, 2>>; 2],
     rule: &AddRule,
-) -> (
-    AddendGradients<CubeBackend<R, F, I, BT>>,
-    NormGradients<CubeBackend<R, F, I, BT>>,
-)
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> (AddendGradients<B>, NormGradients<B>) {
     if !runs(&primitive(hidden.clone())) {
         return reference::add_backward(hidden, parameters, statistics, gradients, rule);
     }
@@ -151,26 +117,20 @@ where
                 weight: zeros_like(&parameters.weight),
                 bias: parameters.bias.as_ref().map(zeros_like),
             };
-            (CubeBackend::bias_dropout_add_backward(of_hidden, rule), norm)
+            (B::bias_dropout_add_backward(of_hidden, rule), norm)
         }
     }
 }
 
 /// Returns the gradients of rows for those of the sum, where there is one, and of the norm; and the sums of parts of
 /// the rows.
-pub(crate) fn rows_backward<R, F, I, BT>(
-    hidden: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
-    [of_hidden, of_output]: [Option<Tensor<CubeBackend<R, F, I, BT>, 2>>; 2],
+pub(crate) fn rows_backward<R: CubeRuntime, B: OnCube<R>>(
+    hidden: Tensor<B, 2>,
+    parameters: &NormParameters<B>,
+    statistics: NormStatistics<B>,
+    [of_hidden, of_output]: [Option<Tensor<B, 2>>; 2],
     rule: Option<&AddRule>,
-) -> RowGradients<CubeBackend<R, F, I, BT>, R>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+) -> RowGradients<B, R> {
     let before = BeforeBackward {
         of_hidden: of_hidden.map(contiguous),
         rule,
@@ -194,17 +154,11 @@ struct Forward<R: CubeRuntime> {
     reciprocal: CubeTensor<R>,
 }
 
-fn launch_forward<R, F, I, BT>(
+fn launch_forward<R: CubeRuntime, B: OnCube<R>>(
     input: CubeTensor<R>,
     before: Before<R>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-) -> Forward<R>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+    parameters: &NormParameters<B>,
+) -> Forward<R> {
     let (client, dtype) = (input.client.clone(), input.dtype);
     let dims @ [rows, columns] = [input.meta.shape()[0], input.meta.shape()[1]];
     let hidden = before.residual.is_some().then(|| empty_beside(&input, &dims, dtype));
@@ -262,24 +216,6 @@ where
     }
 }
 
-fn contiguous<R, F, I, BT, const D: usize>(tensor: Tensor<CubeBackend<R, F, I, BT>, D>) -> CubeTensor<R>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
+fn contiguous<R: CubeRuntime, B: OnCube<R>, const D: usize>(tensor: Tensor<B, D>) -> CubeTensor<R> {
     into_contiguous(primitive(tensor))
-}
-
-fn zeros_like<R, F, I, BT, const D: usize>(
-    tensor: &Tensor<CubeBackend<R, F, I, BT>, D>,
-) -> Tensor<CubeBackend<R, F, I, BT>, D>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
-    Tensor::zeros(tensor.dims(), (&tensor.device(), tensor.dtype()))
 }
