@@ -1,90 +1,48 @@
-//! Custom operations of a stream: how one is registered, and how it finds its inputs when it runs.
+//! Custom operations of a stream: how one is registered, and how it runs.
 
+use burn::tensor::Shape;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Bool, DType, Int, Shape, Tensor};
 use burn_fusion::stream::{Operation, OperationStreams};
-use burn_fusion::{Fusion, FusionBackend, FusionRuntime, FusionTensor};
+use burn_fusion::{FusionBackend, FusionRuntime, FusionTensor};
 use burn_ir::{CustomOpIr, HandleContainer, OperationIr, TensorIr};
 
-use crate::tape::{float, primitive};
+use super::arguments::Argument;
+use super::results::Results;
 
-type Handles<B> = HandleContainer<<<B as FusionBackend>::FusionRuntime as FusionRuntime>::FusionHandle>;
-type Lazy<B> = FusionTensor<<B as FusionBackend>::FusionRuntime>;
+pub(super) type Handles<B> = HandleContainer<<<B as FusionBackend>::FusionRuntime as FusionRuntime>::FusionHandle>;
+pub(super) type Lazy<B> = FusionTensor<<B as FusionBackend>::FusionRuntime>;
 type Run<B> = dyn Fn(&mut Inputs<'_, B>) -> Vec<FloatTensor<B>> + Send + Sync;
 
-/// An operation that is to be registered: its inputs in order, and its outputs.
-pub(super) struct Custom<B: FusionBackend> {
+/// Registers an operation of the stream, which runs on the inner backend's form of its arguments. Returns what it
+/// will have computed.
+pub(super) fn register<B: FusionBackend, A: Argument<B>, R: Results<B>>(
     name: &'static str,
-    pub(super) inputs: Vec<Lazy<B>>,
-    outputs: Vec<(Vec<usize>, DType)>,
-}
-
-impl<B: FusionBackend> Custom<B> {
-    pub(super) fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-        }
-    }
-
-    pub(super) fn with<const D: usize>(mut self, input: &Tensor<Fusion<B>, D>) -> Self {
-        self.inputs.push(primitive(input.clone()));
-        self
-    }
-
-    /// As [`with`](Self::with), for an input that is given up, so that the operation may write over it.
-    pub(super) fn with_owned<const D: usize>(mut self, input: Tensor<Fusion<B>, D>) -> Self {
-        self.inputs.push(primitive(input));
-        self
-    }
-
-    pub(super) fn with_int<const D: usize>(mut self, input: &Tensor<Fusion<B>, D, Int>) -> Self {
-        self.inputs.push(input.clone().into_primitive());
-        self
-    }
-
-    pub(super) fn with_some<const D: usize>(self, input: Option<&Tensor<Fusion<B>, D>>) -> Self {
-        match input {
-            Some(input) => self.with(input),
-            None => self,
-        }
-    }
-
-    pub(super) fn output(mut self, shape: impl Into<Vec<usize>>, dtype: DType) -> Self {
-        self.outputs.push((shape.into(), dtype));
-        self
-    }
-
-    /// Registers the operation, which returns one tensor for each named output, of its shape and type.
-    pub(super) fn register(
-        self,
-        run: impl Fn(&mut Inputs<'_, B>) -> Vec<FloatTensor<B>> + Send + Sync + 'static,
-    ) -> Outputs<B> {
-        let client = self.inputs.first().expect("an operation has an input").client.clone();
-        let streams = OperationStreams::with_inputs(&self.inputs);
-        let outputs = self.outputs.into_iter();
-        let outputs: Vec<TensorIr> = outputs
-            .map(|(shape, dtype)| TensorIr::uninit(client.create_empty_handle(), Shape::from(shape), dtype))
-            .collect();
-        let inputs: Vec<TensorIr> = self.inputs.into_iter().map(FusionTensor::into_ir).collect();
-        let description = CustomOpIr::new(self.name, &inputs, &outputs);
-        let operation = Registered::<B> {
-            description: description.clone(),
-            run: Box::new(run),
-        };
-        let outputs = client.register(streams, OperationIr::Custom(description), operation);
-        Outputs(outputs.into_iter())
-    }
-}
-
-/// The outputs of a registered operation, in order.
-pub(super) struct Outputs<B: FusionBackend>(std::vec::IntoIter<Lazy<B>>);
-
-impl<B: FusionBackend> Outputs<B> {
-    pub(super) fn next<const D: usize>(&mut self) -> Tensor<Fusion<B>, D> {
-        float(self.0.next().expect("no more outputs than were named"))
-    }
+    arguments: A,
+    results: R,
+    run: impl Fn(A::Inner) -> R::Inner + Send + Sync + 'static,
+) -> R::Lazy {
+    let mut inputs = Vec::new();
+    let take = arguments.give(&mut inputs);
+    let mut outputs = Vec::new();
+    results.name(&mut outputs);
+    let client = inputs.first().expect("an operation has an input").client.clone();
+    let streams = OperationStreams::with_inputs(&inputs);
+    let outputs = outputs.into_iter();
+    let outputs: Vec<TensorIr> = outputs
+        .map(|(shape, dtype)| TensorIr::uninit(client.create_empty_handle(), Shape::from(shape), dtype))
+        .collect();
+    let inputs: Vec<TensorIr> = inputs.into_iter().map(FusionTensor::into_ir).collect();
+    let description = CustomOpIr::new(name, &inputs, &outputs);
+    let operation = Registered::<B> {
+        description: description.clone(),
+        run: Box::new(move |inputs| {
+            let mut outputs = Vec::new();
+            R::give(run(take(inputs)), &mut outputs);
+            outputs
+        }),
+    };
+    let outputs = client.register(streams, OperationIr::Custom(description), operation);
+    results.take(&mut outputs.into_iter())
 }
 
 /// The inputs of an operation that runs, in order.
@@ -94,29 +52,13 @@ pub(super) struct Inputs<'a, B: FusionBackend> {
 }
 
 impl<'a, B: FusionBackend> Inputs<'a, B> {
-    pub(super) fn next<const D: usize>(&mut self) -> Tensor<B, D> {
-        let description = self.description();
-        float(self.handles.get_float_tensor::<B>(description))
-    }
-
-    pub(super) fn next_if<const D: usize>(&mut self, is_there: bool) -> Option<Tensor<B, D>> {
-        is_there.then(|| self.next())
-    }
-
-    pub(super) fn next_int<const D: usize>(&mut self) -> Tensor<B, D, Int> {
-        let description = self.description();
-        Tensor::from_primitive(self.handles.get_int_tensor::<B>(description))
-    }
-
-    pub(super) fn next_bool<const D: usize>(&mut self) -> Tensor<B, D, Bool> {
-        let description = self.description();
-        Tensor::from_primitive(self.handles.get_bool_tensor::<B>(description))
-    }
-
-    fn description(&mut self) -> &'a TensorIr {
-        self.descriptions
-            .next()
-            .expect("an operation takes the inputs that it named")
+    /// The next input's description, and where its tensor is.
+    pub(super) fn next(&mut self) -> (&mut Handles<B>, &'a TensorIr) {
+        let description = self.descriptions.next();
+        (
+            self.handles,
+            description.expect("an operation takes the inputs that it was given"),
+        )
     }
 }
 

@@ -1,21 +1,22 @@
 //! The operations with burn's fusion: each is a custom operation of the stream, so that what surrounds it is fused as
 //! before.
 //!
-//! An operation names its inputs and the shapes of its outputs, and holds what is run on the inner backend when the
-//! stream comes to it.
+//! An operation [registers](register) its arguments, the shapes of its results, and what is run on the inner backend
+//! when the stream comes to it.
 
+mod arguments;
 mod custom;
-mod parts;
+mod results;
 
 use std::ops::Range;
 
 use burn::tensor::{DType, Int, Tensor};
 use burn_fusion::{Fusion, FusionBackend};
 
-use self::custom::Custom;
-use self::parts::{
-    NormShape, addend_primitives, next_addends, next_angles, next_attention, next_buffers, next_sums, next_vector_sums,
-    norm_primitives, statistics_primitives, sums_primitives,
+use self::custom::register;
+use self::results::{
+    AdamWShapes, AddendShapes, BiasGeluShapes, ForwardShapes, NormAddedShapes, NormShapes, NormStatisticsShapes,
+    Output, StatisticsShapes, SumsShapes, bias_gradient,
 };
 use crate::KernelBackend;
 use crate::accumulate::{GradientPlace, GradientSums, VectorSums};
@@ -33,7 +34,6 @@ use crate::precision::compute_type;
 use crate::ranges::{BufferRange, RangeTarget};
 use crate::rotary::{RotaryAngles, RotaryHeads};
 use crate::softmax::SoftmaxMask;
-use crate::tape::primitive;
 
 impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
     fn check_attention(
@@ -50,26 +50,11 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         bias: Option<Tensor<Self, 2>>,
         options: &AttentionOptions,
     ) -> AttentionForward<Self> {
-        let ([batch, queries, heads, d_head], dtype) = (inputs[0].dims(), inputs[0].dtype());
-        let (options, has_bias) = (options.clone(), bias.is_some());
-        let mut custom = Custom::<B>::new("flash_attention_forward");
-        for input in &inputs {
-            custom = custom.with(input);
-        }
-        let mut outputs = custom
-            .with_some(bias.as_ref())
-            .output([batch, queries, heads, d_head], dtype)
-            .output([batch, heads, queries], compute_type(dtype))
-            .register(move |inputs| {
-                let tensors = [inputs.next(), inputs.next(), inputs.next()];
-                let bias = inputs.next_if(has_bias);
-                let forward = B::flash_attention_forward(tensors, bias, &options);
-                vec![primitive(forward.output), primitive(forward.log_sum_exp)]
-            });
-        AttentionForward {
-            output: outputs.next(),
-            log_sum_exp: outputs.next(),
-        }
+        let [batch, queries, heads, _] = inputs[0].dims();
+        let results = ForwardShapes::of(Output::like(&inputs[0]), [batch, heads, queries]);
+        let options = options.clone();
+        let run = move |(inputs, bias)| B::flash_attention_forward(inputs, bias, &options);
+        register("flash_attention_forward", (inputs, bias), results, run)
     }
 
     fn flash_attention_backward(
@@ -77,20 +62,10 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         pass: AttentionBackward<Self>,
         options: &AttentionOptions,
     ) -> ([Tensor<Self, 4>; 3], Option<Tensor<Self, 2>>) {
-        let (dtype, options) = (pass.gradient.dtype(), options.clone());
-        let mut custom = Custom::<B>::new("flash_attention_backward");
-        for input in &inputs {
-            custom = custom.with(input).output(input.dims(), dtype);
-        }
-        let (custom, shape) = custom.with_attention(pass);
-        let mut outputs = custom.register(move |inputs| {
-            let tensors = [inputs.next(), inputs.next(), inputs.next()];
-            let (gradients, of_bias) = B::flash_attention_backward(tensors, next_attention(inputs, shape), &options);
-            let of_bias = of_bias.map(primitive);
-            gradients.map(primitive).into_iter().chain(of_bias).collect()
-        });
-        let gradients = [outputs.next(), outputs.next(), outputs.next()];
-        (gradients, outputs.next_if(shape.is_bias_wanted))
+        let results = (inputs.each_ref().map(Output::like), bias_gradient(&pass));
+        let options = options.clone();
+        let run = move |(inputs, pass)| B::flash_attention_backward(inputs, pass, &options);
+        register("flash_attention_backward", (inputs, pass), results, run)
     }
 
     fn flash_attention_packed_forward(
@@ -100,22 +75,11 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         options: &AttentionOptions,
     ) -> AttentionForward<Self> {
         let ([batch, seq, _, d_head], dtype) = (packed.dims(), packed.dtype());
-        let (options, has_bias) = (options.clone(), bias.is_some());
-        let mut outputs = Custom::<B>::new("flash_attention_packed_forward")
-            .with_owned(packed)
-            .with_some(bias.as_ref())
-            .output([batch, seq, heads.queries, d_head], dtype)
-            .output([batch, heads.queries, seq], compute_type(dtype))
-            .register(move |inputs| {
-                let packed = inputs.next();
-                let bias = inputs.next_if(has_bias);
-                let forward = B::flash_attention_packed_forward(packed, heads, bias, &options);
-                vec![primitive(forward.output), primitive(forward.log_sum_exp)]
-            });
-        AttentionForward {
-            output: outputs.next(),
-            log_sum_exp: outputs.next(),
-        }
+        let output = Output([batch, seq, heads.queries, d_head], dtype);
+        let results = ForwardShapes::of(output, [batch, heads.queries, seq]);
+        let options = options.clone();
+        let run = move |(packed, bias)| B::flash_attention_packed_forward(packed, heads, bias, &options);
+        register("flash_attention_packed_forward", (packed, bias), results, run)
     }
 
     fn flash_attention_packed_backward(
@@ -124,20 +88,10 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         pass: AttentionBackward<Self>,
         options: &AttentionOptions,
     ) -> (Tensor<Self, 4>, Option<Tensor<Self, 2>>) {
-        let (dims, dtype) = (packed.dims(), packed.dtype());
+        let results = (Output::like(&packed), bias_gradient(&pass));
         let options = options.clone();
-        let custom = Custom::<B>::new("flash_attention_packed_backward")
-            .with_owned(packed)
-            .output(dims, dtype);
-        let (custom, shape) = custom.with_attention(pass);
-        let mut outputs = custom.register(move |inputs| {
-            let packed = inputs.next();
-            let pass = next_attention(inputs, shape);
-            let (gradient, of_bias) = B::flash_attention_packed_backward(packed, heads, pass, &options);
-            let of_bias = of_bias.map(primitive);
-            std::iter::once(primitive(gradient)).chain(of_bias).collect()
-        });
-        (outputs.next(), outputs.next_if(shape.is_bias_wanted))
+        let run = move |(packed, pass)| B::flash_attention_packed_backward(packed, heads, pass, &options);
+        register("flash_attention_packed_backward", (packed, pass), results, run)
     }
 
     fn paged_attention(
@@ -145,50 +99,17 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         cache: PagedCache<Self>,
         options: PagedOptions<Self>,
     ) -> Tensor<Self, 4> {
-        let (dims, dtype) = (query.dims(), query.dtype());
-        let PagedOptions { scale, slopes, window } = options;
-        let has_slopes = slopes.is_some();
-        let mut outputs = Custom::<B>::new("paged_attention")
-            .with_owned(query)
-            .with_owned(cache.keys)
-            .with_owned(cache.values)
-            .with_int(&cache.block_table)
-            .with_int(&cache.lengths)
-            .with_some(slopes.as_ref())
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let query = inputs.next();
-                let cache = PagedCache {
-                    keys: inputs.next(),
-                    values: inputs.next(),
-                    block_table: inputs.next_int(),
-                    lengths: inputs.next_int(),
-                };
-                let options = PagedOptions {
-                    scale,
-                    slopes: inputs.next_if(has_slopes),
-                    window,
-                };
-                vec![primitive(B::paged_attention(query, cache, options))]
-            });
-        outputs.next()
+        let output = Output::like(&query);
+        let run = |(query, cache, options)| B::paged_attention(query, cache, options);
+        register("paged_attention", (query, cache, options), output, run)
     }
 
     fn multiply(a: Tensor<Self, 2>, b: Tensor<Self, 2>, bias: Option<Tensor<Self, 1>>) -> Tensor<Self, 2> {
         if !B::multiplies_in_library() {
             return linear::product::multiply(a, b, bias);
         }
-        let (dims, dtype, has_bias) = ([a.dims()[0], b.dims()[1]], a.dtype(), bias.is_some());
-        let mut outputs = Custom::<B>::new("multiply")
-            .with_owned(a)
-            .with_owned(b)
-            .with_some(bias.as_ref())
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let (a, b) = (inputs.next(), inputs.next());
-                vec![primitive(B::multiply(a, b, inputs.next_if(has_bias)))]
-            });
-        outputs.next()
+        let output = Output([a.dims()[0], b.dims()[1]], a.dtype());
+        register("multiply", (a, b, bias), output, |(a, b, bias)| B::multiply(a, b, bias))
     }
 
     fn add_product(
@@ -197,18 +118,9 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         b: Tensor<Self, 2>,
         place: GradientPlace,
     ) -> Tensor<Self, 1> {
-        let (dims, dtype) = (sums.dims(), sums.dtype());
-        let mut outputs = Custom::<B>::new("add_product")
-            .with_owned(sums)
-            .with_owned(a)
-            .with_owned(b)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let sums = inputs.next();
-                let (a, b) = (inputs.next(), inputs.next());
-                vec![primitive(B::add_product(sums, a, b, place))]
-            });
-        outputs.next()
+        let output = Output::like(&sums);
+        let run = move |(sums, a, b)| B::add_product(sums, a, b, place);
+        register("add_product", (sums, a, b), output, run)
     }
 
     fn multiplies_in_library() -> bool {
@@ -230,26 +142,24 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
     }
 
     fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {
-        let (dims, dtype) = (scores.dims(), scores.dtype());
-        let mut custom = Custom::<B>::new("scaled_masked_softmax").with_owned(scores);
-        let is_causal = matches!(mask, SoftmaxMask::Causal);
-        let is_given = match mask {
-            SoftmaxMask::Given(mask) => {
-                custom.inputs.push(mask.into_primitive());
-                true
-            }
-            _ => false,
+        let (output, is_causal) = (Output::like(&scores), matches!(mask, SoftmaxMask::Causal));
+        let given = match mask {
+            SoftmaxMask::Given(mask) => Some(mask),
+            SoftmaxMask::Causal | SoftmaxMask::Nothing => None,
         };
-        let mut outputs = custom.output(dims, dtype).register(move |inputs| {
-            let scores = inputs.next();
-            let mask = match (is_given, is_causal) {
-                (true, _) => SoftmaxMask::Given(inputs.next_bool()),
-                (false, true) => SoftmaxMask::Causal,
-                (false, false) => SoftmaxMask::Nothing,
-            };
-            vec![primitive(B::scaled_masked_softmax(scores, mask, scale))]
-        });
-        outputs.next()
+        register(
+            "scaled_masked_softmax",
+            (scores, given),
+            output,
+            move |(scores, given)| {
+                let mask = match given {
+                    Some(mask) => SoftmaxMask::Given(mask),
+                    None if is_causal => SoftmaxMask::Causal,
+                    None => SoftmaxMask::Nothing,
+                };
+                B::scaled_masked_softmax(scores, mask, scale)
+            },
+        )
     }
 
     fn scaled_masked_softmax_backward(
@@ -257,38 +167,19 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         gradient: Tensor<Self, 4>,
         scale: f64,
     ) -> Tensor<Self, 4> {
-        let (dims, dtype) = (output.dims(), output.dtype());
-        let mut outputs = Custom::<B>::new("scaled_masked_softmax_backward")
-            .with_owned(output)
-            .with_owned(gradient)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let (output, gradient) = (inputs.next(), inputs.next());
-                vec![primitive(B::scaled_masked_softmax_backward(output, gradient, scale))]
-            });
-        outputs.next()
+        let result = Output::like(&output);
+        let run = move |(output, gradient)| B::scaled_masked_softmax_backward(output, gradient, scale);
+        register("scaled_masked_softmax_backward", (output, gradient), result, run)
     }
 
     fn norm_forward(
         input: Tensor<Self, 2>,
         parameters: &NormParameters<Self>,
     ) -> (Tensor<Self, 2>, NormStatistics<Self>) {
-        let ([rows, columns], dtype) = (input.dims(), input.dtype());
-        let shape = NormShape::of::<B>(parameters);
-        let mut outputs = Custom::<B>::new("norm_forward")
-            .with_owned(input)
-            .with_norm(parameters)
-            .output([rows, columns], dtype)
-            .statistics_outputs(shape.kind, rows, dtype)
-            .register(move |inputs| {
-                let input = inputs.next();
-                let (output, statistics) = B::norm_forward(input, &shape.next(inputs));
-                [primitive(output)]
-                    .into_iter()
-                    .chain(statistics_primitives(statistics))
-                    .collect()
-            });
-        (outputs.next(), outputs.next_statistics(shape.kind))
+        let (rows, parameters) = (Output::like(&input), parameters.clone());
+        let results = (rows, NormStatisticsShapes::of(parameters.kind, rows));
+        let run = |(input, parameters)| B::norm_forward(input, &parameters);
+        register("norm_forward", (input, parameters), results, run)
     }
 
     fn norm_backward(
@@ -297,45 +188,21 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         statistics: NormStatistics<Self>,
         gradient: Tensor<Self, 2>,
     ) -> NormGradients<Self> {
-        let ([rows, columns], dtype) = (input.dims(), input.dtype());
-        let shape = NormShape::of::<B>(parameters);
-        let mut outputs = Custom::<B>::new("norm_backward")
-            .with_owned(input)
-            .with_norm(parameters)
-            .with_statistics(&statistics)
-            .with_owned(gradient)
-            .output([rows, columns], dtype)
-            .parameter_outputs(shape, columns, dtype)
-            .register(move |inputs| {
-                let input = inputs.next();
-                let parameters = shape.next(inputs);
-                let statistics = shape.next_statistics(inputs);
-                let gradients = B::norm_backward(input, &parameters, statistics, inputs.next());
-                norm_primitives(gradients).collect()
-            });
-        outputs.next_norm_gradients(shape)
+        let results = NormShapes::of(Output::like(&input), parameters);
+        let arguments = (input, parameters.clone(), statistics, gradient);
+        let run =
+            |(input, parameters, statistics, gradient)| B::norm_backward(input, &parameters, statistics, gradient);
+        register("norm_backward", arguments, results, run)
     }
 
     fn add_norm_forward(
         addends: Addends<Self>,
         parameters: &NormParameters<Self>,
     ) -> ([Tensor<Self, 2>; 2], NormStatistics<Self>) {
-        let ([rows, columns], dtype) = (addends.input.dims(), addends.input.dtype());
-        let (shape, rule) = (NormShape::of::<B>(parameters), addends.rule());
-        let mut outputs = Custom::<B>::new("add_norm_forward")
-            .with_addends(&addends)
-            .with_norm(parameters)
-            .output([rows, columns], dtype)
-            .output([rows, columns], dtype)
-            .statistics_outputs(shape.kind, rows, dtype)
-            .register(move |inputs| {
-                let addends = next_addends(inputs, &rule);
-                let (outputs, statistics) = B::add_norm_forward(addends, &shape.next(inputs));
-                let outputs = outputs.map(primitive).into_iter();
-                outputs.chain(statistics_primitives(statistics)).collect()
-            });
-        let sums = [outputs.next(), outputs.next()];
-        (sums, outputs.next_statistics(shape.kind))
+        let (rows, parameters) = (Output::like(&addends.input), parameters.clone());
+        let results = ([rows; 2], NormStatisticsShapes::of(parameters.kind, rows));
+        let run = |(addends, parameters)| B::add_norm_forward(addends, &parameters);
+        register("add_norm_forward", (addends, parameters), results, run)
     }
 
     fn add_norm_backward(
@@ -345,29 +212,13 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         gradients: [Option<Tensor<Self, 2>>; 2],
         addends: &AddRule,
     ) -> (AddendGradients<Self>, NormGradients<Self>) {
-        let ([rows, columns], dtype) = (hidden.dims(), hidden.dtype());
-        let (shape, rule) = (NormShape::of::<B>(parameters), addends.clone());
-        let is_there = gradients.each_ref().map(Option::is_some);
-        let [of_hidden, of_output] = gradients;
-        let mut outputs = Custom::<B>::new("add_norm_backward")
-            .with_owned(hidden)
-            .with_norm(parameters)
-            .with_statistics(&statistics)
-            .with_some(of_hidden.as_ref())
-            .with_some(of_output.as_ref())
-            .output([rows, columns], dtype)
-            .parameter_outputs(shape, columns, dtype)
-            .addend_outputs(addends, [rows, columns], dtype)
-            .register(move |inputs| {
-                let hidden = inputs.next();
-                let parameters = shape.next(inputs);
-                let statistics = shape.next_statistics(inputs);
-                let gradients = is_there.map(|is_there| inputs.next_if(is_there));
-                let (addends, norm) = B::add_norm_backward(hidden, &parameters, statistics, gradients, &rule);
-                norm_primitives(norm).chain(addend_primitives(addends)).collect()
-            });
-        let norm = outputs.next_norm_gradients(shape);
-        (outputs.next_addend_gradients(addends), norm)
+        let (rows, rule) = (Output::like(&hidden), addends.clone());
+        let results = (AddendShapes::of(rows, addends), NormShapes::of(rows, parameters));
+        let arguments = (hidden, parameters.clone(), statistics, gradients);
+        register("add_norm_backward", arguments, results, move |arguments| {
+            let (hidden, parameters, statistics, gradients) = arguments;
+            B::add_norm_backward(hidden, &parameters, statistics, gradients, &rule)
+        })
     }
 
     fn norm_backward_into(
@@ -378,55 +229,29 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         addends: Option<&AddRule>,
         to: VectorSums<Self>,
     ) -> NormAdded<Self> {
-        let (dims, dtype) = (hidden.dims(), hidden.dtype());
-        let (shape, rule) = (NormShape::of::<B>(parameters), addends.cloned());
-        let is_there = gradients.each_ref().map(Option::is_some);
-        let [of_hidden, of_output] = gradients;
-        let has_addend = addends.is_some();
-        let mut custom = Custom::<B>::new("norm_backward_into")
-            .with_owned(hidden)
-            .with_norm(parameters)
-            .with_statistics(&statistics)
-            .with_some(of_hidden.as_ref())
-            .with_some(of_output.as_ref())
-            .output(dims, dtype);
-        if has_addend {
-            custom = custom.output(dims, dtype);
-        }
-        let (custom, places) = custom.with_vector_sums(to);
-        let mut outputs = custom.register(move |inputs| {
-            let hidden = inputs.next();
-            let parameters = shape.next(inputs);
-            let statistics = shape.next_statistics(inputs);
-            let gradients = is_there.map(|is_there| inputs.next_if(is_there));
-            let to = next_vector_sums(inputs, &places);
-            let added = B::norm_backward_into(hidden, &parameters, statistics, gradients, rule.as_ref(), to);
-            let of_rows = [added.input].into_iter().chain(added.addend).map(primitive);
-            of_rows.chain(sums_primitives(added.sums)).collect()
-        });
-        NormAdded {
-            input: outputs.next(),
-            addend: outputs.next_if(has_addend),
-            sums: outputs.next_sums(),
-        }
+        let (rows, rule) = (Output::like(&hidden), addends.cloned());
+        let results = NormAddedShapes {
+            input: rows,
+            addend: addends.map(|_| rows),
+            sums: SumsShapes::like(&to.sums),
+        };
+        let arguments = (hidden, parameters.clone(), statistics, gradients, to);
+        register("norm_backward_into", arguments, results, move |arguments| {
+            let (hidden, parameters, statistics, gradients, to) = arguments;
+            B::norm_backward_into(hidden, &parameters, statistics, gradients, rule.as_ref(), to)
+        })
     }
 
     fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
-        let (dims, dtype, rule) = (addends.input.dims(), addends.input.dtype(), addends.rule());
-        let mut outputs = Custom::<B>::new("bias_dropout_add")
-            .with_addends(&addends)
-            .output(dims, dtype)
-            .register(move |inputs| vec![primitive(B::bias_dropout_add(next_addends(inputs, &rule)))]);
-        outputs.next()
+        let output = Output::like(&addends.input);
+        register("bias_dropout_add", addends, output, B::bias_dropout_add)
     }
 
     fn bias_dropout_add_backward(gradient: Tensor<Self, 2>, addends: &AddRule) -> AddendGradients<Self> {
-        let (dims, dtype, rule) = (gradient.dims(), gradient.dtype(), addends.clone());
-        let mut outputs = Custom::<B>::new("bias_dropout_add_backward")
-            .with_owned(gradient)
-            .addend_outputs(addends, dims, dtype)
-            .register(move |inputs| addend_primitives(B::bias_dropout_add_backward(inputs.next(), &rule)).collect());
-        outputs.next_addend_gradients(addends)
+        let results = AddendShapes::of(Output::like(&gradient), addends);
+        let rule = addends.clone();
+        let run = move |gradient| B::bias_dropout_add_backward(gradient, &rule);
+        register("bias_dropout_add_backward", gradient, results, run)
     }
 
     fn bias_dropout_add_backward_into(
@@ -434,31 +259,16 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         addends: &AddRule,
         to: VectorSums<Self>,
     ) -> (Tensor<Self, 2>, GradientSums<Self>) {
-        let (dims, dtype, rule) = (gradient.dims(), gradient.dtype(), addends.clone());
-        let (custom, places) = Custom::<B>::new("bias_dropout_add_backward_into")
-            .with_owned(gradient)
-            .output(dims, dtype)
-            .with_vector_sums(to);
-        let mut outputs = custom.register(move |inputs| {
-            let gradient = inputs.next();
-            let to = next_vector_sums(inputs, &places);
-            let (input, sums) = B::bias_dropout_add_backward_into(gradient, &rule, to);
-            [primitive(input)].into_iter().chain(sums_primitives(sums)).collect()
-        });
-        (outputs.next(), outputs.next_sums())
+        let results = (Output::like(&gradient), SumsShapes::like(&to.sums));
+        let rule = addends.clone();
+        let run = move |(gradient, to)| B::bias_dropout_add_backward_into(gradient, &rule, to);
+        register("bias_dropout_add_backward_into", (gradient, to), results, run)
     }
 
     fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
-        let (dims, dtype) = (input.dims(), input.dtype());
-        let mut outputs = Custom::<B>::new("bias_gelu")
-            .with_owned(input)
-            .with_owned(bias)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let (input, bias) = (inputs.next(), inputs.next());
-                vec![primitive(B::bias_gelu(input, bias))]
-            });
-        outputs.next()
+        let output = Output::like(&input);
+        let run = |(input, bias)| B::bias_gelu(input, bias);
+        register("bias_gelu", (input, bias), output, run)
     }
 
     fn bias_gelu_backward(
@@ -466,22 +276,12 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         bias: Tensor<Self, 1>,
         gradient: Tensor<Self, 2>,
     ) -> BiasGeluGradients<Self> {
-        let (dims, dtype) = (input.dims(), input.dtype());
-        let mut outputs = Custom::<B>::new("bias_gelu_backward")
-            .with_owned(input)
-            .with_owned(bias)
-            .with_owned(gradient)
-            .output(dims, dtype)
-            .output([dims[1]], dtype)
-            .register(move |inputs| {
-                let (input, bias, gradient) = (inputs.next(), inputs.next(), inputs.next());
-                let gradients = B::bias_gelu_backward(input, bias, gradient);
-                vec![primitive(gradients.input), primitive(gradients.bias)]
-            });
-        BiasGeluGradients {
-            input: outputs.next(),
-            bias: outputs.next(),
-        }
+        let results = BiasGeluShapes {
+            input: Output::like(&input),
+            bias: Output::like(&bias),
+        };
+        let run = |(input, bias, gradient)| B::bias_gelu_backward(input, bias, gradient);
+        register("bias_gelu_backward", (input, bias, gradient), results, run)
     }
 
     fn bias_gelu_backward_into(
@@ -490,54 +290,29 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         gradient: Tensor<Self, 2>,
         to: VectorSums<Self>,
     ) -> (Tensor<Self, 2>, GradientSums<Self>) {
-        let (dims, dtype) = (input.dims(), input.dtype());
-        let (custom, places) = Custom::<B>::new("bias_gelu_backward_into")
-            .with_owned(input)
-            .with_owned(bias)
-            .with_owned(gradient)
-            .output(dims, dtype)
-            .with_vector_sums(to);
-        let mut outputs = custom.register(move |inputs| {
-            let (input, bias, gradient) = (inputs.next(), inputs.next(), inputs.next());
-            let to = next_vector_sums(inputs, &places);
-            let (input, sums) = B::bias_gelu_backward_into(input, bias, gradient, to);
-            [primitive(input)].into_iter().chain(sums_primitives(sums)).collect()
-        });
-        (outputs.next(), outputs.next_sums())
+        let results = (Output::like(&input), SumsShapes::like(&to.sums));
+        let run = |(input, bias, gradient, to)| B::bias_gelu_backward_into(input, bias, gradient, to);
+        register("bias_gelu_backward_into", (input, bias, gradient, to), results, run)
     }
 
     fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
-        let ([rows, columns], dtype) = (input.dims(), input.dtype());
-        let mut outputs = Custom::<B>::new("swiglu")
-            .with_owned(input)
-            .output([rows, columns / 2], dtype)
-            .register(move |inputs| vec![primitive(B::swiglu(inputs.next()))]);
-        outputs.next()
+        let [rows, columns] = input.dims();
+        let output = Output([rows, columns / 2], input.dtype());
+        register("swiglu", input, output, B::swiglu)
     }
 
     fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
-        let (dims, dtype) = (input.dims(), input.dtype());
-        let mut outputs = Custom::<B>::new("swiglu_backward")
-            .with_owned(input)
-            .with_owned(gradient)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let (input, gradient) = (inputs.next(), inputs.next());
-                vec![primitive(B::swiglu_backward(input, gradient))]
-            });
-        outputs.next()
+        let result = Output::like(&input);
+        let run = |(input, gradient)| B::swiglu_backward(input, gradient);
+        register("swiglu_backward", (input, gradient), result, run)
     }
 
     fn rotary(input: Tensor<Self, 4>, angles: Option<RotaryAngles<Self>>) -> Tensor<Self, 3> {
         let (dims @ [tokens, _, _, d_head], dtype) = (input.dims(), input.dtype());
-        let (custom, layout) = Custom::<B>::new("rotary").with_owned(input).with_angles(angles);
-        let mut outputs = custom
-            .output([tokens, RotaryHeads::of(dims).total(), d_head], dtype)
-            .register(move |inputs| {
-                let input = inputs.next();
-                vec![primitive(B::rotary(input, next_angles(inputs, layout)))]
-            });
-        outputs.next()
+        let output = Output([tokens, RotaryHeads::of(dims).total(), d_head], dtype);
+        register("rotary", (input, angles), output, |(input, angles)| {
+            B::rotary(input, angles)
+        })
     }
 
     fn rotary_backward(
@@ -546,20 +321,9 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         angles: Option<RotaryAngles<Self>>,
     ) -> Tensor<Self, 4> {
         let ([tokens, _, d_head], dtype) = (gradient.dims(), gradient.dtype());
-        let (custom, layout) = Custom::<B>::new("rotary_backward")
-            .with_owned(gradient)
-            .with_angles(angles);
-        let mut outputs = custom
-            .output([tokens, heads.groups, heads.queries + 2, d_head], dtype)
-            .register(move |inputs| {
-                let gradient = inputs.next();
-                vec![primitive(B::rotary_backward(
-                    gradient,
-                    heads,
-                    next_angles(inputs, layout),
-                ))]
-            });
-        outputs.next()
+        let result = Output([tokens, heads.groups, heads.queries + 2, d_head], dtype);
+        let run = move |(gradient, angles)| B::rotary_backward(gradient, heads, angles);
+        register("rotary_backward", (gradient, angles), result, run)
     }
 
     fn cross_entropy_statistics(
@@ -567,25 +331,14 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         targets: Tensor<Self, 1, Int>,
         valid: usize,
     ) -> Statistics<Self> {
-        let (rows, dtype) = (logits.dims()[0], compute_type(logits.dtype()));
-        let mut outputs = Custom::<B>::new("cross_entropy_statistics")
-            .with_owned(logits)
-            .with_int(&targets)
-            .output([rows], dtype)
-            .output([rows], dtype)
-            .output([rows], dtype)
-            .register(move |inputs| {
-                let (logits, targets) = (inputs.next(), inputs.next_int());
-                let statistics = B::cross_entropy_statistics(logits, targets, valid);
-                [statistics.maximum, statistics.sum, statistics.target]
-                    .map(primitive)
-                    .to_vec()
-            });
-        Statistics {
-            maximum: outputs.next(),
-            sum: outputs.next(),
-            target: outputs.next(),
-        }
+        let of_rows = Output([logits.dims()[0]], compute_type(logits.dtype()));
+        let results = StatisticsShapes {
+            maximum: of_rows,
+            sum: of_rows,
+            target: of_rows,
+        };
+        let run = move |(logits, targets)| B::cross_entropy_statistics(logits, targets, valid);
+        register("cross_entropy_statistics", (logits, targets), results, run)
     }
 
     fn cross_entropy_backward(
@@ -595,41 +348,18 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         whole: Statistics<Self>,
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
-        let (dims, dtype) = (logits.dims(), logits.dtype());
-        let mut outputs = Custom::<B>::new("cross_entropy_backward")
-            .with_owned(logits)
-            .with_int(&targets)
-            .with_owned(whole.maximum)
-            .with_owned(whole.sum)
-            .with_owned(whole.target)
-            .with_owned(gradient)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let (logits, targets) = (inputs.next(), inputs.next_int());
-                let whole = Statistics {
-                    maximum: inputs.next(),
-                    sum: inputs.next(),
-                    target: inputs.next(),
-                };
-                let gradient = inputs.next();
-                vec![primitive(B::cross_entropy_backward(
-                    logits, targets, valid, whole, gradient,
-                ))]
-            });
-        outputs.next()
+        let result = Output::like(&logits);
+        let arguments = (logits, targets, whole, gradient);
+        register("cross_entropy_backward", arguments, result, move |arguments| {
+            let (logits, targets, whole, gradient) = arguments;
+            B::cross_entropy_backward(logits, targets, valid, whole, gradient)
+        })
     }
 
     fn embedding_rows(table: Tensor<Self, 2>, tokens: Tensor<Self, 1, Int>, range: TokenRange) -> Tensor<Self, 2> {
-        let (dims, dtype) = ([tokens.dims()[0], table.dims()[1]], table.dtype());
-        let mut outputs = Custom::<B>::new("embedding")
-            .with_owned(table)
-            .with_int(&tokens)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let table = inputs.next();
-                vec![primitive(B::embedding_rows(table, inputs.next_int(), range))]
-            });
-        outputs.next()
+        let output = Output([tokens.dims()[0], table.dims()[1]], table.dtype());
+        let run = move |(table, tokens)| B::embedding_rows(table, tokens, range);
+        register("embedding", (table, tokens), output, run)
     }
 
     fn add_rows(
@@ -639,28 +369,15 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         gradient: Tensor<Self, 2>,
         range: TokenRange,
     ) -> Tensor<Self, 1> {
-        let (dims, dtype) = (sums.dims(), sums.dtype());
-        let mut outputs = Custom::<B>::new("add_rows")
-            .with_owned(sums)
-            .with_int(&tokens)
-            .with_owned(gradient)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let (sums, tokens) = (inputs.next(), inputs.next_int());
-                vec![primitive(B::add_rows(sums, offset, tokens, inputs.next(), range))]
-            });
-        outputs.next()
+        let output = Output::like(&sums);
+        let run = move |(sums, tokens, gradient)| B::add_rows(sums, offset, tokens, gradient, range);
+        register("add_rows", (sums, tokens, gradient), output, run)
     }
 
     fn accumulate(sums: GradientSums<Self>, gradient: Tensor<Self, 1>, place: GradientPlace) -> GradientSums<Self> {
-        let mut outputs = Custom::<B>::new("accumulate")
-            .with_sums(sums)
-            .with_owned(gradient)
-            .register(move |inputs| {
-                let sums = next_sums(inputs);
-                sums_primitives(B::accumulate(sums, inputs.next(), place)).collect()
-            });
-        outputs.next_sums()
+        let results = SumsShapes::like(&sums);
+        let run = move |(sums, gradient)| B::accumulate(sums, gradient, place);
+        register("accumulate", (sums, gradient), results, run)
     }
 
     fn adamw(
@@ -669,18 +386,10 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         step: &AdamWStep,
         copy: Option<DType>,
     ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
-        let (dims, step) = (buffers.parameter.dims(), *step);
-        let mut custom = Custom::<B>::new("adamw").with_buffers(buffers);
-        if let Some(copy) = copy {
-            custom = custom.output(dims, copy);
-        }
-        let mut outputs = custom.with_owned(gradient).register(move |inputs| {
-            let buffers = next_buffers(inputs);
-            let (buffers, copy) = B::adamw(buffers, inputs.next(), &step, copy);
-            let buffers = buffers.into_array().map(primitive);
-            buffers.into_iter().chain(copy.map(primitive)).collect()
-        });
-        (outputs.next_buffers(), outputs.next_if(copy.is_some()))
+        let copied = copy.map(|copy| Output(gradient.dims(), copy));
+        let (results, step) = ((AdamWShapes::like(&buffers), copied), *step);
+        let run = move |(buffers, gradient)| B::adamw(buffers, gradient, &step, copy);
+        register("adamw", (buffers, gradient), results, run)
     }
 
     fn adamw_ranges(
@@ -689,66 +398,35 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         steps: &[AdamWRanges],
         copy: DType,
     ) -> (AdamWBuffers<Self>, Tensor<Self, 1>) {
-        let (dims, steps) = (buffers.parameter.dims(), steps.to_vec());
-        let custom = Custom::<B>::new("adamw_ranges").with_buffers(buffers);
-        let custom = custom.output(dims, copy).with_owned(gradient);
-        let mut outputs = custom.register(move |inputs| {
-            let buffers = next_buffers(inputs);
-            let (buffers, copy) = B::adamw_ranges(buffers, inputs.next(), &steps, copy);
-            let buffers = buffers.into_array().map(primitive);
-            buffers.into_iter().chain([primitive(copy)]).collect()
-        });
-        (outputs.next_buffers(), outputs.next())
+        let results = (AdamWShapes::like(&buffers), Output(gradient.dims(), copy));
+        let steps = steps.to_vec();
+        let run = move |(buffers, gradient)| B::adamw_ranges(buffers, gradient, &steps, copy);
+        register("adamw_ranges", (buffers, gradient), results, run)
     }
 
     fn gather_ranges(buffers: Vec<Tensor<Self, 1>>, ranges: &[BufferRange]) -> Tensor<Self, 1> {
-        let (count, dtype) = (buffers.len(), buffers[0].dtype());
-        let length = ranges.iter().map(|range| range.range.len()).sum::<usize>();
-        let ranges = ranges.to_vec();
-        let mut custom = Custom::<B>::new("gather_ranges");
-        for buffer in buffers {
-            custom = custom.with_owned(buffer);
-        }
-        let mut outputs = custom.output([length], dtype).register(move |inputs| {
-            let buffers = (0..count).map(|_| inputs.next()).collect();
-            vec![primitive(B::gather_ranges(buffers, &ranges))]
-        });
-        outputs.next()
+        let length = ranges.iter().map(|range| range.range.len()).sum();
+        let (output, ranges) = (Output([length], buffers[0].dtype()), ranges.to_vec());
+        let run = move |buffers| B::gather_ranges(buffers, &ranges);
+        register("gather_ranges", buffers, output, run)
     }
 
     fn scatter_ranges(buffer: Tensor<Self, 1>, values: Tensor<Self, 1>, targets: &[RangeTarget]) -> Tensor<Self, 1> {
-        let (dims, dtype, targets) = (buffer.dims(), buffer.dtype(), targets.to_vec());
-        let mut outputs = Custom::<B>::new("scatter_ranges")
-            .with_owned(buffer)
-            .with_owned(values)
-            .output(dims, dtype)
-            .register(move |inputs| {
-                let buffer = inputs.next();
-                vec![primitive(B::scatter_ranges(buffer, inputs.next(), &targets))]
-            });
-        outputs.next()
+        let (output, targets) = (Output::like(&buffer), targets.to_vec());
+        let run = move |(buffer, values)| B::scatter_ranges(buffer, values, &targets);
+        register("scatter_ranges", (buffer, values), output, run)
     }
 
     fn clear_ranges(buffer: Tensor<Self, 1>, ranges: &[Range<usize>]) -> Tensor<Self, 1> {
-        let (dims, dtype, ranges) = (buffer.dims(), buffer.dtype(), ranges.to_vec());
-        let mut outputs = Custom::<B>::new("clear_ranges")
-            .with_owned(buffer)
-            .output(dims, dtype)
-            .register(move |inputs| vec![primitive(B::clear_ranges(inputs.next(), &ranges))]);
-        outputs.next()
+        let (output, ranges) = (Output::like(&buffer), ranges.to_vec());
+        let run = move |buffer| B::clear_ranges(buffer, &ranges);
+        register("clear_ranges", buffer, output, run)
     }
 
     fn sums_of_squares(buffers: Vec<Tensor<Self, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Self, 1> {
-        let (count, dtype) = (buffers.len(), compute_type(buffers[0].dtype()));
+        let output = Output([sums], compute_type(buffers[0].dtype()));
         let parts = parts.to_vec();
-        let mut custom = Custom::<B>::new("sums_of_squares");
-        for buffer in buffers {
-            custom = custom.with_owned(buffer);
-        }
-        let mut outputs = custom.output([sums], dtype).register(move |inputs| {
-            let buffers = (0..count).map(|_| inputs.next()).collect();
-            vec![primitive(B::sums_of_squares(buffers, &parts, sums))]
-        });
-        outputs.next()
+        let run = move |buffers| B::sums_of_squares(buffers, &parts, sums);
+        register("sums_of_squares", buffers, output, run)
     }
 }
