@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 
 use super::{AttentionBackward, AttentionForward, AttentionOptions, BackwardBias, PackedHeads};
 use crate::KernelBackend;
-use crate::tape::{Kept, inner, keep, primitive, record};
+use crate::tape::{Kept, inner, keep, or_stand_in, primitive, record};
 
 pub(crate) fn separate<B: KernelBackend, C: CheckpointStrategy>(
     inputs: [Tensor<Autodiff<B, C>, 4>; 3],
@@ -27,24 +27,18 @@ pub(crate) fn separate<B: KernelBackend, C: CheckpointStrategy>(
         };
         B::flash_attention_backward(inside.map(Kept::get), pass, &options)
     };
+    let bias = or_stand_in(bias, &inputs[0]);
     let [query, key, value] = inputs.map(primitive);
-    match bias {
-        None => record([query, key, value], output, move |gradient, wanted| {
-            let (gradients, _) = run(gradient, false);
-            let mut wanted = wanted.into_iter();
-            gradients.map(|gradient| wanted.next().unwrap_or(false).then(|| primitive(gradient)))
-        }),
-        Some(bias) => record([query, key, value, primitive(bias)], output, move |gradient, wanted| {
-            let ([query, key, value], bias) = run(gradient, wanted[3]);
-            let of_input = |which: usize, gradient| wanted[which].then(|| primitive(gradient));
-            [
-                of_input(0, query),
-                of_input(1, key),
-                of_input(2, value),
-                bias.map(primitive),
-            ]
-        }),
-    }
+    record([query, key, value, bias], output, move |gradient, wanted| {
+        let ([query, key, value], bias) = run(gradient, wanted[3]);
+        let of_input = |which: usize, gradient| wanted[which].then(|| primitive(gradient));
+        [
+            of_input(0, query),
+            of_input(1, key),
+            of_input(2, value),
+            bias.map(primitive),
+        ]
+    })
 }
 
 pub(crate) fn packed<B: KernelBackend, C: CheckpointStrategy>(
@@ -66,17 +60,11 @@ pub(crate) fn packed<B: KernelBackend, C: CheckpointStrategy>(
         };
         B::flash_attention_packed_backward(inside.get(), heads, pass, &options)
     };
-    let packed = primitive(packed);
-    match bias {
-        None => record([packed], output, move |gradient, _| {
-            let (gradient, _) = run(gradient, false);
-            [Some(primitive(gradient))]
-        }),
-        Some(bias) => record([packed, primitive(bias)], output, move |gradient, wanted| {
-            let (gradient, bias) = run(gradient, wanted[1]);
-            [wanted[0].then(|| primitive(gradient)), bias.map(primitive)]
-        }),
-    }
+    let bias = or_stand_in(bias, &packed);
+    record([primitive(packed), bias], output, move |gradient, wanted| {
+        let (gradient, bias) = run(gradient, wanted[1]);
+        [wanted[0].then(|| primitive(gradient)), bias.map(primitive)]
+    })
 }
 
 /// What is kept of the forward pass.

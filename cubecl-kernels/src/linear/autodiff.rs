@@ -2,13 +2,13 @@
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
+use burn::tensor::{Tensor, backend::Backend};
 
 use super::destination::{self, LinearSinks};
 use super::retained::RetainedWeight;
 use super::{LinearGradients, LinearInputs, LinearWanted};
 use crate::KernelBackend;
-use crate::tape::{inner, keep, primitive, record};
+use crate::tape::{inner, keep, or_stand_in, primitive, record};
 
 pub(crate) fn linear<B: KernelBackend, C: CheckpointStrategy>(
     inputs: LinearInputs<Autodiff<B, C>>,
@@ -42,25 +42,14 @@ pub fn record_linear<B: Backend, C: CheckpointStrategy>(
     let LinearInputs {
         input, weight, bias, ..
     } = inputs;
-    let (weight, bias) = (primitive(weight), bias.map(primitive));
-    let sinks = LinearSinks::of::<C>(&weight, bias.as_ref());
-    match bias {
-        Some(bias) => record(
-            [primitive(input), weight, bias],
-            output,
-            move |gradient, [input, weight, bias]| {
-                let gradients = rule(gradient, LinearWanted { input, weight, bias }, sinks);
-                [of(gradients.input), of(gradients.weight), gradients.bias.map(primitive)]
-            },
-        ),
-        None => record([primitive(input), weight], output, move |gradient, [input, weight]| {
-            let bias = false;
-            let gradients = rule(gradient, LinearWanted { input, weight, bias }, sinks);
-            [of(gradients.input), of(gradients.weight)]
-        }),
-    }
-}
-
-fn of<B: Backend>(gradient: Option<Tensor<B, 2>>) -> Option<FloatTensor<B>> {
-    gradient.map(primitive)
+    let parents = [primitive(input.clone()), primitive(weight), or_stand_in(bias, &input)];
+    let sinks = LinearSinks::of::<C>(&parents[1], &parents[2]);
+    record(parents, output, move |gradient, [input, weight, bias]| {
+        let gradients = rule(gradient, LinearWanted { input, weight, bias }, sinks);
+        [
+            gradients.input.map(primitive),
+            gradients.weight.map(primitive),
+            gradients.bias.map(primitive),
+        ]
+    })
 }

@@ -56,11 +56,11 @@ impl<B: Backend> LinearSinks<B> {
     /// Those that weight and bias are led to.
     pub(super) fn of<C: CheckpointStrategy>(
         weight: &FloatTensor<Autodiff<B, C>>,
-        bias: Option<&FloatTensor<Autodiff<B, C>>>,
+        bias: &FloatTensor<Autodiff<B, C>>,
     ) -> Self {
         Self {
             weight: sink_of::<B, C>(weight),
-            bias: bias.and_then(|bias| VectorDestination::of::<C>(&[bias])),
+            bias: VectorDestination::of::<C>(&[bias]),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{AddRule, Addends, NormGradients, NormParameters};
 use crate::KernelBackend;
 use crate::accumulate::vectors::VectorDestination;
 use crate::bias_dropout_add::autodiff::inner_addends;
-use crate::tape::{inner, keep, primitive, record, record_two};
+use crate::tape::{inner, keep, or_stand_in, primitive, record, record_two};
 
 pub(crate) fn norm<B: KernelBackend, C: CheckpointStrategy>(
     input: Tensor<Autodiff<B, C>, 2>,
@@ -16,12 +16,9 @@ pub(crate) fn norm<B: KernelBackend, C: CheckpointStrategy>(
 ) -> Tensor<Autodiff<B, C>, 2> {
     let (x, inside) = (inner(&input), inner_parameters(&parameters));
     let (output, statistics) = B::norm_forward(x.clone(), &inside);
-    let parents = [
-        primitive(input),
-        primitive(parameters.weight.clone()),
-        bias_or_stand_in(&parameters),
-    ];
     let has_bias = parameters.bias.is_some();
+    let bias = or_stand_in(parameters.bias, &input);
+    let parents = [primitive(input), primitive(parameters.weight), bias];
     let destination = destination_of::<B, C, 2>([&parents[1], &parents[2]], [true, has_bias]);
     let x = keep(x);
     record(parents, output, move |gradient, wanted| {
@@ -53,12 +50,9 @@ pub(crate) fn norm_of_stream<B: KernelBackend, C: CheckpointStrategy>(
 ) -> [Tensor<Autodiff<B, C>, 2>; 2] {
     let (x, inside) = (inner(&stream), inner_parameters(&parameters));
     let (output, statistics) = B::norm_forward(x.clone(), &inside);
-    let parents = [
-        primitive(stream),
-        primitive(parameters.weight.clone()),
-        bias_or_stand_in(&parameters),
-    ];
     let has_bias = parameters.bias.is_some();
+    let bias = or_stand_in(parameters.bias, &stream);
+    let parents = [primitive(stream), primitive(parameters.weight), bias];
     let destination = destination_of::<B, C, 2>([&parents[1], &parents[2]], [true, has_bias]);
     let kept = keep(x.clone());
     record_two(parents, [x, output], move |gradients, wanted| {
@@ -95,19 +89,12 @@ pub(crate) fn add_norm<B: KernelBackend, C: CheckpointStrategy>(
 ) -> [Tensor<Autodiff<B, C>, 2>; 2] {
     let (rule, inside) = (addends.rule(), inner_parameters(&parameters));
     let ([hidden, output], statistics) = B::add_norm_forward(inner_addends(&addends), &inside);
-    let bias = match &addends.bias {
-        Some(bias) => primitive(bias.clone()),
-        None => stand_in(&parameters.weight),
-    };
-    let parents = [
-        primitive(addends.input),
-        primitive(addends.residual),
-        bias,
-        primitive(parameters.weight.clone()),
-        bias_or_stand_in(&parameters),
-    ];
-    let kept = keep(hidden.clone());
     let [has_addend_bias, has_bias] = [rule.has_bias, parameters.bias.is_some()];
+    let biases = [addends.bias, parameters.bias].map(|bias| or_stand_in(bias, &addends.input));
+    let [input, residual] = [addends.input, addends.residual].map(primitive);
+    let [addend_bias, bias] = biases;
+    let parents = [input, residual, addend_bias, primitive(parameters.weight), bias];
+    let kept = keep(hidden.clone());
     let vectors = [&parents[3], &parents[4], &parents[2]];
     let destination = destination_of::<B, C, 3>(vectors, [true, has_bias, has_addend_bias]);
     record_two(parents, [hidden, output], move |gradients, wanted| {
@@ -158,18 +145,4 @@ fn inner_parameters<B: KernelBackend, C: CheckpointStrategy>(
         bias: parameters.bias.as_ref().map(inner),
         epsilon: parameters.epsilon,
     }
-}
-
-/// The bias as a parent of the node, or one in its place that no gradient goes to.
-fn bias_or_stand_in<B: KernelBackend, C: CheckpointStrategy>(
-    parameters: &NormParameters<Autodiff<B, C>>,
-) -> FloatTensor<Autodiff<B, C>> {
-    match &parameters.bias {
-        Some(bias) => primitive(bias.clone()),
-        None => stand_in(&parameters.weight),
-    }
-}
-
-fn stand_in<B: KernelBackend, C: CheckpointStrategy>(like: &Tensor<Autodiff<B, C>, 1>) -> FloatTensor<Autodiff<B, C>> {
-    primitive(Tensor::<Autodiff<B, C>, 1>::from_inner(inner(like)))
 }

@@ -40,6 +40,16 @@ pub fn primitive<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTenso
     tensor.into_primitive().tensor()
 }
 
+/// An optional tensor as a parent of a node; where there is none, one like another in its place, that no gradient goes
+/// to.
+pub(crate) fn or_stand_in<B: Backend, C: CheckpointStrategy, const D: usize, const E: usize>(
+    tensor: Option<Tensor<Autodiff<B, C>, D>>,
+    like: &Tensor<Autodiff<B, C>, E>,
+) -> FloatTensor<Autodiff<B, C>> {
+    let stand_in = || primitive(Tensor::<Autodiff<B, C>, E>::from_inner(inner(like)));
+    tensor.map_or_else(stand_in, primitive)
+}
+
 /// Returns `output` as a node of the graph, with `rule` for its backward step.
 ///
 /// The rule is given the output's gradient, and for each of the parents whether its gradient is wanted. It runs once at
