@@ -31,13 +31,6 @@ const MEANS_UNITS: usize = 256;
 const OTHER_REGISTERS: usize = 40;
 const DROPOUT_REGISTERS: usize = 24;
 
-/// The sum before the norm, as its backward pass needs it.
-pub(super) struct BeforeBackward<'a, R: CubeRuntime> {
-    pub of_hidden: Option<CubeTensor<R>>,
-    /// None where there is no sum.
-    pub rule: Option<&'a AddRule>,
-}
-
 /// What the kernels read.
 struct Read<'a, R: CubeRuntime> {
     input: CubeTensor<R>,
@@ -82,24 +75,26 @@ impl<R: CubeRuntime, B: OnCube<R>> RowGradients<B, R> {
     }
 }
 
-pub(super) fn launch_backward<R: CubeRuntime, B: OnCube<R>>(
-    input: CubeTensor<R>,
+/// Returns the gradients of rows for those of the sum, where there is one, and of the norm; and the sums of parts of
+/// the rows.
+pub(crate) fn rows_backward<R: CubeRuntime, B: OnCube<R>>(
+    hidden: Tensor<B, 2>,
     parameters: &NormParameters<B>,
     statistics: NormStatistics<B>,
-    gradient: Tensor<B, 2>,
-    before: BeforeBackward<'_, R>,
+    [of_hidden, of_output]: [Option<Tensor<B, 2>>; 2],
+    rule: Option<&AddRule>,
 ) -> RowGradients<B, R> {
     let read = Read {
-        input,
+        input: contiguous(hidden),
         weight: contiguous(parameters.weight.clone()),
-        gradient: contiguous(gradient),
+        gradient: contiguous(of_output.expect("the norm's output has a gradient")),
         mean: statistics.mean.map(contiguous),
         reciprocal: contiguous(statistics.reciprocal),
-        of_hidden: before.of_hidden,
-        dropout: before.rule.and_then(|rule| rule.dropout.as_ref()),
+        of_hidden: of_hidden.map(contiguous),
+        dropout: rule.and_then(|rule| rule.dropout.as_ref()),
         sums: RowSums {
             bias: parameters.bias.is_some(),
-            addend: before.rule.is_some_and(|rule| rule.has_bias),
+            addend: rule.is_some_and(|rule| rule.has_bias),
         },
     };
     let Written {
@@ -107,10 +102,9 @@ pub(super) fn launch_backward<R: CubeRuntime, B: OnCube<R>>(
         of_input,
         partials,
     } = read.launch();
-    let addend = before.rule.map(|_| float(of_input.unwrap_or_else(|| result.clone())));
     RowGradients {
+        addend: rule.map(|_| float(of_input.unwrap_or_else(|| result.clone()))),
         input: float(result),
-        addend,
         sums: read.sums,
         partials,
     }

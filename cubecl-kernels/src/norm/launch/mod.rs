@@ -13,7 +13,7 @@ use crate::cube::launch::{OnCube, Registers, RowPlan, address_type, empty_beside
 use crate::precision::zeros_like;
 use crate::random::RowDropout;
 use crate::tape::{float, primitive};
-use backward::{BeforeBackward, RowGradients, launch_backward};
+pub(crate) use backward::rows_backward;
 
 /// The forward kernel holds a row in f32.
 const FORWARD: Registers = Registers { wanted: 16, most: 32 };
@@ -33,15 +33,8 @@ pub(crate) fn forward<R: CubeRuntime, B: OnCube<R>>(
         residual: None,
         dropout: None,
     };
-    let Forward {
-        output,
-        mean,
-        reciprocal,
-        ..
-    } = launch_forward(contiguous(input), before, parameters);
-    let mean = mean.map(float);
-    let reciprocal = float(reciprocal);
-    (float(output), NormStatistics { mean, reciprocal })
+    let (_, output, statistics) = launch_forward(contiguous(input), before, parameters);
+    (output, statistics)
 }
 
 /// Returns the sum, its norm, and the rows' statistics.
@@ -57,16 +50,9 @@ pub(crate) fn add_forward<R: CubeRuntime, B: OnCube<R>>(
         residual: Some(contiguous(addends.residual)),
         dropout: addends.dropout,
     };
-    let Forward {
-        hidden,
-        output,
-        mean,
-        reciprocal,
-    } = launch_forward(contiguous(addends.input), before, parameters);
+    let (hidden, output, statistics) = launch_forward(contiguous(addends.input), before, parameters);
     let hidden = hidden.expect("a sum with a residual is written");
-    let mean = mean.map(float);
-    let reciprocal = float(reciprocal);
-    ([float(hidden), float(output)], NormStatistics { mean, reciprocal })
+    ([hidden, output], statistics)
 }
 
 /// Returns the gradients for the output's gradient.
@@ -122,23 +108,6 @@ pub(crate) fn add_backward<R: CubeRuntime, B: OnCube<R>>(
     }
 }
 
-/// Returns the gradients of rows for those of the sum, where there is one, and of the norm; and the sums of parts of
-/// the rows.
-pub(crate) fn rows_backward<R: CubeRuntime, B: OnCube<R>>(
-    hidden: Tensor<B, 2>,
-    parameters: &NormParameters<B>,
-    statistics: NormStatistics<B>,
-    [of_hidden, of_output]: [Option<Tensor<B, 2>>; 2],
-    rule: Option<&AddRule>,
-) -> RowGradients<B, R> {
-    let before = BeforeBackward {
-        of_hidden: of_hidden.map(contiguous),
-        rule,
-    };
-    let of_output = of_output.expect("the norm's output has a gradient");
-    launch_backward(contiguous(hidden), parameters, statistics, of_output, before)
-}
-
 /// What is added up before the norm.
 struct Before<R: CubeRuntime> {
     bias: Option<CubeTensor<R>>,
@@ -146,19 +115,12 @@ struct Before<R: CubeRuntime> {
     dropout: Option<RowDropout>,
 }
 
-/// What the forward kernel writes.
-struct Forward<R: CubeRuntime> {
-    hidden: Option<CubeTensor<R>>,
-    output: CubeTensor<R>,
-    mean: Option<CubeTensor<R>>,
-    reciprocal: CubeTensor<R>,
-}
-
+/// Returns the sum, where there is one, its norm, and the rows' statistics.
 fn launch_forward<R: CubeRuntime, B: OnCube<R>>(
     input: CubeTensor<R>,
     before: Before<R>,
     parameters: &NormParameters<B>,
-) -> Forward<R> {
+) -> (Option<Tensor<B, 2>>, Tensor<B, 2>, NormStatistics<B>) {
     let (client, dtype) = (input.client.clone(), input.dtype);
     let dims @ [rows, columns] = [input.meta.shape()[0], input.meta.shape()[1]];
     let hidden = before.residual.is_some().then(|| empty_beside(&input, &dims, dtype));
@@ -208,12 +170,11 @@ fn launch_forward<R: CubeRuntime, B: OnCube<R>>(
             dtype.into(),
         );
     }
-    Forward {
-        hidden,
-        output,
-        mean,
-        reciprocal,
-    }
+    let statistics = NormStatistics {
+        mean: mean.map(float),
+        reciprocal: float(reciprocal),
+    };
+    (hidden.map(float), float(output), statistics)
 }
 
 fn contiguous<R: CubeRuntime, B: OnCube<R>, const D: usize>(tensor: Tensor<B, D>) -> CubeTensor<R> {
