@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::Gpu;
-use crate::grid::{Attention, Balance, Division, Order, balance};
+use crate::grid::{Attention, Division, Order, balance};
 use crate::matrix::MatrixCost;
 use crate::peer::{Peer, PeerError};
 use crate::simulate::Utilisation;
@@ -157,7 +157,7 @@ impl Pass {
     /// The balance of the pass's grids, the mean by time.
     pub fn balance(&self, attention: Attention, gpu: &Gpu) -> f64 {
         let total: f64 = self.parts.iter().map(Part::time).sum();
-        let stretched = |part: &Part| part.time() / part.balance(attention, gpu).balance;
+        let stretched = |part: &Part| part.time() / part.balance(attention, gpu);
         total / self.parts.iter().map(stretched).sum::<f64>()
     }
 }
@@ -173,7 +173,7 @@ impl Part {
     }
 
     /// The balance of its grid.
-    pub fn balance(&self, attention: Attention, gpu: &Gpu) -> Balance {
+    pub fn balance(&self, attention: Attention, gpu: &Gpu) -> f64 {
         balance(
             attention,
             &self.division,
