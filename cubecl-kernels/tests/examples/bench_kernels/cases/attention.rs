@@ -8,7 +8,7 @@ use cubecl_kernels::linear::{LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::softmax::SoftmaxMask;
 use serde_json::json;
 
-use super::{Call, Case, DROPOUT, Prepare, Setting, Work, dropout};
+use super::{Call, Case, DROPOUT, Prepare, Setting, Work, dropout, dropping};
 
 /// Causal attention, with dropout and without.
 pub fn flash_attention<B: KernelBackend>([batch, heads, seq, d_head]: [usize; 4]) -> Vec<Case<B>> {
@@ -56,10 +56,7 @@ pub fn flash_attention<B: KernelBackend>([batch, heads, seq, d_head]: [usize; 4]
 }
 
 fn forward<B: KernelBackend>(inputs: [Tensor<B, 4>; 3], options: AttentionOptions) -> anyhow::Result<Call> {
-    Ok(Box::new(move || {
-        drop(B::flash_attention_forward(inputs.clone(), None, &options));
-        Ok(())
-    }))
+    dropping(move || B::flash_attention_forward(inputs.clone(), None, &options))
 }
 
 fn backward<B: KernelBackend>(
@@ -68,15 +65,14 @@ fn backward<B: KernelBackend>(
     options: AttentionOptions,
 ) -> anyhow::Result<Call> {
     let forward = B::flash_attention_forward(inputs.clone(), None, &options);
-    Ok(Box::new(move || {
+    dropping(move || {
         let pass = AttentionBackward {
             forward: forward.clone(),
             gradient: gradient.clone(),
             bias: None,
         };
-        drop(B::flash_attention_backward(inputs.clone(), pass, &options));
-        Ok(())
-    }))
+        B::flash_attention_backward(inputs.clone(), pass, &options)
+    })
 }
 
 /// The softmax of scaled scores, whole and causal.
@@ -97,22 +93,12 @@ pub fn softmax<B: KernelBackend>([batch, heads, seq]: [usize; 3], bytes: usize) 
         let read = if is_causal { seen } else { all };
         let forward: Prepare<B> = Box::new(move |setting: &Setting<B>| {
             let scores = setting.random(shape);
-            Ok(Box::new(move || {
-                drop(B::scaled_masked_softmax(scores.clone(), mask(), SCALE));
-                Ok(())
-            }))
+            dropping(move || B::scaled_masked_softmax(scores.clone(), mask(), SCALE))
         });
         let backward: Prepare<B> = Box::new(move |setting: &Setting<B>| {
             let output = B::scaled_masked_softmax(setting.random(shape), mask(), SCALE);
             let gradient = setting.random(shape);
-            Ok(Box::new(move || {
-                drop(B::scaled_masked_softmax_backward(
-                    output.clone(),
-                    gradient.clone(),
-                    SCALE,
-                ));
-                Ok(())
-            }))
+            dropping(move || B::scaled_masked_softmax_backward(output.clone(), gradient.clone(), SCALE))
         });
         for (pass, moved, prepare) in [("forward", read + all, forward), ("backward", 2 * read + all, backward)] {
             cases.push(Case {
@@ -144,10 +130,7 @@ pub fn linear<B: KernelBackend>(rows: usize, d_model: usize) -> Vec<Case<B>> {
     };
     let forward: Prepare<B> = Box::new(move |setting| {
         let inputs = inputs(setting);
-        Ok(Box::new(move || {
-            drop(B::affine(inputs.clone()));
-            Ok(())
-        }))
+        dropping(move || B::affine(inputs.clone()))
     });
     let backward: Prepare<B> = Box::new(move |setting| {
         let (inputs, gradient) = (inputs(setting), setting.random([rows, wide]));

@@ -7,7 +7,7 @@ use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep};
 use cubecl_kernels::l2_norm::sum_of_squares;
 use serde_json::json;
 
-use super::{Case, Prepare, Setting, Work};
+use super::{Case, Prepare, Setting, Work, dropping};
 
 /// Bytes of a number of f32 or i32.
 const WORD: usize = 4;
@@ -17,26 +17,16 @@ pub fn cross_entropy<B: KernelBackend>(rows: usize, vocabulary: usize, bytes: us
     let all = rows * vocabulary * bytes;
     let forward: Prepare<B> = Box::new(move |setting: &Setting<B>| {
         let (logits, targets) = (setting.random([rows, vocabulary]), setting.targets(rows, vocabulary));
-        Ok(Box::new(move || {
-            drop(B::cross_entropy_statistics(logits.clone(), targets.clone(), vocabulary));
-            Ok(())
-        }))
+        dropping(move || B::cross_entropy_statistics(logits.clone(), targets.clone(), vocabulary))
     });
     let backward: Prepare<B> = Box::new(move |setting: &Setting<B>| {
         let (logits, targets) = (setting.random([rows, vocabulary]), setting.targets(rows, vocabulary));
         let whole = B::cross_entropy_statistics(logits.clone(), targets.clone(), vocabulary);
         let gradient = Tensor::full([rows], 1.0 / rows as f64, (&setting.device, DType::F32));
-        Ok(Box::new(move || {
+        dropping(move || {
             let (logits, targets) = (logits.clone(), targets.clone());
-            drop(B::cross_entropy_backward(
-                logits,
-                targets,
-                vocabulary,
-                whole.clone(),
-                gradient.clone(),
-            ));
-            Ok(())
-        }))
+            B::cross_entropy_backward(logits, targets, vocabulary, whole.clone(), gradient.clone())
+        })
     });
     // Target, maximum, sum and target's logit of each row; target, maximum, sum and gradient.
     [

@@ -38,6 +38,14 @@ pub const DROPOUT: f64 = 0.1;
 /// One call of what is measured.
 pub type Call = Box<dyn FnMut() -> Result<()>>;
 
+/// Makes a call whose result is dropped.
+fn dropping<T>(mut call: impl FnMut() -> T + 'static) -> Result<Call> {
+    Ok(Box::new(move || {
+        drop(call());
+        Ok(())
+    }))
+}
+
 /// Makes the inputs of a case, and the call.
 type Prepare<B> = Box<dyn Fn(&Setting<B>) -> Result<Call>>;
 

@@ -4,7 +4,7 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters};
 use serde_json::json;
 
-use super::{Case, Setting, Work, dropout};
+use super::{Case, Setting, Work, dropout, dropping};
 
 /// Bytes of a number of f32: statistics.
 const F32: usize = 4;
@@ -34,10 +34,7 @@ pub fn norms<B: KernelBackend>(rows: usize, columns: usize, bytes: usize) -> Vec
             forward,
             Box::new(move |setting| {
                 let (input, parameters) = (setting.random(shape), parameters(setting, kind, columns));
-                Ok(Box::new(move || {
-                    drop(B::norm_forward(input.clone(), &parameters));
-                    Ok(())
-                }))
+                dropping(move || B::norm_forward(input.clone(), &parameters))
             }),
         ));
         let backward = 3 * all + (1 + parts) * row + parts * rows * F32;
@@ -49,15 +46,7 @@ pub fn norms<B: KernelBackend>(rows: usize, columns: usize, bytes: usize) -> Vec
                 let (input, parameters) = (setting.random(shape), parameters(setting, kind, columns));
                 let statistics = B::norm_forward(input.clone(), &parameters).1;
                 let gradient = setting.random(shape);
-                Ok(Box::new(move || {
-                    drop(B::norm_backward(
-                        input.clone(),
-                        &parameters,
-                        statistics.clone(),
-                        gradient.clone(),
-                    ));
-                    Ok(())
-                }))
+                dropping(move || B::norm_backward(input.clone(), &parameters, statistics.clone(), gradient.clone()))
             }),
         ));
     }
@@ -69,10 +58,7 @@ pub fn norms<B: KernelBackend>(rows: usize, columns: usize, bytes: usize) -> Vec
         forward,
         Box::new(move |setting| {
             let (addends, parameters) = (addends(setting, shape), parameters(setting, NormKind::Layer, columns));
-            Ok(Box::new(move || {
-                drop(B::add_norm_forward(addends.clone(), &parameters));
-                Ok(())
-            }))
+            dropping(move || B::add_norm_forward(addends.clone(), &parameters))
         }),
     ));
     let backward = 5 * all + 4 * row + 4 * rows * F32;
@@ -85,17 +71,10 @@ pub fn norms<B: KernelBackend>(rows: usize, columns: usize, bytes: usize) -> Vec
             let rule = addends.rule();
             let ([hidden, _], statistics) = B::add_norm_forward(addends, &parameters);
             let gradients = [(); 2].map(|()| Some(setting.random(shape)));
-            Ok(Box::new(move || {
+            dropping(move || {
                 let (hidden, gradients) = (hidden.clone(), gradients.clone());
-                drop(B::add_norm_backward(
-                    hidden,
-                    &parameters,
-                    statistics.clone(),
-                    gradients,
-                    &rule,
-                ));
-                Ok(())
-            }))
+                B::add_norm_backward(hidden, &parameters, statistics.clone(), gradients, &rule)
+            })
         }),
     ));
     cases
@@ -122,10 +101,7 @@ pub fn elements<B: KernelBackend>(rows: usize, d_model: usize, bytes: usize) -> 
             3 * narrow_bytes + d_model * bytes + places,
             Box::new(move |setting| {
                 let addends = addends(setting, shape);
-                Ok(Box::new(move || {
-                    drop(B::bias_dropout_add(addends.clone()));
-                    Ok(())
-                }))
+                dropping(move || B::bias_dropout_add(addends.clone()))
             }),
         ),
         case(
@@ -135,10 +111,7 @@ pub fn elements<B: KernelBackend>(rows: usize, d_model: usize, bytes: usize) -> 
             2 * narrow_bytes + d_model * bytes + places,
             Box::new(move |setting| {
                 let (rule, gradient) = (addends(setting, shape).rule(), setting.random(shape));
-                Ok(Box::new(move || {
-                    drop(B::bias_dropout_add_backward(gradient.clone(), &rule));
-                    Ok(())
-                }))
+                dropping(move || B::bias_dropout_add_backward(gradient.clone(), &rule))
             }),
         ),
         case(
@@ -148,10 +121,7 @@ pub fn elements<B: KernelBackend>(rows: usize, d_model: usize, bytes: usize) -> 
             2 * wide_bytes + wide * bytes,
             Box::new(move |setting| {
                 let (input, bias) = (setting.random([rows, wide]), setting.random([wide]));
-                Ok(Box::new(move || {
-                    drop(B::bias_gelu(input.clone(), bias.clone()));
-                    Ok(())
-                }))
+                dropping(move || B::bias_gelu(input.clone(), bias.clone()))
             }),
         ),
         case(
@@ -162,10 +132,7 @@ pub fn elements<B: KernelBackend>(rows: usize, d_model: usize, bytes: usize) -> 
             Box::new(move |setting| {
                 let (input, bias) = (setting.random([rows, wide]), setting.random([wide]));
                 let gradient = setting.random([rows, wide]);
-                Ok(Box::new(move || {
-                    drop(B::bias_gelu_backward(input.clone(), bias.clone(), gradient.clone()));
-                    Ok(())
-                }))
+                dropping(move || B::bias_gelu_backward(input.clone(), bias.clone(), gradient.clone()))
             }),
         ),
         case(
@@ -175,10 +142,7 @@ pub fn elements<B: KernelBackend>(rows: usize, d_model: usize, bytes: usize) -> 
             3 * wide_bytes,
             Box::new(move |setting| {
                 let input = setting.random([rows, 2 * wide]);
-                Ok(Box::new(move || {
-                    drop(B::swiglu(input.clone()));
-                    Ok(())
-                }))
+                dropping(move || B::swiglu(input.clone()))
             }),
         ),
         case(
@@ -188,10 +152,7 @@ pub fn elements<B: KernelBackend>(rows: usize, d_model: usize, bytes: usize) -> 
             5 * wide_bytes,
             Box::new(move |setting| {
                 let (input, gradient) = (setting.random([rows, 2 * wide]), setting.random([rows, wide]));
-                Ok(Box::new(move || {
-                    drop(B::swiglu_backward(input.clone(), gradient.clone()));
-                    Ok(())
-                }))
+                dropping(move || B::swiglu_backward(input.clone(), gradient.clone()))
             }),
         ),
     ]
