@@ -13,9 +13,9 @@ use crate::support::compare::{expect_close, normal, over};
 use crate::support::layouts::{Layout, layouts, vector};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(NotesWhatIsNotFinite));
-    trials.extend(trials_of(LeavesWhatOthersHold));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<NotesWhatIsNotFinite>());
+    trials.extend(trials_of::<LeavesWhatOthersHold>());
     trials
 }
 
@@ -54,13 +54,12 @@ fn expect<B: Backend>(actual: GradientSums<B>, expected: &host::Sums, additions:
     expect_close("sums", actual.sums, &expected.sums, additions as f64, 8.0)
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "accumulate_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (0usize..40, 1usize..300, 0usize..40, proptest::bool::ANY, layouts());
         let edges = [
             // All of it, at a place where vectors begin, and at one where none does; longer than one cube's part.
@@ -86,13 +85,12 @@ impl Claim for MatchesTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct NotesWhatIsNotFinite;
 
 impl Claim for NotesWhatIsNotFinite {
     const NAME: &'static str = "accumulate_notes_what_is_not_finite";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // In a vector and after the last whole one; the last value, the largest that all types have, is finite.
         for (at, value) in [(5, f64::NAN), (36, f64::INFINITY), (0, f64::NEG_INFINITY), (2, 65504.0)] {
             let mut expected = before(64, 4);
@@ -119,13 +117,12 @@ impl Claim for NotesWhatIsNotFinite {
 }
 
 /// The sums may be overwritten only if nothing else holds them.
-#[derive(Clone, Copy)]
 struct LeavesWhatOthersHold;
 
 impl Claim for LeavesWhatOthersHold {
     const NAME: &'static str = "accumulate_leaves_what_others_hold";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let mut expected = before(70, 2);
         let sums = on_device(setting, &mut expected);
         let (held, unchanged) = (sums.clone(), expected.clone());

@@ -13,9 +13,9 @@ use crate::support::compare::{expect_equal, expect_rounded, normal, numbers, ove
 use crate::support::layouts::{Layout, vector};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(LeavesWhatOthersHold));
-    trials.extend(trials_of(RangesAreUpdatedAsTheyAreAlone));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<LeavesWhatOthersHold>());
+    trials.extend(trials_of::<RangesAreUpdatedAsTheyAreAlone>());
     trials
 }
 
@@ -30,13 +30,12 @@ const STEP: AdamWStep = AdamWStep {
 };
 
 /// The gradients are of the setting's type, as is the copy; the buffers are of the type that it is computed in.
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "adamw_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (
             1usize..300,
             proptest::bool::ANY,
@@ -121,13 +120,12 @@ fn several_steps<B: KernelBackend>(
 }
 
 /// The buffers may be overwritten only if nothing else holds them.
-#[derive(Clone, Copy)]
 struct LeavesWhatOthersHold;
 
 impl Claim for LeavesWhatOthersHold {
     const NAME: &'static str = "adamw_leaves_what_others_hold";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let here = setting.inner(compute_type(setting.dtype));
         let count = 37;
         for layout in [Layout::Contiguous, Layout::Part] {
@@ -166,13 +164,12 @@ impl Claim for LeavesWhatOthersHold {
 
 /// Ranges of one buffer, each by its own step: the bits that each has when it is updated by itself, and what is in none
 /// of them stays.
-#[derive(Clone, Copy)]
 struct RangesAreUpdatedAsTheyAreAlone;
 
 impl Claim for RangesAreUpdatedAsTheyAreAlone {
     const NAME: &'static str = "adamw_updates_ranges_as_they_are_alone";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let (decays, stays) = (
             STEP,
             AdamWStep {

@@ -11,29 +11,28 @@ use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
 use crate::norm::{drawn_norm, on_device, tolerance};
-use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
 use crate::support::dropout::dropout;
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(NormsAStream));
-    trials.extend(trials_of(OutputsWithoutAGradientCountForNothing));
-    trials.extend(trials_of(TakesNoRows));
-    trials.push(Trial::test(
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<NormsAStream>());
+    trials.extend(trials_of::<OutputsWithoutAGradientCountForNothing>());
+    trials.extend(trials_of::<TakesNoRows>());
+    trials.push(plain(
         "host::add_norm_gradients_are_slopes_of_the_outputs",
-        || Ok(gradients_are_slopes()?),
+        gradients_are_slopes,
     ));
     trials
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "add_norm_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..30, 1usize..90, 0usize..5);
         let edges = [(1, 1, 0), (1, 41, 1), (41, 1, 2)];
         over(edges, 8, shapes, |(rows, columns, which)| {
@@ -109,13 +108,12 @@ impl Claim for MatchesTheHost {
 }
 
 /// A stream stays as it is, and receives the gradients of itself and of its norm.
-#[derive(Clone, Copy)]
 struct NormsAStream;
 
 impl Claim for NormsAStream {
     const NAME: &'static str = "norm_of_stream_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         over([(1, 1), (1, 41)], 6, (1usize..30, 1usize..90), |(rows, columns)| {
             let norm = drawn_norm(setting, NormKind::Layer, true, columns);
             let shape = [rows, columns];
@@ -150,13 +148,12 @@ impl Claim for NormsAStream {
     }
 }
 
-#[derive(Clone, Copy)]
 struct OutputsWithoutAGradientCountForNothing;
 
 impl Claim for OutputsWithoutAGradientCountForNothing {
     const NAME: &'static str = "add_norm_passes_gradients_of_one_output_alone";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let (rows, columns) = (6, 20);
         let shape = [rows, columns];
         let norm = drawn_norm(setting, NormKind::Rms, false, columns);
@@ -189,13 +186,12 @@ impl Claim for OutputsWithoutAGradientCountForNothing {
     }
 }
 
-#[derive(Clone, Copy)]
 struct TakesNoRows;
 
 impl Claim for TakesNoRows {
     const NAME: &'static str = "add_norm_of_no_rows_has_none_and_a_bias_gradient_of_0";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let nothing = || setting.tensor::<2>(&[], [0, 9]);
         for (kind, has_bias) in [(NormKind::Layer, true), (NormKind::Rms, false)] {
             let norm = drawn_norm(setting, kind, has_bias, 9);

@@ -7,17 +7,17 @@ use cubecl_kernels::bias_dropout_add::{bias_dropout_add, host};
 use cubecl_kernels::norm::Addends;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
 use crate::support::dropout::dropout;
 use crate::support::layouts::{Layout, layouts, matrix, vector};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(DropsTheSameElements));
-    trials.push(Trial::test(
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<DropsTheSameElements>());
+    trials.push(plain(
         "host::bias_dropout_add_gradients_are_slopes_of_the_sum",
-        || Ok(gradients_are_slopes()?),
+        gradients_are_slopes,
     ));
     trials
 }
@@ -32,13 +32,12 @@ struct Case {
     has_dropout: bool,
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "bias_dropout_add_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (
             1usize..24,
             1usize..70,
@@ -112,13 +111,12 @@ fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: Case) -> an
 }
 
 /// Bit for bit the elements of the host's generator.
-#[derive(Clone, Copy)]
 struct DropsTheSameElements;
 
 impl Claim for DropsTheSameElements {
     const NAME: &'static str = "bias_dropout_add_drops_the_same_elements";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Vectors of every size divide one of these.
         for columns in [257, 130, 44, 64] {
             let rows = 9;

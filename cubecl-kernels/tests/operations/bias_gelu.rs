@@ -6,30 +6,33 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_gelu::{bias_gelu, host};
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, is_sure_of_not_numbers, largest, trials_of};
+use crate::support::backends::{Claim, Setting, is_sure_of_not_numbers, largest, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
 use crate::support::layouts::{Layout, layouts, matrix, vector};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(IsFiniteForLargeNumbers));
-    trials.extend(trials_of(ReachesItsLimits));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<IsFiniteForLargeNumbers>());
+    trials.extend(trials_of::<ReachesItsLimits>());
     // Vulkan's rules leave open what comes of NaN.
-    trials.extend(trials_of(KeepsNotNumbers).into_iter().filter(is_sure_of_not_numbers));
-    trials.push(Trial::test(
+    trials.extend(
+        trials_of::<KeepsNotNumbers>()
+            .into_iter()
+            .filter(is_sure_of_not_numbers),
+    );
+    trials.push(plain(
         "host::bias_gelu_gradients_are_slopes_of_the_output",
-        || Ok(gradients_are_slopes()?),
+        gradients_are_slopes,
     ));
     trials
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "bias_gelu_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let edges = [(1, 1), (1, 53), (53, 1)].map(|(rows, columns)| (rows, columns, Layout::Contiguous));
         over(
             edges,
@@ -73,13 +76,12 @@ fn check_one<B: KernelBackend>(
     expect_rounded("the bias' gradient", actual, &of_bias, 32.0, scale.max(1.0))
 }
 
-#[derive(Clone, Copy)]
 struct IsFiniteForLargeNumbers;
 
 impl Claim for IsFiniteForLargeNumbers {
     const NAME: &'static str = "bias_gelu_is_finite_for_large_numbers";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let large = if setting.dtype == DType::F16 { 600.0 } else { 1e4 };
         let input = setting.rounded(&[-large, large, -40.0, 40.0, -12.0, 12.0, 0.0, 1e-3]);
         let bias = vec![0.0; input.len()];
@@ -96,26 +98,24 @@ impl Claim for IsFiniteForLargeNumbers {
     }
 }
 
-#[derive(Clone, Copy)]
 struct ReachesItsLimits;
 
 impl Claim for ReachesItsLimits {
     const NAME: &'static str = "bias_gelu_reaches_its_limits";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let mut input = vec![f64::INFINITY, f64::NEG_INFINITY];
         input.extend(largest(setting.dtype).into_iter().flat_map(|x| [x, -x]));
         check_exactly(setting, &setting.rounded(&input))
     }
 }
 
-#[derive(Clone, Copy)]
 struct KeepsNotNumbers;
 
 impl Claim for KeepsNotNumbers {
     const NAME: &'static str = "bias_gelu_keeps_not_numbers";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         check_exactly(setting, &[f64::NAN, 0.0])
     }
 }

@@ -2,35 +2,34 @@
 
 use anyhow::ensure;
 use burn::backend::Autodiff;
-use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Tensor, backend::Backend};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::cross_entropy::{Statistics, cross_entropy, host};
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
 use crate::support::layouts::{Layout, layouts, matrix, vector};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(ShardsMakeTheWhole));
-    trials.extend(trials_of(StandsExtremeLogits));
-    trials.extend(trials_of(LeavesLogitsThatOthersHold));
-    trials.push(Trial::test(
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<ShardsMakeTheWhole>());
+    trials.extend(trials_of::<StandsExtremeLogits>());
+    trials.extend(trials_of::<LeavesLogitsThatOthersHold>());
+    trials.push(plain(
         "host::cross_entropy_gradients_are_slopes_of_the_losses",
-        || Ok(gradients_are_slopes()?),
+        gradients_are_slopes,
     ));
     trials
 }
 
 /// A vocabulary that is one shard, padding included.
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "cross_entropy_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..9, 1usize..90, 0usize..6, layouts());
         let edges = [(1, 1, 0), (1, 53, 0), (9, 1, 0), (9, 1, 3)];
         let edges = edges.map(|(rows, valid, padding)| (rows, valid, padding, Layout::Contiguous));
@@ -73,7 +72,7 @@ fn check_one<B: KernelBackend>(
     let statistics = shard.statistics(&targets);
     let here = setting.inner(setting.dtype);
     let leaf = matrix(setting, &logits, [rows, columns], layout);
-    let numbers = integers::<B>(&here, &targets);
+    let numbers = here.integers(&targets);
     expect_statistics(
         B::cross_entropy_statistics(leaf.clone().inner(), numbers.clone(), valid),
         &statistics,
@@ -102,13 +101,12 @@ fn expect_statistics<B: Backend>(actual: Statistics<B>, expected: &host::Statist
 }
 
 /// Ranks' shards give the losses and gradients of the whole vocabulary.
-#[derive(Clone, Copy)]
 struct ShardsMakeTheWhole;
 
 impl Claim for ShardsMakeTheWhole {
     const NAME: &'static str = "cross_entropy_of_shards_is_that_of_the_whole";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         const ROWS: usize = 6;
         // Valid columns and all columns of each; the third has padding alone.
         const SHARDS: [[usize; 2]; 4] = [[11, 11], [16, 19], [0, 5], [1, 4]];
@@ -144,12 +142,12 @@ impl Claim for ShardsMakeTheWhole {
             .zip(SHARDS)
             .map(|((logits, targets), [valid, columns])| {
                 let logits = here.tensor(logits, [ROWS, columns]);
-                B::cross_entropy_statistics(logits, integers(&here, targets), valid)
+                B::cross_entropy_statistics(logits, here.integers(targets), valid)
             })
             .collect();
         for (rank, ((logits, targets), [valid, columns])) in shards.iter().zip(SHARDS).enumerate() {
             let leaf = setting.tensor(logits, [ROWS, columns]).require_grad();
-            let numbers = Tensor::from_inner(integers::<B>(&here, targets));
+            let numbers = Tensor::from_inner(here.integers(targets));
             let loss = cross_entropy(leaf.clone(), numbers, valid, |own| {
                 let mut ranks: Vec<_> = statistics.iter().map(from_inner).collect();
                 ranks[rank] = own;
@@ -188,13 +186,12 @@ fn from_inner<B: Backend>(statistics: &Statistics<B>) -> Statistics<Autodiff<B>>
 }
 
 /// Neither −∞ nor large numbers make NaN, and a row of −∞ has a sum of 0.
-#[derive(Clone, Copy)]
 struct StandsExtremeLogits;
 
 impl Claim for StandsExtremeLogits {
     const NAME: &'static str = "cross_entropy_stands_extreme_logits";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         const COLUMNS: usize = 12;
         let large = if setting.dtype == DType::F16 { 6e4 } else { 1e30 };
         let mut logits = setting.rounded(&normal(4 * COLUMNS, 1));
@@ -212,14 +209,14 @@ impl Claim for StandsExtremeLogits {
         };
         let here = setting.inner(setting.dtype);
         let tensor = here.tensor(&logits, [4, COLUMNS]);
-        let statistics = B::cross_entropy_statistics(tensor, integers(&here, &targets), COLUMNS);
+        let statistics = B::cross_entropy_statistics(tensor, here.integers(&targets), COLUMNS);
         expect_statistics(statistics, &shard.statistics(&targets))?;
 
         // The first row has no loss: nothing is possible in it.
         let (logits, targets) = (&logits[COLUMNS..], &targets[1..]);
         let shard = host::Shard { logits, ..shard };
         let leaf = setting.tensor(logits, [3, COLUMNS]).require_grad();
-        let numbers = Tensor::from_inner(integers::<B>(&here, targets));
+        let numbers = Tensor::from_inner(here.integers(targets));
         let loss = cross_entropy(leaf.clone(), numbers, COLUMNS, |own| own)?;
         let statistics = shard.statistics(targets);
         expect_close("loss", loss.clone(), &statistics.losses(), 8.0, 4.0)?;
@@ -232,13 +229,12 @@ impl Claim for StandsExtremeLogits {
 }
 
 /// The logits may be overwritten with the gradient only if nothing else holds them.
-#[derive(Clone, Copy)]
 struct LeavesLogitsThatOthersHold;
 
 impl Claim for LeavesLogitsThatOthersHold {
     const NAME: &'static str = "cross_entropy_leaves_logits_that_others_hold";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let here = setting.inner(setting.dtype);
         let numbers = here.rounded(&normal(40, 1));
         for layout in [Layout::Contiguous, Layout::Part, Layout::Transposed] {
@@ -253,7 +249,7 @@ impl Claim for LeavesLogitsThatOthersHold {
                 [&whole.maximum, &whole.sum, &whole.target].map(|values| in_computed_type::<B>(&here, values));
             let statistics = Statistics { maximum, sum, target };
             let gradient = in_computed_type::<B>(&here, &[1.0; 4]);
-            let result = B::cross_entropy_backward(logits, integers(&here, &[1; 4]), 10, statistics, gradient);
+            let result = B::cross_entropy_backward(logits, here.integers(&[1; 4]), 10, statistics, gradient);
             let shard = host::Shard {
                 logits: &numbers,
                 columns: 10,
@@ -284,15 +280,7 @@ fn gradients_are_slopes() -> anyhow::Result<()> {
     expect_slopes("logits", &actual, &logits, losses)
 }
 
-fn integers<B: Backend>(setting: &Setting<B>, values: &[i64]) -> Tensor<B, 1, Int> {
-    Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), &setting.device)
-}
-
 /// A vector of the type that is computed in, as losses are.
 fn in_computed_type<B: Backend>(setting: &Setting<B>, values: &[f64]) -> Tensor<B, 1> {
-    let setting = Setting {
-        device: setting.device.clone(),
-        dtype: cubecl_kernels::precision::compute_type(setting.dtype),
-    };
-    vector(&setting, values, Layout::Contiguous)
+    vector(&setting.computed(), values, Layout::Contiguous)
 }

@@ -12,18 +12,17 @@ use crate::support::compare::{expect_rounded, normal, over};
 use crate::support::layouts::{Layout, layouts, vector};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(PartsMatchTheHost));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<PartsMatchTheHost>());
     trials
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "sum_of_squares_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let lists = proptest::collection::vec(1usize..700, 1..5);
         over(
             [(vec![1], Layout::Contiguous), (vec![1, 1, 1], Layout::Part)],
@@ -55,13 +54,12 @@ fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, counts: &[usize],
 }
 
 /// Sums of parts of buffers; and each has the same bits alone, or with other parts next to it.
-#[derive(Clone, Copy)]
 struct PartsMatchTheHost;
 
 impl Claim for PartsMatchTheHost {
     const NAME: &'static str = "sums_of_squares_of_parts_match_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let part = |buffer, range, sum| SquaredPart { buffer, range, sum };
         let cases = [
             // One after the other, and a sum that has none.

@@ -1,7 +1,7 @@
 //! `linear` and `linear_transposed` against their host version.
 
 use burn::backend::Autodiff;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::linear::host::{self, LinearSizes};
 use cubecl_kernels::linear::{WeightOrder, linear, linear_transposed};
@@ -9,18 +9,19 @@ use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 
-use crate::support::backends::{Claim, Setting, multiplies_in_tf32, takes_few, trials_of, trials_of_nothing};
-use crate::support::compare::{backward, dot, expect_close, expect_slopes, normal, over};
+use crate::support::backends::{Claim, Setting, multiplies_in_tf32, plain, takes_few, trials_of, trials_of_nothing};
+use crate::support::compare::{backward, dot, expect_close, expect_exactly, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(TakesViews));
-    trials.push(Trial::test("host::linear_gradients_are_slopes_of_the_output", || {
-        Ok(gradients_are_slopes()?)
-    }));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<TakesViews>());
+    trials.push(plain(
+        "host::linear_gradients_are_slopes_of_the_output",
+        gradients_are_slopes,
+    ));
     // On CubeCL it is burn's product, which rounds factors in f32 to TF32 on CUDA.
     trials.retain(|trial| !trial.name().starts_with("cuda_source_f32"));
-    trials.extend(trials_of_nothing(TakesNoRows));
+    trials.extend(trials_of_nothing::<TakesNoRows>());
     trials
 }
 
@@ -109,13 +110,12 @@ fn sizes([rows, d_input, d_output]: [usize; 3], is_turned: bool) -> LinearSizes 
     }
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "linear_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..300, 1usize..70, 1usize..200, any::<(bool, bool)>());
         // A single row, column or term, where other routines may run.
         let edges = [(1, 40, 9), (9, 40, 1), (9, 1, 8), (1, 1, 1)];
@@ -134,13 +134,12 @@ impl Claim for MatchesTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct TakesViews;
 
 impl Claim for TakesViews {
     const NAME: &'static str = "linear_takes_views";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for is_turned in [false, true] {
             check(setting, sizes([33, 20, 41], is_turned), !is_turned, Tensor::transpose)?;
         }
@@ -148,13 +147,12 @@ impl Claim for TakesViews {
     }
 }
 
-#[derive(Clone, Copy)]
 struct TakesNoRows;
 
 impl Claim for TakesNoRows {
     const NAME: &'static str = "linear_takes_no_rows";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for is_turned in [false, true] {
             check_nothing(setting, sizes([0, 3, 4], is_turned))?;
             // A sum of no terms is the bias.
@@ -189,36 +187,18 @@ fn check_nothing<B: KernelBackend>(setting: &Setting<Autodiff<B>>, sizes: Linear
             (w, output, vec![0.0; rows * d_output])
         }
     };
-    expect_if_any("output", output.clone(), [rows, d_output], &expected)?;
+    expect_exactly("output", output.clone(), [rows, d_output], &expected)?;
     let gradient = setting.tensor(&vec![1.0; rows * d_output], [rows, d_output]);
     let gradients = backward(vec![[output, gradient]]);
     for (what, leaf) in [("input", &x), ("weight", &w)] {
         let actual = leaf.grad(&gradients).expect("tracked");
-        expect_if_any(what, actual, leaf.dims(), &vec![0.0; leaf.shape().num_elements()])?;
+        expect_exactly(what, actual, leaf.dims(), &vec![0.0; leaf.shape().num_elements()])?;
     }
     if order == WeightOrder::InputFirst {
         let actual = b.grad(&gradients).expect("tracked");
-        expect_if_any("bias", actual, [d_output], &vec![rows as f64; d_output])?;
+        expect_exactly("bias", actual, [d_output], &vec![rows as f64; d_output])?;
     }
     Ok(())
-}
-
-/// Checks a tensor's shape, and its values where it has any.
-fn expect_if_any<B: Backend, const D: usize>(
-    what: &str,
-    actual: Tensor<B, D>,
-    dims: [usize; D],
-    expected: &[f64],
-) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        actual.dims() == dims,
-        "{what}: the shape is {:?}, expected {dims:?}",
-        actual.dims()
-    );
-    match expected {
-        [] => Ok(()),
-        _ => expect_close(what, actual, expected, 0.0, 0.0),
-    }
 }
 
 fn gradients_are_slopes() -> anyhow::Result<()> {

@@ -10,18 +10,19 @@ use cubecl_kernels::norm::{NormKind, NormParameters, layer_norm, rms_norm};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, epsilon, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(LongRowsMatchTheHost));
-    trials.extend(trials_of(DistantRowsKeepTheirVariance));
-    trials.extend(trials_of(LargeNumbersMatchTheHost));
-    trials.extend(trials_of(NormsOfNothing));
-    trials.push(Trial::test("host::norm_gradients_are_slopes_of_the_output", || {
-        Ok(gradients_are_slopes()?)
-    }));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<LongRowsMatchTheHost>());
+    trials.extend(trials_of::<DistantRowsKeepTheirVariance>());
+    trials.extend(trials_of::<LargeNumbersMatchTheHost>());
+    trials.extend(trials_of::<NormsOfNothing>());
+    trials.push(plain(
+        "host::norm_gradients_are_slopes_of_the_output",
+        gradients_are_slopes,
+    ));
     trials
 }
 
@@ -112,13 +113,12 @@ fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>, norm: &HostNorm, inpu
     Ok(())
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "norms_match_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let edges = [(1, 1, 0), (1, 41, 0), (41, 1, 0), (1, 1, 2), (1, 41, 2), (41, 1, 2)];
         over(
             edges,
@@ -137,13 +137,12 @@ impl Claim for MatchesTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct LongRowsMatchTheHost;
 
 impl Claim for LongRowsMatchTheHost {
     const NAME: &'static str = "norms_of_long_rows_match_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let cases = [
             (NormKind::Layer, 3, 1024),
             (NormKind::Rms, 3, 4096),
@@ -159,13 +158,12 @@ impl Claim for LongRowsMatchTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct DistantRowsKeepTheirVariance;
 
 impl Claim for DistantRowsKeepTheirVariance {
     const NAME: &'static str = "a_layer_norm_of_rows_far_from_0_keeps_their_variance";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // So far that the numbers still differ, but the difference of mean square and squared mean is lost.
         let distance = f64::min(8192.0, 0.1 / epsilon(setting.dtype));
         for columns in [2usize, 7, 64, 100, 4099, 20_000] {
@@ -180,13 +178,12 @@ impl Claim for DistantRowsKeepTheirVariance {
 }
 
 /// Squares of large numbers do not fit the type that they are in; what is computed in has room for these.
-#[derive(Clone, Copy)]
 struct LargeNumbersMatchTheHost;
 
 impl Claim for LargeNumbersMatchTheHost {
     const NAME: &'static str = "norms_of_large_numbers_match_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let largest = if setting.dtype == DType::F16 { 6e4 } else { 1e15 };
         for (kind, columns) in [(NormKind::Layer, 7), (NormKind::Rms, 64), (NormKind::Layer, 4099)] {
             let norm = drawn_norm(setting, kind, kind == NormKind::Layer, columns);
@@ -200,13 +197,12 @@ impl Claim for LargeNumbersMatchTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct NormsOfNothing;
 
 impl Claim for NormsOfNothing {
     const NAME: &'static str = "norms_of_no_rows_have_none_and_gradients_of_0";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (kind, has_bias) in [(NormKind::Layer, true), (NormKind::Rms, false)] {
             let norm = drawn_norm(setting, kind, has_bias, 9);
             let parameters = on_device(setting, &norm);

@@ -13,11 +13,11 @@ use crate::support::backends::{Claim, Setting, takes_few, trials_of, trials_of_n
 use crate::support::compare::{expect_close, normal, over};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(AddsSlopesWithinAWindow));
-    trials.extend(trials_of(LongSequencesMatchTheHost));
-    trials.extend(trials_of(PagesOutsideThePoolAreHidden));
-    trials.extend(trials_of_nothing(NothingIsTheAttentionOfNothing));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<AddsSlopesWithinAWindow>());
+    trials.extend(trials_of::<LongSequencesMatchTheHost>());
+    trials.extend(trials_of::<PagesOutsideThePoolAreHidden>());
+    trials.extend(trials_of_nothing::<NothingIsTheAttentionOfNothing>());
     trials
 }
 
@@ -133,13 +133,12 @@ fn integers<B: Backend, const D: usize>(values: &[i64], shape: [usize; D], devic
     Tensor::from_data(TensorData::new(values.to_vec(), shape), device)
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "paged_attention_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Batch, queries, key heads, heads for each of them, elements of a head, tokens of a page, pages.
         let shapes = (
             1usize..4,
@@ -176,13 +175,12 @@ impl Claim for MatchesTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct AddsSlopesWithinAWindow;
 
 impl Claim for AddsSlopesWithinAWindow {
     const NAME: &'static str = "paged_attention_adds_slopes_within_a_window";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 4,
             queries: 3,
@@ -210,13 +208,12 @@ impl Claim for AddsSlopesWithinAWindow {
     }
 }
 
-#[derive(Clone, Copy)]
 struct LongSequencesMatchTheHost;
 
 impl Claim for LongSequencesMatchTheHost {
     const NAME: &'static str = "paged_attention_of_long_and_empty_sequences_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 5,
             queries: 2,
@@ -231,13 +228,12 @@ impl Claim for LongSequencesMatchTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct PagesOutsideThePoolAreHidden;
 
 impl Claim for PagesOutsideThePoolAreHidden {
     const NAME: &'static str = "paged_attention_hides_pages_outside_the_pool";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 2,
             queries: 1,
@@ -255,13 +251,12 @@ impl Claim for PagesOutsideThePoolAreHidden {
     }
 }
 
-#[derive(Clone, Copy)]
 struct NothingIsTheAttentionOfNothing;
 
 impl Claim for NothingIsTheAttentionOfNothing {
     const NAME: &'static str = "paged_attention_of_no_elements_has_none";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (batch, queries, most_pages) in [(0, 1, 2), (2, 0, 2), (2, 1, 0)] {
             let sizes = PagedSizes {
                 batch,

@@ -11,16 +11,15 @@ use crate::support::compare::{expect_equal, normal, numbers};
 use crate::support::layouts::{Layout, vector};
 
 pub fn trials() -> Vec<Trial> {
-    trials_of(GatheredAndScattered)
+    trials_of::<GatheredAndScattered>()
 }
 
-#[derive(Clone, Copy)]
 struct GatheredAndScattered;
 
 impl Claim for GatheredAndScattered {
     const NAME: &'static str = "ranges_are_gathered_scattered_and_cleared";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Where vectors begin and end, with a range that several cubes share; where none does; nothing.
         let cases = [
             vec![(0, 128..256), (1, 0..5120), (0, 0..64), (1, 6016..6144)],

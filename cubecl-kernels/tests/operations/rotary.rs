@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use burn::backend::Autodiff;
-use burn::tensor::{Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{Tensor, TensorData, backend::Backend};
 use burn_flex::Flex;
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::precision::compute_type;
@@ -12,25 +12,27 @@ use cubecl_kernels::rotary::{RotaryAngles, RotaryHeads, RotaryLayout, rotary};
 use libtest_mimic::Trial;
 use proptest::sample::select;
 
-use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(SplitMovesNumbers));
-    trials.extend(trials_of(GradientTurnsBack));
-    trials.extend(trials_of(TakesNothing));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<SplitMovesNumbers>());
+    trials.extend(trials_of::<GradientTurnsBack>());
+    trials.extend(trials_of::<TakesNothing>());
     let runs_kernels = |trial: &Trial| {
         let kernels = ["vulkan", "fusion", "cuda"];
         kernels.iter().any(|name| trial.name().starts_with(name))
     };
-    trials.extend(trials_of(MissingAnglesGiveZeros).into_iter().filter(runs_kernels));
-    trials.push(Trial::test("flex::rotary_names_a_position_without_angles", || {
-        Ok(names_a_position_without_angles()?)
-    }));
-    trials.push(Trial::test("host::rotary_gradients_are_slopes_of_the_output", || {
-        Ok(gradients_are_slopes()?)
-    }));
+    trials.extend(trials_of::<MissingAnglesGiveZeros>().into_iter().filter(runs_kernels));
+    trials.push(plain(
+        "flex::rotary_names_a_position_without_angles",
+        names_a_position_without_angles,
+    ));
+    trials.push(plain(
+        "host::rotary_gradients_are_slopes_of_the_output",
+        gradients_are_slopes,
+    ));
     trials
 }
 
@@ -80,17 +82,13 @@ impl Case {
 fn on_device<B: Backend>(setting: &Setting<B>, angles: &HostAngles) -> RotaryAngles<B> {
     let half = angles.rotated / 2;
     let rows = angles.cosine.len() / half;
-    let wide = Setting::<B> {
-        device: setting.device.clone(),
-        dtype: compute_type(setting.dtype),
-    };
-    let integers = |values: Vec<i64>| -> Tensor<B, 1, Int> {
-        let count = values.len();
-        Tensor::from_data(TensorData::new(values, [count]), &setting.device)
-    };
+    let wide = setting.computed();
     let positions = match angles.positions.len() {
-        0 => integers(Vec::new()),
-        count => integers([&[-1], &angles.positions[..], &[1 << 20]].concat()).narrow(0, 1, count),
+        0 => setting.integers(&[]),
+        count => {
+            let positions = [&[-1], &angles.positions[..], &[1 << 20]].concat();
+            setting.integers(&positions).narrow(0, 1, count)
+        }
     };
     RotaryAngles {
         cosine: wide.view(&angles.cosine, [rows, half]),
@@ -140,13 +138,12 @@ fn edges() -> Vec<Case> {
     cases.into_iter().flatten().collect()
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "rotary_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         over(edges(), 24, cases(), |case| {
             let input = setting.rounded(&normal(case.elements(), 1));
@@ -168,13 +165,12 @@ impl Claim for MatchesTheHost {
 }
 
 /// Without angles the same bits are at other places, forward and backward.
-#[derive(Clone, Copy)]
 struct SplitMovesNumbers;
 
 impl Claim for SplitMovesNumbers {
     const NAME: &'static str = "rotary_without_angles_moves_numbers";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for [tokens, groups, queries, d_head] in [[3, 2, 3, 5], [2, 1, 1, 16], [1100, 3, 2, 8]] {
             let heads = RotaryHeads { groups, queries };
             let shape = [tokens, groups, queries + 2, d_head];
@@ -208,13 +204,12 @@ impl Claim for SplitMovesNumbers {
 }
 
 /// A rotation keeps lengths, so that its gradient for its own output is its input: without the host's version.
-#[derive(Clone, Copy)]
 struct GradientTurnsBack;
 
 impl Claim for GradientTurnsBack {
     const NAME: &'static str = "rotary_gradient_turns_back";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         over(edges(), 8, cases(), |case| {
             let input = setting.rounded(&normal(case.elements(), 1));
@@ -228,13 +223,12 @@ impl Claim for GradientTurnsBack {
     }
 }
 
-#[derive(Clone, Copy)]
 struct TakesNothing;
 
 impl Claim for TakesNothing {
     const NAME: &'static str = "rotary_takes_nothing";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for [tokens, groups, d_head, rotated] in [[0, 2, 4, 4], [3, 0, 4, 2], [3, 2, 0, 0], [0, 0, 0, 0]] {
             let case = Case {
                 tokens,
@@ -256,13 +250,12 @@ impl Claim for TakesNothing {
 }
 
 /// Kernels read nothing but the tables.
-#[derive(Clone, Copy)]
 struct MissingAnglesGiveZeros;
 
 impl Claim for MissingAnglesGiveZeros {
     const NAME: &'static str = "rotary_gives_zeros_for_positions_without_angles";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let case = Case {
             tokens: 4,
             heads: RotaryHeads { groups: 1, queries: 1 },

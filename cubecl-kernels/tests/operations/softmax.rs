@@ -8,17 +8,18 @@ use cubecl_kernels::precision::is_half;
 use cubecl_kernels::softmax::{MAX_KEYS, SoftmaxMask, host, scaled_masked_softmax};
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_close, expect_slopes, normal, over};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(MatchesTheHost);
-    trials.extend(trials_of(RowsWithoutAKeyAreZero));
-    trials.extend(trials_of(LongRowsMatchTheHost));
-    trials.extend(trials_of(NothingIsTheSoftmaxOfNothing));
-    trials.push(Trial::test("host::softmax_gradients_are_slopes_of_the_output", || {
-        Ok(gradients_are_slopes()?)
-    }));
+    let mut trials = trials_of::<MatchesTheHost>();
+    trials.extend(trials_of::<RowsWithoutAKeyAreZero>());
+    trials.extend(trials_of::<LongRowsMatchTheHost>());
+    trials.extend(trials_of::<NothingIsTheSoftmaxOfNothing>());
+    trials.push(plain(
+        "host::softmax_gradients_are_slopes_of_the_output",
+        gradients_are_slopes,
+    ));
     trials
 }
 
@@ -119,13 +120,12 @@ fn drawn([sample, head, query, key]: [usize; 4]) -> bool {
     (sample * 7 + head * 3 + query * 11 + key * key * 13) % 5 < 2
 }
 
-#[derive(Clone, Copy)]
 struct MatchesTheHost;
 
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "softmax_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let shapes = (1usize..3, 1usize..4, 1usize..14, 1usize..80, 0usize..6);
         let edges = [
             (1, 1, 1, 1, 2),
@@ -154,13 +154,12 @@ impl Claim for MatchesTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct LongRowsMatchTheHost;
 
 impl Claim for LongRowsMatchTheHost {
     const NAME: &'static str = "softmax_of_long_rows_and_large_scores_matches_the_host";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let cases = [
             (1, MAX_KEYS, Masks::Nothing, 1.0),
             (2, MAX_KEYS - 3, Masks::Given { batch: 1, heads: 1 }, 1.0),
@@ -183,13 +182,12 @@ impl Claim for LongRowsMatchTheHost {
     }
 }
 
-#[derive(Clone, Copy)]
 struct RowsWithoutAKeyAreZero;
 
 impl Claim for RowsWithoutAKeyAreZero {
     const NAME: &'static str = "softmax_of_rows_without_a_key_is_zero_and_nan_spreads_over_its_row_alone";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let keys = 37;
         // Row 0 as usual, 1 all −∞, 2 with one −∞, 3 wholly masked, 4 with a NaN.
         let mut scores = setting.rounded(&normal(5 * keys, 3));
@@ -216,13 +214,12 @@ impl Claim for RowsWithoutAKeyAreZero {
     }
 }
 
-#[derive(Clone, Copy)]
 struct NothingIsTheSoftmaxOfNothing;
 
 impl Claim for NothingIsTheSoftmaxOfNothing {
     const NAME: &'static str = "softmax_of_no_elements_has_none";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for dims in [[0, 2, 3, 3], [2, 2, 0, 0], [1, 1, 3, 0]] {
             let scores = setting.tensor::<4>(&[], dims).inner();
             let output = scaled_masked_softmax(scores.clone(), SoftmaxMask::Nothing, 1.0)?;

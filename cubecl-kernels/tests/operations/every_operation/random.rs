@@ -15,18 +15,17 @@ use cubecl_kernels::random::philox::philox4x32_10;
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use libtest_mimic::Trial;
 
-use crate::support::backends::has_vulkan;
+use crate::support::backends::{has_vulkan, plain};
 use crate::support::compare::normal;
 
 pub fn trials() -> Vec<Trial> {
     let trials = [
-        Trial::test("vulkan::philox_words_are_the_hosts", || Ok(words_are_the_hosts()?)),
-        Trial::test("vulkan::dropout_falls_where_the_hosts_does", || {
-            Ok(dropout_falls_where_the_hosts_does()?)
-        }),
-        Trial::test("vulkan::places_are_brought_to_a_device_once", || {
-            Ok(places_are_brought_once()?)
-        }),
+        plain("vulkan::philox_words_are_the_hosts", words_are_the_hosts),
+        plain(
+            "vulkan::dropout_falls_where_the_hosts_does",
+            dropout_falls_where_the_hosts_does,
+        ),
+        plain("vulkan::places_are_brought_to_a_device_once", places_are_brought_once),
     ];
     let is_ignored = !has_vulkan(DType::F32);
     trials

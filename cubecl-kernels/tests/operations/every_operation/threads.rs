@@ -250,10 +250,7 @@ fn elements(setting: &Setting<B>) -> anyhow::Result<Results> {
         Vec::new(),
     ));
     for layout in [RotaryLayout::Halves, RotaryLayout::Interleaved] {
-        let wide = Setting::<B> {
-            device: setting.device,
-            dtype: compute_type(setting.dtype),
-        };
+        let wide = setting.computed();
         let table = |seed| wide.tensor(&normal(ROWS * 6, seed), [ROWS, 6]);
         let angles = RotaryAngles {
             cosine: table(4),
@@ -279,10 +276,7 @@ fn elements(setting: &Setting<B>) -> anyhow::Result<Results> {
 
 fn optimizer(setting: &Setting<B>) -> anyhow::Result<Results> {
     let count = 150_001;
-    let main = Setting::<Flex> {
-        device: setting.device,
-        dtype: compute_type(setting.dtype),
-    };
+    let main = setting.inner(compute_type(setting.dtype));
     let squares: Vec<f64> = normal(count, 3).iter().map(|x| x * x).collect();
     let gradient = setting.tensor(&normal(count, 4), [count]).inner();
     let buffers = AdamWBuffers {

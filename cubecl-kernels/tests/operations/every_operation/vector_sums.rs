@@ -18,13 +18,13 @@ use cubecl_kernels::tape::primitive;
 use libtest_mimic::Trial;
 
 use crate::support::backends::{Claim, Setting, trials_of};
-use crate::support::compare::{backward, epsilon, expect_close, expect_within, normal};
+use crate::support::compare::{backward, epsilon, expect_close, expect_within, normal, numbers};
 use crate::support::dropout::dropout;
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(AreThoseOfTheGraph);
-    trials.extend(trials_of(NoteWhatIsNotFinite));
-    trials.extend(trials_of(StayInTheGraphWithoutOneSink));
+    let mut trials = trials_of::<AreThoseOfTheGraph>();
+    trials.extend(trials_of::<NoteWhatIsNotFinite>());
+    trials.extend(trials_of::<StayInTheGraphWithoutOneSink>());
     trials
 }
 
@@ -214,21 +214,16 @@ impl Case {
     }
 }
 
-fn values<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f64> {
-    tensor.into_data().iter::<f64>().collect()
-}
-
 fn sums_of<B: Backend>(lender: &Lender<B>) -> GradientSums<B> {
     lender.sums.lock().expect("no panic").take().expect("they came back")
 }
 
-#[derive(Clone, Copy)]
 struct AreThoseOfTheGraph;
 
 impl Claim for AreThoseOfTheGraph {
     const NAME: &'static str = "vector_sums_are_those_of_the_graph";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (operation, vectors) in OPERATIONS {
             // More columns and parts than a cube adds up; and one of each.
             for shape in [[5, 7], [1, 1], [300, 37], [3, 520]] {
@@ -249,8 +244,8 @@ fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: &Case) -> a
     let [rows, columns] = case.shape;
     let alone = case.run(setting, &case.vectors(setting))?;
     let (outcome, lender, before) = case.run_lent(setting)?;
-    expect_close("the input's gradient", outcome.input, &values(alone.input), 0.0, 0.0)?;
-    let gradients: Vec<Vec<f64>> = alone.vectors.into_iter().map(values).collect();
+    expect_close("the input's gradient", outcome.input, &numbers(&alone.input), 0.0, 0.0)?;
+    let gradients: Vec<Vec<f64>> = alone.vectors.into_iter().map(|vector| numbers(&vector)).collect();
     let mut expected = before.clone();
     let mut rounded = vec![0.0; before.len()];
     for (parameter, gradient) in gradients.iter().enumerate() {
@@ -281,13 +276,12 @@ fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: &Case) -> a
     })
 }
 
-#[derive(Clone, Copy)]
 struct NoteWhatIsNotFinite;
 
 impl Claim for NoteWhatIsNotFinite {
     const NAME: &'static str = "vector_sums_note_what_is_not_finite";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (operation, vectors) in [(Operation::LayerNorm, 2), (Operation::Linear, 1)] {
             let case = Case {
                 operation,
@@ -296,7 +290,7 @@ impl Claim for NoteWhatIsNotFinite {
                 infinite: Some(18 * 4 + 17),
             };
             let (_, lender, _) = case.run_lent(setting)?;
-            let noted = values(sums_of(&lender).non_finite);
+            let noted = numbers(&sums_of(&lender).non_finite);
             ensure!(noted == vec![1.0; vectors], "{operation:?}: {noted:?}");
         }
         Ok(())
@@ -304,13 +298,12 @@ impl Claim for NoteWhatIsNotFinite {
 }
 
 /// A norm of which only the weight is led to sums keeps both gradients in the graph.
-#[derive(Clone, Copy)]
 struct StayInTheGraphWithoutOneSink;
 
 impl Claim for StayInTheGraphWithoutOneSink {
     const NAME: &'static str = "vector_sums_stay_in_the_graph_without_one_sink";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let case = Case {
             operation: Operation::LayerNorm,
             shape: [6, 10],
@@ -327,7 +320,7 @@ impl Claim for StayInTheGraphWithoutOneSink {
         drop(led);
         let alone = case.run(setting, &case.vectors(setting))?;
         for (found, expected) in outcome.vectors.into_iter().zip(alone.vectors) {
-            expect_close("a vector's gradient", found, &values(expected), 0.0, 0.0)?;
+            expect_close("a vector's gradient", found, &numbers(&expected), 0.0, 0.0)?;
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ use burn::backend::Autodiff;
 use burn::tensor::{DType, Tensor};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::{AttentionMask, flash_attention_with_bias};
-use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
 use super::case::{Form, small};
@@ -12,19 +11,18 @@ use crate::support::backends::{Claim, Setting, takes_few, trials_of};
 use crate::support::compare::backward;
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(AddsARelativeBias);
-    trials.extend(trials_of(TakesABiasForEveryHeadSize));
-    trials.extend(trials_of(LeavesAConstantBiasAlone));
+    let mut trials = trials_of::<AddsARelativeBias>();
+    trials.extend(trials_of::<TakesABiasForEveryHeadSize>());
+    trials.extend(trials_of::<LeavesAConstantBiasAlone>());
     trials
 }
 
-#[derive(Clone, Copy)]
 struct AddsARelativeBias;
 
 impl Claim for AddsARelativeBias {
     const NAME: &'static str = "flash_attention_adds_a_relative_bias";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let largest = if takes_few::<B>() { 141 } else { 301 };
         for (queries, keys, mask, probability, form) in [
             (1, 1, AttentionMask::Full, 0.0, Form::Separate),
@@ -58,13 +56,12 @@ impl Claim for AddsARelativeBias {
     }
 }
 
-#[derive(Clone, Copy)]
 struct TakesABiasForEveryHeadSize;
 
 impl Claim for TakesABiasForEveryHeadSize {
     const NAME: &'static str = "flash_attention_takes_a_bias_for_every_head_size";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // All tiles of the matrix units in one type.
         let is_complete = setting.dtype == DType::BF16;
         let sizes: &[usize] = if is_complete {
@@ -83,23 +80,19 @@ impl Claim for TakesABiasForEveryHeadSize {
 }
 
 /// A bias that is not tracked is added, and has no gradient; the inputs have theirs.
-#[derive(Clone, Copy)]
 struct LeavesAConstantBiasAlone;
 
 impl Claim for LeavesAConstantBiasAlone {
     const NAME: &'static str = "flash_attention_leaves_a_constant_bias_alone";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         let case = small(20, 20, AttentionMask::Causal, 16);
         let [query_shape, key_shape] = case.shapes();
         let inputs = case.normal(setting);
         let run = |is_tracked: bool| -> anyhow::Result<(Vec<f64>, Vec<f64>, bool)> {
             let query: Tensor<Autodiff<B>, 4> = setting.tensor(&inputs[0], query_shape).require_grad();
             let [key, value] = [1, 2].map(|input| setting.tensor(&inputs[input], key_shape));
-            let wide = Setting::<Autodiff<B>> {
-                device: setting.device.clone(),
-                dtype: compute_type(setting.dtype),
-            };
+            let wide = setting.computed();
             // ALiBi's, of heads with slopes of their own.
             let distances: Vec<f64> = (0..case.bias_length())
                 .map(|place| (place / 39 + 1) as f64 * 0.125 * (place as f64 % 39.0 - 19.0))

@@ -123,10 +123,7 @@ impl Case {
 
     /// The relative bias, in the type that scores are in.
     fn bias<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> Option<(Vec<f64>, Tensor<Autodiff<B>, 2>)> {
-        let wide = Setting::<Autodiff<B>> {
-            device: setting.device.clone(),
-            dtype: compute_type(setting.dtype),
-        };
+        let wide = setting.computed();
         self.has_bias.then(|| {
             let values = wide.rounded(&normal(self.bias_length(), 5));
             let tensor = wide.tensor(&values, [self.sizes.heads, self.distances()]);

@@ -7,17 +7,17 @@ use cubecl_kernels::flash_attention::{AttentionMask, flash_attention};
 use libtest_mimic::Trial;
 
 use super::case::{Case, Form, Tolerance, largest, small};
-use crate::support::backends::{Claim, Setting, trials_of};
+use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, expect_close, normal};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(KeepsDocumentsApart);
+    let mut trials = trials_of::<KeepsDocumentsApart>();
     // The reference's weights of hidden keys are zeros, and zero times NaN is none.
-    let skipped = trials_of(SkipsOtherDocuments).into_iter();
+    let skipped = trials_of::<SkipsOtherDocuments>().into_iter();
     trials.extend(skipped.filter(|trial| !trial.name().starts_with("reference")));
-    trials.push(Trial::test(
+    trials.push(plain(
         "host::flash_attention_of_documents_is_that_of_each",
-        || Ok(documents_are_attentions_of_their_own()?),
+        documents_are_attentions_of_their_own,
     ));
     trials
 }
@@ -28,13 +28,12 @@ const DOCUMENTS: [&[&[usize]]; 2] = [
     &[&[129, 1, 62, 1, 1, 1, 74], &[5, 154, 31, 77, 2]],
 ];
 
-#[derive(Clone, Copy)]
 struct KeepsDocumentsApart;
 
 impl Claim for KeepsDocumentsApart {
     const NAME: &'static str = "flash_attention_keeps_documents_apart";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (mask, d_head, probability, form) in [
             (AttentionMask::Causal, 64, 0.0, Form::Packed),
             (AttentionMask::Full, 64, 0.0, Form::Separate),
@@ -61,13 +60,12 @@ impl Claim for KeepsDocumentsApart {
 
 /// The document in the middle begins and ends where blocks of every kernel do: no other block is read for it, or the
 /// NaN there would show.
-#[derive(Clone, Copy)]
 struct SkipsOtherDocuments;
 
 impl Claim for SkipsOtherDocuments {
     const NAME: &'static str = "flash_attention_skips_other_documents";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for mask in [AttentionMask::Causal, AttentionMask::Full] {
             for is_deterministic in [false, true] {
                 let mut case = small(710, 710, mask, 64);

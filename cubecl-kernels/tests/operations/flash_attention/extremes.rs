@@ -13,20 +13,19 @@ use crate::support::backends::{Claim, Setting, trials_of, trials_of_nothing};
 use crate::support::compare::{backward, expect_close};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(ShowsWhatIsNotFinite);
-    trials.extend(trials_of(TakesLargeScores));
-    trials.extend(trials_of(TakesGrowingScores));
-    trials.extend(trials_of_nothing(TakesNothing));
+    let mut trials = trials_of::<ShowsWhatIsNotFinite>();
+    trials.extend(trials_of::<TakesLargeScores>());
+    trials.extend(trials_of::<TakesGrowingScores>());
+    trials.extend(trials_of_nothing::<TakesNothing>());
     trials
 }
 
-#[derive(Clone, Copy)]
 struct ShowsWhatIsNotFinite;
 
 impl Claim for ShowsWhatIsNotFinite {
     const NAME: &'static str = "flash_attention_shows_what_is_not_finite";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // What is spoilt: an element of the query, of the key, of the value.
         for (which, spoilt) in [
             (0, f64::NAN),
@@ -68,13 +67,12 @@ impl Claim for ShowsWhatIsNotFinite {
     }
 }
 
-#[derive(Clone, Copy)]
 struct TakesLargeScores;
 
 impl Claim for TakesLargeScores {
     const NAME: &'static str = "flash_attention_takes_large_scores";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // A common part of all scores that is 3840, far beyond where exponentials end, and whole numbers of a few on
         // top of it. All numbers and products are exact in every type, and so are the scores in f32: usual tolerances
         // hold.
@@ -105,13 +103,12 @@ impl Claim for TakesLargeScores {
 }
 
 /// Every block of keys has larger scores than those before: what was summed is scaled each time.
-#[derive(Clone, Copy)]
 struct TakesGrowingScores;
 
 impl Claim for TakesGrowingScores {
     const NAME: &'static str = "flash_attention_takes_growing_scores";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (d_head, growth, mask) in [
             (16, 4.0, AttentionMask::Full),
             (16, 16.0, AttentionMask::Causal),
@@ -160,13 +157,12 @@ impl Claim for TakesGrowingScores {
     }
 }
 
-#[derive(Clone, Copy)]
 struct TakesNothing;
 
 impl Claim for TakesNothing {
     const NAME: &'static str = "flash_attention_takes_empty_tensors";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         for (batch, queries, keys) in [(0, 5, 5), (2, 0, 4), (2, 4, 0)] {
             let mut case = small(queries, keys, AttentionMask::Full, 16);
             case.sizes.batch = batch;

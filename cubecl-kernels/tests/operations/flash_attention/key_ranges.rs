@@ -11,21 +11,20 @@ use crate::support::backends::{Claim, Setting, trials_of};
 use crate::support::compare::{backward, expect_close, normal};
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = trials_of(SeesAWindow);
-    trials.extend(trials_of(EndsAtKeyLengths));
+    let mut trials = trials_of::<SeesAWindow>();
+    trials.extend(trials_of::<EndsAtKeyLengths>());
     // The reference's weights of hidden keys are zeros, and zero times NaN is none.
-    let skipped = trials_of(SkipsWhatNoQuerySees).into_iter();
+    let skipped = trials_of::<SkipsWhatNoQuerySees>().into_iter();
     trials.extend(skipped.filter(|trial| !trial.name().starts_with("reference")));
     trials
 }
 
-#[derive(Clone, Copy)]
 struct SeesAWindow;
 
 impl Claim for SeesAWindow {
     const NAME: &'static str = "flash_attention_sees_a_window";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Windows of one key, of blocks and next to these, and of more keys than there are.
         for (seq, window, d_head, probability, form) in [
             (7, 1, 3, 0.0, Form::Separate),
@@ -49,13 +48,12 @@ impl Claim for SeesAWindow {
     }
 }
 
-#[derive(Clone, Copy)]
 struct EndsAtKeyLengths;
 
 impl Claim for EndsAtKeyLengths {
     const NAME: &'static str = "flash_attention_ends_at_key_lengths";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Cross-attention; a sample without keys, and one with a single key.
         for (queries, keys, lengths, d_head, probability, form) in [
             (5, 9, &[1, 9], 3, 0.0, Form::Separate),
@@ -82,13 +80,12 @@ impl Claim for EndsAtKeyLengths {
 }
 
 /// Where keys are not numbers that no query of a block sees, blocks of queries give numbers: those keys are not read.
-#[derive(Clone, Copy)]
 struct SkipsWhatNoQuerySees;
 
 impl Claim for SkipsWhatNoQuerySees {
     const NAME: &'static str = "flash_attention_skips_what_no_query_sees";
 
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
         // Blocks of keys of every kernel end at 256.
         let mut padded = small(40, 600, AttentionMask::Full, 16);
         padded.sizes.batch = 1;

@@ -3,14 +3,15 @@
 use std::sync::OnceLock;
 
 use burn::backend::Autodiff;
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use burn_wgpu::{CubeBackend, WgpuDevice, WgpuRuntime};
 use cubecl_kernels::KernelBackend;
+use cubecl_kernels::precision::compute_type;
 use cuda_source::{CudaSource, CudaSourceDevice, Host};
 use kernel_tests::takes_all;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
 /// CubeCL's kernels as they are.
 pub type Vulkan = CubeBackend<WgpuRuntime, f32, i32, u8>;
@@ -23,12 +24,12 @@ pub type SourceOfCuda = CubeBackend<CudaSource, f32, i32, u8>;
 /// A claim about an operation, to be tried on a backend in a type.
 ///
 /// Implemented by a type of no size for each claim, because a closure cannot be generic.
-pub trait Claim: Copy + Send + 'static {
-    /// What is claimed: the trial's name.
+pub trait Claim: 'static {
+    /// The trial's name: what is claimed.
     const NAME: &'static str;
 
     /// Tries it. `B` differentiates.
-    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>;
+    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>;
 }
 
 /// Where a claim is tried.
@@ -63,6 +64,19 @@ impl<B: Backend> Setting<B> {
         self.tensor(&padded, around).narrow(D - 1, before, columns)
     }
 
+    /// Returns whole numbers.
+    pub fn integers(&self, values: &[i64]) -> Tensor<B, 1, Int> {
+        Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), &self.device)
+    }
+
+    /// The same for the type that this one is computed in.
+    pub fn computed(&self) -> Self {
+        Self {
+            device: self.device.clone(),
+            dtype: compute_type(self.dtype),
+        }
+    }
+
     /// Returns values as they are when rounded to the type.
     pub fn rounded(&self, values: &[f64]) -> Vec<f64> {
         let data = TensorData::new(values.to_vec(), [values.len()]).convert_dtype(self.dtype);
@@ -80,57 +94,50 @@ impl<B: Backend> Setting<Autodiff<B>> {
     }
 }
 
+/// The trial of a claim that is for no setting.
+pub fn plain(name: impl Into<String>, claim: fn() -> anyhow::Result<()>) -> Trial {
+    Trial::test(name, move || Ok(claim()?))
+}
+
 /// The types in which a kind of device is tried, the sharpest first: by default that alone.
 fn taken<const N: usize>(dtypes: [DType; N]) -> impl Iterator<Item = DType> {
     dtypes.into_iter().take(if takes_all() { N } else { 1 })
 }
 
-pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
+/// The trial of a claim on a backend in a type; a failure is told with the whole chain of contexts.
+pub fn trial<C: Claim, B: KernelBackend>(
+    backend: &str,
+    dtype: DType,
+    device: impl FnOnce() -> B::Device + Send + 'static,
+) -> Trial {
+    Trial::test(format!("{backend}_{}::{}", type_name(dtype), C::NAME), move || {
+        let device = device();
+        C::check::<B>(&Setting { device, dtype }).map_err(|error| format!("{error:#}").into())
+    })
+}
+
+pub fn trials_of<C: Claim>() -> Vec<Trial> {
     let mut trials = Vec::new();
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
-        let name = format!("flex_{}::{}", type_name(dtype), C::NAME);
-        trials.push(Trial::test(name, move || {
-            to_outcome(claim.check::<Flex>(&Setting {
-                device: Default::default(),
-                dtype,
-            }))
-        }));
+        trials.push(trial::<C, Flex>("flex", dtype, Default::default));
     }
     // A backend of which nothing is overridden, so that the references run, forward and backward.
     for dtype in taken([DType::F32, DType::F64]) {
-        let name = format!("reference_{}::{}", type_name(dtype), C::NAME);
-        trials.push(Trial::test(name, move || {
-            let device = Default::default();
-            to_outcome(claim.check::<NdArray>(&Setting { device, dtype }))
-        }));
+        trials.push(trial::<C, NdArray>("reference", dtype, Default::default));
     }
     for dtype in taken([DType::F32, DType::F16]) {
-        let is_here = has_vulkan(dtype);
-        let setting = move || WgpuDevice::DefaultDevice;
-        let name = format!("vulkan_{}::{}", type_name(dtype), C::NAME);
-        let trial = move || {
-            let device = setting();
-            to_outcome(claim.check::<Vulkan>(&Setting { device, dtype }))
-        };
-        trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
+        let (is_missing, device) = (!has_vulkan(dtype), || WgpuDevice::DefaultDevice);
+        trials.push(trial::<C, Vulkan>("vulkan", dtype, device).with_ignored_flag(is_missing));
         // Fusion passes the kernels on, in whichever type.
-        let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
-        let trial = move || {
-            let device = setting();
-            to_outcome(claim.check::<FusedVulkan>(&Setting { device, dtype }))
-        };
-        trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
+        trials.push(trial::<C, FusedVulkan>("fusion", dtype, device).with_ignored_flag(is_missing));
     }
     for dtype in taken([DType::BF16, DType::F32, DType::F16]) {
-        let name = format!("cuda_source_{}::{}", type_name(dtype), C::NAME);
-        let trial = move || {
-            let device = CudaSourceDevice::default().of_this_thread();
-            to_outcome(claim.check::<SourceOfCuda>(&Setting { device, dtype }))
-        };
-        trials.push(Trial::test(name, trial).with_ignored_flag(!has_host_compiler()));
+        let device = || CudaSourceDevice::default().of_this_thread();
+        let trial = trial::<C, SourceOfCuda>("cuda_source", dtype, device);
+        trials.push(trial.with_ignored_flag(!has_host_compiler()));
     }
     #[cfg(feature = "cuda")]
-    trials.extend(crate::support::cuda::trials_of(claim));
+    trials.extend(crate::support::cuda::trials_of::<C>());
     trials
 }
 
@@ -156,8 +163,8 @@ pub fn uses_cublaslt() -> bool {
 
 /// Returns the trials of a claim about tensors of no elements, without those on a CUDA device: CubeCL 0.10 neither
 /// allocates nothing there, nor copies it where a dimension other than the first is 0.
-pub fn trials_of_nothing<C: Claim>(claim: C) -> Vec<Trial> {
-    let mut trials = trials_of(claim);
+pub fn trials_of_nothing<C: Claim>() -> Vec<Trial> {
+    let mut trials = trials_of::<C>();
     trials.retain(|trial| !trial.name().starts_with("cuda_") || trial.name().starts_with("cuda_source_"));
     trials
 }
@@ -173,11 +180,6 @@ pub fn largest(dtype: DType) -> Vec<f64> {
         DType::F16 => vec![1e3, 6e4],
         _ => vec![1e3, 1e30, 3e38],
     }
-}
-
-/// Converts a result to a trial's outcome, with the whole chain of contexts.
-fn to_outcome(outcome: anyhow::Result<()>) -> Result<(), Failed> {
-    outcome.map_err(|error| format!("{error:#}").into())
 }
 
 /// Whether the source of CUDA kernels can run here; says so once where it cannot.

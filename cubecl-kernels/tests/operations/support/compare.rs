@@ -108,12 +108,24 @@ pub fn expect_equal(what: &str, found: &[f64], expected: &[f64]) -> anyhow::Resu
     }
 }
 
-/// The numbers of a vector. What is empty is not read: reading launches a kernel, which CUDA refuses for no elements.
-pub fn numbers<B: Backend>(tensor: &Tensor<B, 1>) -> Vec<f64> {
-    match tensor.dims() {
-        [0] => Vec::new(),
-        _ => tensor.to_data().iter::<f64>().collect(),
+/// The numbers of a tensor. What is empty is not read: reading launches a kernel, which CUDA refuses for no elements.
+pub fn numbers<B: Backend, const D: usize>(tensor: &Tensor<B, D>) -> Vec<f64> {
+    if tensor.dims().contains(&0) {
+        return Vec::new();
     }
+    tensor.to_data().iter::<f64>().collect()
+}
+
+/// Checks that a tensor has this shape, and exactly these values.
+pub fn expect_exactly<B: Backend, const D: usize>(
+    what: &str,
+    actual: Tensor<B, D>,
+    dims: [usize; D],
+    expected: &[f64],
+) -> anyhow::Result<()> {
+    let found = actual.dims();
+    ensure!(found == dims, "{what}: the shape is {found:?}, expected {dims:?}");
+    expect_equal(what, &numbers(&actual), expected)
 }
 
 /// Checks that the length of the difference from the expected values is within `roundings` epsilons of the type of

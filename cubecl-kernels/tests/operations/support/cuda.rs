@@ -12,28 +12,22 @@ use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::cublaslt;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, type_name, uses_cublaslt};
+use crate::support::backends::{Claim, trial, uses_cublaslt};
 
 /// CubeCL's kernels as they are.
 pub type Cuda = CubeBackend<CudaRuntime, f32, i32, u8>;
 
-pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
+pub fn trials_of<C: Claim>() -> Vec<Trial> {
     let mut trials = Vec::new();
     for dtype in [DType::F32, DType::F16, DType::BF16] {
-        let trial = move || {
-            let device = CudaDevice::default();
-            Ok(claim.check::<Cuda>(&Setting { device, dtype })?)
-        };
-        let name = format!("cuda_{}::{}", type_name(dtype), C::NAME);
-        trials.push(Trial::test(name, trial).with_ignored_flag(!has_cuda()));
-        let trial = move || {
-            let device = CudaDevice::default();
-            Ok(claim.check::<FusedCuda>(&Setting { device, dtype })?)
-        };
-        let name = format!("cuda_fusion_{}::{}", type_name(dtype), C::NAME);
-        trials.push(Trial::test(name, trial).with_ignored_flag(!has_cuda()));
+        trials.push(trial::<C, Cuda>("cuda", dtype, CudaDevice::default));
+        trials.push(trial::<C, FusedCuda>("cuda_fusion", dtype, CudaDevice::default));
     }
+    let is_missing = !has_cuda();
     trials
+        .into_iter()
+        .map(|trial| trial.with_ignored_flag(is_missing))
+        .collect()
 }
 
 /// Whether there is a CUDA device; says so once where there is none. To be asked before any other device is looked for:
