@@ -176,43 +176,13 @@ fn ring(role: &Role) -> Result<()> {
     let to = allocate(count * 8, rank.stream)?;
     let own = allocate(count * 8, rank.stream)?;
     let sum = upload(&[rank.rank as f32], rank.stream)?;
-    // SAFETY: the emulator checks addresses.
-    group(|| unsafe {
-        let stream = rank.stream.cast();
-        done(result::send(
-            from as *const _,
-            count,
-            kind,
-            next as i32,
-            rank.communicator,
-            stream,
-        ))?;
-        done(result::recv(
-            to as *mut _,
-            count,
-            kind,
-            previous as i32,
-            rank.communicator,
-            stream,
-        ))?;
+    group(|| {
+        rank.send(from, count, kind, next)?;
+        rank.receive(to, count, kind, previous)?;
         // To itself, and something of all.
         rank.all_reduce(sum, 1)?;
-        done(result::recv(
-            own as *mut _,
-            count,
-            kind,
-            rank.rank as i32,
-            rank.communicator,
-            stream,
-        ))?;
-        done(result::send(
-            from as *const _,
-            count,
-            kind,
-            rank.rank as i32,
-            rank.communicator,
-            stream,
-        ))
+        rank.receive(own, count, kind, rank.rank)?;
+        rank.send(from, count, kind, rank.rank)
     })?;
     ensure!(download::<f64>(to, count, rank.stream)? == values(previous, count));
     ensure!(download::<f64>(own, count, rank.stream)? == rank.values(count));
@@ -222,18 +192,14 @@ fn ring(role: &Role) -> Result<()> {
 
 fn ordered_sends(role: &Role) -> Result<()> {
     let rank = Rank::join(role)?;
-    let (kind, stream) = (Type::ncclInt32, rank.stream.cast());
     let buffer = allocate(4, rank.stream)?;
     for turn in 0..20i32 {
-        // SAFETY: the emulator checks addresses.
-        unsafe {
-            if rank.rank == 0 {
-                write(buffer, &[turn], rank.stream)?;
-                done(result::send(buffer as *const _, 1, kind, 1, rank.communicator, stream))?;
-            } else {
-                done(result::recv(buffer as *mut _, 1, kind, 0, rank.communicator, stream))?;
-                ensure!(download::<i32>(buffer, 1, rank.stream)? == [turn]);
-            }
+        if rank.rank == 0 {
+            write(buffer, &[turn], rank.stream)?;
+            rank.send(buffer, 1, Type::ncclInt32, 1)?;
+        } else {
+            rank.receive(buffer, 1, Type::ncclInt32, 0)?;
+            ensure!(download::<i32>(buffer, 1, rank.stream)? == [turn]);
         }
     }
     Ok(synchronize(rank.stream)?)

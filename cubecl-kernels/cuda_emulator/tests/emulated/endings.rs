@@ -125,26 +125,8 @@ fn mismatch(role: &Role) -> Result<()> {
 fn ring_without_group(role: &Role) -> Result<()> {
     let rank = Rank::join(role)?;
     let (from, to) = (upload(&[1.0f32], rank.stream)?, allocate(4, rank.stream)?);
-    let (peer, stream) = (1 - rank.rank as i32, rank.stream.cast());
-    // SAFETY: the emulator checks addresses.
-    unsafe {
-        done(result::send(
-            from as *const _,
-            1,
-            ncclFloat32,
-            peer,
-            rank.communicator,
-            stream,
-        ))?;
-        done(result::recv(
-            to as *mut _,
-            1,
-            ncclFloat32,
-            peer,
-            rank.communicator,
-            stream,
-        ))?;
-    }
+    rank.send(from, 1, ncclFloat32, 1 - rank.rank)?;
+    rank.receive(to, 1, ncclFloat32, 1 - rank.rank)?;
     std::thread::sleep(Duration::from_millis(500));
     abort_what_hangs(&rank)
 }
@@ -166,35 +148,18 @@ fn killed(role: &Role) -> Result<()> {
 
 fn killed_amid(role: &Role) -> Result<()> {
     let rank = Rank::join(role)?;
-    let (peer, stream) = (1 - rank.rank as i32, rank.stream.cast());
     let buffer = upload(&[1.0f32; 1000], rank.stream)?;
-    // SAFETY: the emulator checks addresses.
-    unsafe {
-        if rank.rank == 1 {
-            // Its data is sent when the other comes to its receive: never.
-            done(result::send(
-                buffer as *const _,
-                1000,
-                ncclFloat32,
-                peer,
-                rank.communicator,
-                stream,
-            ))?;
-            std::thread::sleep(Duration::from_millis(200));
-            std::process::abort();
-        }
-        until(rank.communicator, Code::ncclRemoteError)?;
-        let error = done(result::recv(
-            buffer as *mut _,
-            1000,
-            ncclFloat32,
-            peer,
-            rank.communicator,
-            stream,
-        ));
-        ensure!(text(error).contains("ncclRemoteError"));
-        done(result::comm_abort(rank.communicator))
+    if rank.rank == 1 {
+        // Its data is sent when the other comes to its receive: never.
+        rank.send(buffer, 1000, ncclFloat32, 0)?;
+        std::thread::sleep(Duration::from_millis(200));
+        std::process::abort();
     }
+    until(rank.communicator, Code::ncclRemoteError)?;
+    let error = rank.receive(buffer, 1000, ncclFloat32, 1);
+    ensure!(text(error).contains("ncclRemoteError"));
+    // SAFETY: aborted once.
+    done(unsafe { result::comm_abort(rank.communicator) })
 }
 
 /// Returns the code of a call, and what the library says of it.

@@ -47,6 +47,18 @@ impl Rank {
         // SAFETY: the emulator checks the addresses.
         done(unsafe { result::all_reduce(from, to, count, kind, sum, self.communicator, self.stream.cast()) })
     }
+
+    pub fn send(&self, address: Address, count: usize, kind: Type, peer: usize) -> Result<()> {
+        let (from, peer) = (address as *const c_void, peer as i32);
+        // SAFETY: the emulator checks the addresses.
+        done(unsafe { result::send(from, count, kind, peer, self.communicator, self.stream.cast()) })
+    }
+
+    pub fn receive(&self, address: Address, count: usize, kind: Type, peer: usize) -> Result<()> {
+        let (to, peer) = (address as *mut c_void, peer as i32);
+        // SAFETY: the emulator checks the addresses.
+        done(unsafe { result::recv(to, count, kind, peer, self.communicator, self.stream.cast()) })
+    }
 }
 
 pub fn communicator(rank: usize, ranks: usize, id: sys::ncclUniqueId) -> Result<sys::ncclComm_t> {

@@ -36,39 +36,18 @@ pub fn other_types(_: &Role) -> Result<()> {
     let unsupported = Status::CUBLAS_STATUS_NOT_SUPPORTED;
     let types = Types::of::<bf16, bf16>();
     let double = Types::of::<f64, f64>();
+    let operands = |operands| Types { operands, ..types };
+    let output = |output| Types { output, ..types };
+    let compute = |compute| Types { compute, ..types };
     for types in [
-        Types {
-            operands: DataType::CUDA_R_8I,
-            ..types
-        },
-        Types {
-            operands: DataType::CUDA_R_8F_E4M3,
-            ..types
-        },
-        Types {
-            operands: DataType::CUDA_R_64F,
-            ..types
-        },
-        Types {
-            output: DataType::CUDA_R_16F,
-            ..types
-        },
-        Types {
-            output: DataType::CUDA_R_64F,
-            ..types
-        },
-        Types {
-            operands: DataType::CUDA_R_32F,
-            ..types
-        },
-        Types {
-            compute: Compute::CUBLAS_COMPUTE_16F,
-            ..types
-        },
-        Types {
-            compute: Compute::CUBLAS_COMPUTE_64F,
-            ..types
-        },
+        operands(DataType::CUDA_R_8I),
+        operands(DataType::CUDA_R_8F_E4M3),
+        operands(DataType::CUDA_R_64F),
+        operands(DataType::CUDA_R_32F),
+        output(DataType::CUDA_R_16F),
+        output(DataType::CUDA_R_64F),
+        compute(Compute::CUBLAS_COMPUTE_16F),
+        compute(Compute::CUBLAS_COMPUTE_64F),
         Types {
             scale: DataType::CUDA_R_64F,
             ..types
