@@ -33,16 +33,27 @@ grid balance |
 |---|---|---|---|---|---|---|---|---|
 ";
 
-/// Returns the table of kernels on matrix units; equal figures share a row.
-pub fn matrix_kernels(rows: &[Titled<'_>]) -> String {
-    let mut text = MATRIX_HEAD.to_string();
-    for (line, titles) in grouped(rows, |row| match &row.cost {
-        Cost::Matrix(cost) => Some(matrix_columns(row, cost)),
-        Cost::Memory(_) => None,
-    }) {
-        let _ = writeln!(text, "| {} | {} | {} |", line.kernel, titles, line.columns);
+/// Titles by the kernel and the columns that they share.
+type Lines = BTreeMap<(String, String), Vec<String>>;
+
+fn table(head: &str, lines: Lines) -> String {
+    let mut text = head.to_string();
+    for ((kernel, columns), titles) in lines {
+        let _ = writeln!(text, "| {kernel} | {} | {columns} |", titles.join("; "));
     }
     text
+}
+
+/// Returns the table of kernels on matrix units; equal figures share a row.
+pub fn matrix_kernels(rows: &[Titled<'_>]) -> String {
+    let mut lines = Lines::new();
+    for Titled { title, row } in rows {
+        if let Cost::Matrix(cost) = &row.cost {
+            let line = (row.kernel.clone(), matrix_columns(row, cost));
+            lines.entry(line).or_default().push(title.clone());
+        }
+    }
+    table(MATRIX_HEAD, lines)
 }
 
 /// A row of FlashAttention-2 in the same table.
@@ -61,15 +72,11 @@ pub fn memory_kernels(rows: &[Titled<'_>]) -> String {
             found.entry(key).or_default().insert(row.gpu, (row, cost));
         }
     }
-    let mut lines = BTreeMap::<(String, String), Vec<String>>::new();
+    let mut lines = Lines::new();
     for ((kernel, title), gpus) in found {
         lines.entry((kernel, memory_columns(&gpus))).or_default().push(title);
     }
-    let mut text = MEMORY_HEAD.to_string();
-    for ((kernel, columns), titles) in lines {
-        let _ = writeln!(text, "| {kernel} | {} | {columns} |", titles.join("; "));
-    }
-    text
+    table(MEMORY_HEAD, lines)
 }
 
 /// Returns the table of passes next to FlashAttention-2's.
@@ -94,27 +101,6 @@ pub fn passes(comparisons: &[Comparison]) -> String {
         );
     }
     text
-}
-
-/// What rows that share a line have in common.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
-    kernel: String,
-    columns: String,
-}
-
-fn grouped(rows: &[Titled<'_>], columns: impl Fn(&Row) -> Option<String>) -> Vec<(Line, String)> {
-    let mut lines = BTreeMap::<Line, Vec<&str>>::new();
-    for Titled { title, row } in rows {
-        if let Some(columns) = columns(row) {
-            let kernel = row.kernel.clone();
-            lines.entry(Line { kernel, columns }).or_default().push(title);
-        }
-    }
-    lines
-        .into_iter()
-        .map(|(line, titles)| (line, titles.join("; ")))
-        .collect()
 }
 
 fn matrix_columns(row: &Row, cost: &MatrixCost) -> String {
