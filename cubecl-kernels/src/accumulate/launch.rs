@@ -5,18 +5,8 @@ use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::{GradientPlace, kernel};
-use crate::cube::launch::{address_type, into_contiguous, is_supported, own};
+use crate::cube::launch::{address_type, into_contiguous, own};
 use crate::cube::walk::{UNITS, cube_count};
-
-/// Whether the kernel adds such gradients to such sums.
-pub(crate) fn runs<R: CubeRuntime>(sums: &CubeTensor<R>, gradient: &CubeTensor<R>) -> bool {
-    sums.dtype == DType::F32 && is_supported(&gradient.client, gradient.dtype)
-}
-
-/// Whether kernels add up the columns of partial sums in such sums.
-pub(crate) fn takes_columns<R: CubeRuntime>(sums: &CubeTensor<R>) -> bool {
-    sums.dtype == DType::F32
-}
 
 /// Returns the sums and what is not finite, each in its own memory if nothing else holds that.
 pub(crate) fn add<R: CubeRuntime>(

@@ -197,12 +197,10 @@ where
         targets: Tensor<Self, 1, Int>,
         valid: usize,
     ) -> Statistics<Self> {
-        let (logits, targets) = (primitive(logits), targets.into_primitive());
-        if !cross_entropy::launch::runs(&logits, &targets) {
-            let (logits, targets) = (float(logits), Tensor::from_primitive(targets));
+        if !runs_with(&logits, &targets) {
             return cross_entropy::reference::statistics(logits, targets, valid);
         }
-        let statistics = cross_entropy::launch::statistics(logits, targets, valid);
+        let statistics = cross_entropy::launch::statistics(primitive(logits), targets.into_primitive(), valid);
         let [maximum, sum, target] = statistics.map(float);
         Statistics { maximum, sum, target }
     }
@@ -214,27 +212,23 @@ where
         whole: Statistics<Self>,
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
-        let (logits, targets) = (primitive(logits), targets.into_primitive());
-        if !cross_entropy::launch::runs(&logits, &targets) {
-            let (logits, targets) = (float(logits), Tensor::from_primitive(targets));
+        if !runs_with(&logits, &targets) {
             return cross_entropy::reference::backward(logits, targets, valid, whole, gradient);
         }
+        let (logits, targets, gradient) = (primitive(logits), targets.into_primitive(), primitive(gradient));
         let whole = [whole.maximum, whole.sum].map(primitive);
-        float(cross_entropy::launch::backward(
-            logits,
-            targets,
-            valid,
-            whole,
-            primitive(gradient),
-        ))
+        float(cross_entropy::launch::backward(logits, targets, valid, whole, gradient))
     }
 
     fn embedding_rows(table: Tensor<Self, 2>, tokens: Tensor<Self, 1, Int>, range: TokenRange) -> Tensor<Self, 2> {
-        let (table, tokens) = (primitive(table), tokens.into_primitive());
-        if !embedding::launch::runs(&[&table], &tokens) {
-            return embedding::reference::forward(float(table), Tensor::from_primitive(tokens), range);
+        if !runs_with(&table, &tokens) {
+            return embedding::reference::forward(table, tokens, range);
         }
-        float(embedding::launch::rows(table, tokens, range))
+        float(embedding::launch::rows(
+            primitive(table),
+            tokens.into_primitive(),
+            range,
+        ))
     }
 
     fn add_rows(
@@ -244,26 +238,20 @@ where
         gradient: Tensor<Self, 2>,
         range: TokenRange,
     ) -> Tensor<Self, 1> {
-        let (sums, tokens, gradient) = (primitive(sums), tokens.into_primitive(), primitive(gradient));
-        if !embedding::launch::runs(&[&sums, &gradient], &tokens) {
-            let (sums, tokens, gradient) = (float(sums), Tensor::from_primitive(tokens), float(gradient));
+        if !runs_with(&sums, &tokens) || !is_supported(&gradient) {
             return embedding::reference::add_rows(sums, offset, tokens, gradient, range);
         }
+        let (sums, tokens, gradient) = (primitive(sums), tokens.into_primitive(), primitive(gradient));
         float(embedding::launch::add_rows(sums, offset, tokens, gradient, range))
     }
 
     fn accumulate(sums: GradientSums<Self>, gradient: Tensor<Self, 1>, place: GradientPlace) -> GradientSums<Self> {
-        let (both, gradient) = ([sums.sums, sums.non_finite].map(primitive), primitive(gradient));
-        let runs = accumulate::launch::runs(&both[0], &gradient);
-        let of = |both: [_; 2]| {
-            let [sums, non_finite] = both.map(float);
-            GradientSums { sums, non_finite }
-        };
-        if runs {
-            of(accumulate::launch::add(both, gradient, place))
-        } else {
-            accumulate::reference::add(of(both), float(gradient), place)
+        if sums.sums.dtype() != DType::F32 || !is_supported(&gradient) {
+            return accumulate::reference::add(sums, gradient, place);
         }
+        let both = [sums.sums, sums.non_finite].map(primitive);
+        let [sums, non_finite] = accumulate::launch::add(both, primitive(gradient), place).map(float);
+        GradientSums { sums, non_finite }
     }
 
     fn adamw(
@@ -297,8 +285,7 @@ where
     }
 
     fn gather_ranges(buffers: Vec<Tensor<Self, 1>>, ranges: &[BufferRange]) -> Tensor<Self, 1> {
-        let first = primitive(buffers[0].clone());
-        if !launch::is_supported(&first.client, first.dtype) {
+        if !is_supported(&buffers[0]) {
             return ranges::reference::gather(buffers, ranges);
         }
         let buffers = buffers.into_iter().map(primitive).collect();
@@ -306,24 +293,21 @@ where
     }
 
     fn scatter_ranges(buffer: Tensor<Self, 1>, values: Tensor<Self, 1>, targets: &[RangeTarget]) -> Tensor<Self, 1> {
-        let (buffer, values) = (primitive(buffer), primitive(values));
-        if !launch::is_supported(&buffer.client, buffer.dtype) {
-            return ranges::reference::scatter(float(buffer), float(values), targets);
+        if !is_supported(&buffer) {
+            return ranges::reference::scatter(buffer, values, targets);
         }
-        float(ranges::launch::scatter(buffer, values, targets))
+        float(ranges::launch::scatter(primitive(buffer), primitive(values), targets))
     }
 
     fn clear_ranges(buffer: Tensor<Self, 1>, ranges: &[Range<usize>]) -> Tensor<Self, 1> {
-        let buffer = primitive(buffer);
-        if !launch::is_supported(&buffer.client, buffer.dtype) {
-            return ranges::reference::clear(float(buffer), ranges);
+        if !is_supported(&buffer) {
+            return ranges::reference::clear(buffer, ranges);
         }
-        float(ranges::launch::clear(buffer, ranges))
+        float(ranges::launch::clear(primitive(buffer), ranges))
     }
 
     fn sums_of_squares(buffers: Vec<Tensor<Self, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Self, 1> {
-        let first = primitive(buffers[0].clone());
-        if !launch::is_supported(&first.client, first.dtype) {
+        if !is_supported(&buffers[0]) {
             return l2_norm::reference::sums_of_squares(buffers, parts, sums);
         }
         let buffers = buffers.into_iter().map(primitive).collect();
@@ -463,9 +447,9 @@ where
     }
 }
 
-/// As [`accumulate::launch::takes_columns`].
+/// Whether kernels add up the columns of partial sums in such sums.
 fn takes_columns<R: CubeRuntime, B: OnCube<R>>(to: &VectorSums<B>) -> bool {
-    accumulate::launch::takes_columns(&primitive(to.sums.sums.clone()))
+    to.sums.sums.dtype() == DType::F32
 }
 
 /// Adds the sums of vectors' columns to their places.
@@ -489,6 +473,20 @@ fn cube_angles<R: CubeRuntime, B: OnCube<R>>(angles: RotaryAngles<B>) -> CubeAng
         positions: angles.positions.into_primitive(),
         layout: angles.layout,
     }
+}
+
+/// As [`launch::is_supported`].
+fn is_supported<R: CubeRuntime, B: OnCube<R>, const D: usize>(tensor: &Tensor<B, D>) -> bool {
+    let tensor = primitive(tensor.clone());
+    launch::is_supported(&tensor.client, tensor.dtype)
+}
+
+/// Whether the kernels read such numbers, and such whole numbers next to them.
+fn runs_with<R: CubeRuntime, B: OnCube<R>, const D: usize>(
+    tensor: &Tensor<B, D>,
+    integers: &Tensor<B, 1, Int>,
+) -> bool {
+    is_supported(tensor) && launch::is_integer(integers.dtype())
 }
 
 /// As [`launch::runs`].

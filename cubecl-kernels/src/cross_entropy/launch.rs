@@ -5,15 +5,9 @@ use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::kernel;
-use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported, vector_size};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous, vector_size};
 use crate::cube::math::is_fast;
 use crate::cube::walk::{RowWalk, UNITS, cube_count, dims};
-
-/// Whether the kernels read such logits and targets.
-pub(crate) fn runs<R: CubeRuntime>(logits: &CubeTensor<R>, targets: &CubeTensor<R>) -> bool {
-    let is_integer = matches!(targets.dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
-    is_integer && is_supported(&logits.client, logits.dtype)
-}
 
 /// Returns each row's maximum, sum and target's logit.
 pub(crate) fn statistics<R: CubeRuntime>(

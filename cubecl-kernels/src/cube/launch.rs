@@ -38,6 +38,11 @@ pub fn is_supported<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType) -> 
     is_computed && usage.is_superset(TypeUsage::Buffer | TypeUsage::Conversion)
 }
 
+/// Whether the kernels read whole numbers of a type.
+pub fn is_integer(dtype: DType) -> bool {
+    matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64)
+}
+
 /// Whether the kernels run for a tensor: the references also give the results for those of no elements, for which CUDA
 /// has no launch.
 pub fn runs<R: CubeRuntime>(tensor: &CubeTensor<R>) -> bool {

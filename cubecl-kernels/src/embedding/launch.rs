@@ -1,19 +1,12 @@
 //! Launches the kernels of embeddings.
 
-use burn::tensor::DType;
 use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::TokenRange;
 use super::kernel;
-use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported, own};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous, own};
 use crate::cube::walk::{RowWalk, UNITS, cube_count, dims};
-
-/// Whether the kernels read such numbers, and such tokens.
-pub(crate) fn runs<R: CubeRuntime>(floats: &[&CubeTensor<R>], tokens: &CubeTensor<R>) -> bool {
-    let is_integer = matches!(tokens.dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
-    is_integer && floats.iter().all(|floats| is_supported(&floats.client, floats.dtype))
-}
 
 /// Returns each token's row of the table.
 pub(crate) fn rows<R: CubeRuntime>(table: CubeTensor<R>, tokens: CubeTensor<R>, range: TokenRange) -> CubeTensor<R> {

@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 
 use super::PagedSizes;
 use super::kernel::{self, ProblemLaunch, Tile, UNITS};
-use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported, vector_size};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_integer, is_supported, vector_size};
 
 /// Rows of a cube, at most.
 const MOST_ROWS: usize = 8;
@@ -36,7 +36,6 @@ pub(crate) struct Scores {
 /// Whether the kernels take these inputs.
 pub(crate) fn runs<R: CubeRuntime>(inputs: &Inputs<R>, sizes: PagedSizes) -> bool {
     let query = &inputs.tensors[0];
-    let is_integer = |dtype| matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
     let (_, y, z) = query.client.properties().hardware.max_cube_count;
     let elements = sizes.batch * sizes.queries * sizes.heads * sizes.d_head * sizes.pages * sizes.most_keys();
     is_supported(&query.client, query.dtype)

@@ -6,7 +6,7 @@ use cubecl::client::ComputeClient;
 
 use super::kernel::{self, SizesLaunch};
 use super::{Direction, RotaryHeads, RotaryLayout};
-use crate::cube::launch::{address_type, empty_beside, into_contiguous};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_integer};
 use crate::cube::walk::RowWalk;
 
 /// The angles on a device.
@@ -20,7 +20,7 @@ pub(crate) struct CubeAngles<R: CubeRuntime> {
 impl<R: CubeRuntime> CubeAngles<R> {
     /// Whether the kernels read such positions.
     pub fn is_read(&self) -> bool {
-        matches!(self.positions.dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64)
+        is_integer(self.positions.dtype)
     }
 
     /// The elements of half a turn.
