@@ -20,7 +20,7 @@ use examples::generating::generator::{BatchLimits, GeneratorProgram, Ready};
 use examples::generating::{PAGE_TOKENS, run_program};
 use models::generation::{GenerationRequest, Generator, SamplingConfig};
 
-use crate::measure::{in_turn, ratio};
+use crate::measure::{count, in_turn, ratio};
 use crate::table::{Row, table};
 
 /// Measure generation with the cache of keys and values, and without it.
@@ -29,16 +29,16 @@ pub struct Arguments {
     #[command(flatten)]
     generator: GeneratorArguments,
     /// Outputs that are generated together
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 16])]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 16], value_parser = count())]
     batch_sizes: Vec<usize>,
     /// Tokens of each prompt
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = count())]
     prompt_tokens: usize,
     /// Tokens of each output
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count())]
     out_seq_length: usize,
     /// How often each way is measured
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count())]
     rounds: usize,
 }
 
@@ -46,37 +46,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     keep_freed_memory();
     arguments.generator.validate()?;
     arguments.generator.validate_one_model("one generator is measured")?;
-    for (flag, value) in [
-        (
-            "--batch-sizes",
-            arguments.batch_sizes.iter().copied().min().unwrap_or(0),
-        ),
-        ("--prompt-tokens", arguments.prompt_tokens),
-        ("--out-seq-length", arguments.out_seq_length),
-        ("--rounds", arguments.rounds),
-    ] {
-        ensure!(value > 0, "{flag} must be at least 1, got 0");
-    }
-    run_program(
-        &arguments.generator,
-        arguments.generator.statement(),
-        &mut Bench { arguments },
-    )
+    run_program(&arguments.generator, arguments.generator.statement(), &mut &*arguments)
 }
 
-struct Bench<'a> {
-    arguments: &'a Arguments,
-}
-
-impl GeneratorProgram for Bench<'_> {
+impl GeneratorProgram for &Arguments {
     fn limits(&mut self, _tokenizer: &dyn Tokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
-        let tokens = self.arguments.prompt_tokens + self.arguments.out_seq_length;
+        let tokens = self.prompt_tokens + self.out_seq_length;
         ensure!(
             tokens <= max_seq_length,
             "--prompt-tokens and --out-seq-length must be at most the model's {max_seq_length} positions together, got \
              {tokens}"
         );
-        let max_batch = self.arguments.batch_sizes.iter().copied().max().unwrap_or(1);
+        let max_batch = self.batch_sizes.iter().copied().max().unwrap_or(1);
         Ok(BatchLimits {
             max_batch,
             num_pages: max_batch * tokens.div_ceil(PAGE_TOKENS),
@@ -90,19 +71,23 @@ impl GeneratorProgram for Bench<'_> {
             out_seq_length,
             rounds,
             ..
-        } = *self.arguments;
+        } = **self;
         println!("prompts of {prompt_tokens} tokens, outputs of {out_seq_length}, medians of {rounds} rounds");
         let mut rows = Vec::new();
-        for &batch in &self.arguments.batch_sizes {
+        for &batch in &self.batch_sizes {
             let mut texts = [Vec::new(), Vec::new()];
             let measured = in_turn(rounds, 2, |_, way| {
-                let prompts = self.prompts(ready.generator.tokenizer().vocabulary_size(), batch);
+                let vocabulary = ready.generator.tokenizer().vocabulary_size();
+                let token = |prompt, place| ((prompt * 7919 + place * 31) % vocabulary) as u32;
+                // Prompts that differ.
+                let prompt = |prompt| (0..prompt_tokens).map(|place| token(prompt, place)).collect();
+                let prompts = (0..batch).map(prompt).collect();
                 let begun = Instant::now();
                 texts[way] = generate(ready.generator, prompts, out_seq_length, way == 0)?;
                 let speed = (batch * out_seq_length) as f64 / begun.elapsed().as_secs_f64();
                 Ok(Row::default().number("tokens/s", speed))
             })?;
-            let [with, without] = [0, 1].map(|way| Row::median(&measured[way]).value("tokens/s").unwrap_or(f64::NAN));
+            let [with, without] = [0, 1].map(|way| Row::median(&measured[way]).value("tokens/s"));
             let pairs = texts[0].iter().zip(&texts[1]);
             rows.push(
                 Row::default()
@@ -118,21 +103,6 @@ impl GeneratorProgram for Bench<'_> {
         }
         println!("{}", table(&rows));
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Bench<'_> {
-    /// Prompts that differ.
-    fn prompts(&self, vocabulary_size: usize, batch: usize) -> Vec<Vec<u32>> {
-        let token = |prompt: usize, place: usize| ((prompt * 7919 + place * 31) % vocabulary_size) as u32;
-        let prompts = 0..batch;
-        prompts
-            .map(|prompt| {
-                (0..self.arguments.prompt_tokens)
-                    .map(|place| token(prompt, place))
-                    .collect()
-            })
-            .collect()
     }
 }
 

@@ -16,7 +16,7 @@ use examples::launching::refuse_launcher;
 use examples::layout::Layout;
 use examples::measured_run::{WARM_UP_STEPS, run_rank};
 
-use crate::measure::{in_turn, ratio};
+use crate::measure::{count, in_turn, ratio};
 use crate::ranks;
 use crate::table::{Row, table};
 
@@ -27,10 +27,10 @@ pub struct Arguments {
     #[arg(long, value_name = "LAYOUT,...", value_delimiter = ',', default_value = "tp2sp,dp2")]
     layouts: Vec<Layout>,
     /// How often each layout is measured
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count())]
     rounds: usize,
     /// Steps that count in each run
-    #[arg(long, value_name = "N", default_value_t = 12)]
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = count())]
     steps: usize,
     #[command(flatten)]
     training: TrainingArguments,
@@ -52,10 +52,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.training.deepspeed.check_not_given("bench layouts")?;
     refuse_launcher("bench layouts")?;
     let (rounds, steps) = (arguments.rounds, arguments.steps);
-    ensure!(
-        rounds > 0 && steps > 0,
-        "--rounds and --steps must be at least 1, got {rounds} and {steps}"
-    );
     let layouts = [&[Layout::ONE_RANK], &arguments.layouts[..]].concat();
     for layout in &layouts {
         training(arguments, layout)

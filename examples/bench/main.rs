@@ -18,6 +18,7 @@ mod ranks;
 mod rendezvous;
 mod server;
 mod sharded;
+mod sizes;
 mod step;
 mod table;
 mod zero;

@@ -1,5 +1,8 @@
-//! Subjects in turn, and what their rounds say of each other.
+//! Subjects in turn, the ratios of their rounds; flags that say how often and how long.
 
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
 use examples::figures::median;
 
 use crate::table::Row;
@@ -30,19 +33,24 @@ pub fn in_turn(
 /// no round has both.
 pub fn ratio(own: &[Row], reference: &[Row], figure: &str) -> f64 {
     let pairs = own.iter().zip(reference);
-    median(
-        pairs
-            .filter_map(|(own, reference)| Some(own.value(figure)? / reference.value(figure)?))
-            .collect(),
-    )
+    let ratios = pairs.map(|(own, reference)| own.value(figure) / reference.value(figure));
+    median(ratios.filter(|ratio| !ratio.is_nan()).collect())
 }
 
-/// Returns the value that this part of all values does not exceed; NaN of none.
-pub fn percentile(values: &[f64], part: f64) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    let place = (part * values.len() as f64).ceil() as usize;
-    values.get(place.max(1) - 1).copied().unwrap_or(f64::NAN)
+/// Parser of a flag's number, which is at least 1.
+pub fn count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+/// Reads a flag's time in seconds, which is at most a day.
+///
+/// # Errors
+/// When it is none.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let value = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    let fits = value > 0.0 && value <= 86400.0;
+    fits.then(|| Duration::from_secs_f64(value))
+        .ok_or("must be above 0 and at most 86400".to_owned())
 }
 
 #[cfg(test)]
@@ -66,6 +74,6 @@ mod tests {
             Ok(Row::default().number("round", round as f64))
         });
         assert_eq!(order, [0, 1, 1, 0]);
-        assert_eq!(rounds.expect("measured")[1][1].value("round"), Some(2.0));
+        assert_eq!(rounds.expect("measured")[1][1].value("round"), 2.0);
     }
 }

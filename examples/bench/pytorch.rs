@@ -1,12 +1,14 @@
-//! [`Peer`]: a Python program that measures the same in PyTorch, and prints what it measured as JSON in its last line.
+//! [`Peer`]: a Python program that measures the same in PyTorch, and prints figures as JSON in its last line.
 
-use std::fs::{self, File};
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 
 /// The program with the flags of every run.
@@ -15,9 +17,9 @@ pub struct Peer<'a> {
     pub python: &'a Path,
     /// The program.
     pub script: &'a Path,
-    /// Its flags.
+    /// Flags of every run.
     pub flags: Vec<String>,
-    /// After which it is ended.
+    /// Time after which it is ended.
     pub limit: Option<Duration>,
 }
 
@@ -27,28 +29,46 @@ impl Peer<'_> {
     /// # Errors
     /// When the program fails, with what it wrote, takes too long, or prints something else.
     pub fn run<T: DeserializeOwned>(&self, flags: &[String]) -> anyhow::Result<T> {
-        let folder = tempfile::tempdir().context("cannot make a folder for figures")?;
-        let [stdout, stderr] = ["theirs.out", "theirs.err"].map(|name| folder.path().join(name));
-        let create = |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
         let (python, script) = (self.python.display(), self.script.display());
-        let child = Command::new(self.python)
-            .arg(self.script)
-            .args(flags)
-            .args(&self.flags)
-            .stdin(Stdio::null())
-            .stdout(create(&stdout)?)
-            .stderr(create(&stderr)?)
-            .spawn()
-            .with_context(|| format!("cannot start {python}: --python names an interpreter with PyTorch"))?;
-        let ended = Running(child).wait(self.limit);
-        let messages = fs::read(&stderr).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let messages = messages.unwrap_or_default();
+        let mut command = Command::new(self.python);
+        command.arg(self.script).args(flags).args(&self.flags);
         let what = format!("{python} {script} {}", flags.join(" "));
-        let status = ended.with_context(|| format!("{what}:\n{messages}"))?;
-        ensure!(status.success(), "{what} failed ({status}):\n{messages}");
-        let text = fs::read_to_string(&stdout).with_context(|| format!("cannot read {}", stdout.display()))?;
-        last_line(&text).with_context(|| what)
+        let (output, is_late) = output(&mut command, self.limit)
+            .with_context(|| format!("cannot start {python}: --python names an interpreter with PyTorch"))?;
+        let messages = String::from_utf8_lossy(&output.stderr);
+        if is_late {
+            let seconds = self.limit.unwrap_or_default().as_secs();
+            bail!("{what}: it took longer than {seconds} s and was ended:\n{messages}");
+        }
+        ensure!(
+            output.status.success(),
+            "{what} failed ({}):\n{messages}",
+            output.status
+        );
+        last_line(&String::from_utf8_lossy(&output.stdout)).context(what)
     }
+}
+
+/// Runs a program; returns what it wrote, and whether it took longer than `limit` and was ended for that.
+fn output(command: &mut Command, limit: Option<Duration>) -> io::Result<(Output, bool)> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn()?;
+    let process = Pid::from_child(&child);
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let limit = limit.unwrap_or(Duration::from_secs(u32::MAX.into()));
+    let (output, is_late) = match ended.recv_timeout(limit) {
+        Ok(output) => (output?, false),
+        Err(_) => {
+            // Fails if it has ended just now. Its ranks end with it.
+            let _ = kill_process(process, Signal::KILL);
+            (ended.recv().expect("the thread sends it")?, true)
+        }
+    };
+    Ok((output, is_late))
 }
 
 /// Reads the last line.
@@ -60,44 +80,17 @@ pub fn last_line<T: DeserializeOwned>(text: &str) -> anyhow::Result<T> {
     serde_json::from_str(last).with_context(|| format!("expected JSON with figures in the last line, got {last:?}"))
 }
 
-/// A process that is ended and reaped when this is dropped. Its ranks end with it.
-struct Running(Child);
-
-impl Running {
-    /// Waits until it ends by itself.
-    fn wait(mut self, limit: Option<Duration>) -> anyhow::Result<ExitStatus> {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.0.try_wait()? {
-                return Ok(status);
-            }
-            if let Some(limit) = limit.filter(|limit| begun.elapsed() > *limit) {
-                bail!("it took longer than {} s and was ended", limit.as_secs());
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Fails where it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
     fn a_process_that_takes_too_long_is_ended() {
-        let child = Command::new("sleep").arg("600").spawn().expect("sleep");
         let start = Instant::now();
         let limit = Some(Duration::from_millis(100));
-        let error = Running(child).wait(limit).expect_err("too long");
-        assert!(error.to_string().contains("was ended"), "{error}");
-        assert!(start.elapsed() < Duration::from_secs(60));
+        let (_, is_late) = output(Command::new("sleep").arg("600"), limit).expect("sleep");
+        assert!(is_late && start.elapsed() < Duration::from_secs(60));
     }
 }

@@ -6,46 +6,50 @@ use examples::figures::{bytes, median};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// A figure with its unit, or a text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Cell {
     Text(String),
-    Seconds(f64),
-    Bytes(f64),
-    Percent(f64),
-    Number(f64),
+    Figure(f64, Unit),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+enum Unit {
+    Seconds,
+    Bytes,
+    Percent,
+    Number,
 }
 
 impl Cell {
     fn value(&self) -> Option<f64> {
         match *self {
             Cell::Text(_) => None,
-            Cell::Seconds(value) | Cell::Bytes(value) | Cell::Percent(value) | Cell::Number(value) => Some(value),
+            Cell::Figure(value, _) => Some(value),
         }
     }
 
-    /// The same unit with another value; a text stays as it is.
+    /// Returns the same unit with another value; a text stays as it is.
     fn with(&self, value: f64) -> Cell {
         match self {
             Cell::Text(_) => self.clone(),
-            Cell::Seconds(_) => Cell::Seconds(value),
-            Cell::Bytes(_) => Cell::Bytes(value),
-            Cell::Percent(_) => Cell::Percent(value),
-            Cell::Number(_) => Cell::Number(value),
+            Cell::Figure(_, unit) => Cell::Figure(value, *unit),
         }
     }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cell::Text(text) => formatter.write_str(text),
-            Cell::Seconds(value) => formatter.write_str(&seconds(*value)),
-            Cell::Bytes(value) => formatter.write_str(&bytes(*value as u64)),
-            Cell::Percent(value) => write!(formatter, "{value:.2} %"),
-            Cell::Number(value) if value.fract() == 0.0 || value.abs() >= 1000.0 => write!(formatter, "{value:.0}"),
-            Cell::Number(value) if value.abs() >= 100.0 => write!(formatter, "{value:.1}"),
-            Cell::Number(value) => write!(formatter, "{value:.3}"),
+        let (value, unit) = match self {
+            Cell::Text(text) => return formatter.write_str(text),
+            Cell::Figure(value, unit) => (*value, unit),
+        };
+        match unit {
+            Unit::Seconds => formatter.write_str(&seconds(value)),
+            Unit::Bytes => formatter.write_str(&bytes(value as u64)),
+            Unit::Percent => write!(formatter, "{value:.2} %"),
+            Unit::Number if value.fract() == 0.0 || value.abs() >= 1000.0 => write!(formatter, "{value:.0}"),
+            Unit::Number if value.abs() >= 100.0 => write!(formatter, "{value:.1}"),
+            Unit::Number => write!(formatter, "{value:.3}"),
         }
     }
 }
@@ -71,22 +75,22 @@ impl Row {
 
     /// Adds a time.
     pub fn seconds(self, name: &str, value: f64) -> Self {
-        self.with(name, Cell::Seconds(value))
+        self.with(name, Cell::Figure(value, Unit::Seconds))
     }
 
     /// Adds a number of bytes.
     pub fn bytes(self, name: &str, value: f64) -> Self {
-        self.with(name, Cell::Bytes(value))
+        self.with(name, Cell::Figure(value, Unit::Bytes))
     }
 
     /// Adds a share, from 0 to 100.
     pub fn percent(self, name: &str, value: f64) -> Self {
-        self.with(name, Cell::Percent(value))
+        self.with(name, Cell::Figure(value, Unit::Percent))
     }
 
     /// Adds a number.
     pub fn number(self, name: &str, value: f64) -> Self {
-        self.with(name, Cell::Number(value))
+        self.with(name, Cell::Figure(value, Unit::Number))
     }
 
     /// Adds all of another row.
@@ -102,9 +106,9 @@ impl Row {
         self
     }
 
-    /// Returns a figure, if it was measured.
-    pub fn value(&self, name: &str) -> Option<f64> {
-        self.cell(name)?.value()
+    /// Returns a figure; NaN if it was not measured.
+    pub fn value(&self, name: &str) -> f64 {
+        self.cell(name).and_then(Cell::value).unwrap_or(f64::NAN)
     }
 
     fn cell(&self, name: &str) -> Option<&Cell> {
@@ -133,30 +137,32 @@ impl Row {
             let name = name.replace([' ', '/'], "_");
             match cell {
                 Cell::Text(text) => (name, json!(text)),
-                Cell::Seconds(value) => (name + "_seconds", json!(value)),
-                Cell::Bytes(value) => (name + "_bytes", json!(value)),
-                Cell::Percent(value) => (name + "_percent", json!(value)),
-                Cell::Number(value) => (name, json!(value)),
+                Cell::Figure(value, Unit::Seconds) => (name + "_seconds", json!(value)),
+                Cell::Figure(value, Unit::Bytes) => (name + "_bytes", json!(value)),
+                Cell::Figure(value, Unit::Percent) => (name + "_percent", json!(value)),
+                Cell::Figure(value, Unit::Number) if value.fract() == 0.0 => (name, json!(*value as i64)),
+                Cell::Figure(value, Unit::Number) => (name, json!(value)),
             }
         };
         Value::Object(self.0.iter().map(entry).collect::<Map<_, _>>())
     }
 }
 
-/// One line: the texts, and the figures with their names.
+/// Writes one line: the texts, and the figures with their names.
 impl fmt::Display for Row {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |is_text: bool| self.0.iter().filter(move |(_, cell)| cell.value().is_none() == is_text);
         let texts: Vec<String> = of(true).map(|(_, cell)| cell.to_string()).collect();
         let figures: Vec<String> = of(false).map(|(name, cell)| format!("{name} {cell}")).collect();
-        write!(formatter, "{}: {}", texts.join(" "), figures.join(", "))
+        let separator = if texts.is_empty() { "" } else { ": " };
+        write!(formatter, "{}{separator}{}", texts.join(" "), figures.join(", "))
     }
 }
 
 /// Returns the names of all figures of some rows, each once.
-pub fn names(rows: &[Row]) -> Vec<String> {
+pub fn names<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
     let mut names = Vec::new();
-    for (name, _) in rows.iter().flat_map(|row| &row.0) {
+    for (name, _) in rows.into_iter().flat_map(|row| &row.0) {
         if !names.contains(name) {
             names.push(name.clone());
         }
@@ -169,15 +175,6 @@ pub fn table(rows: &[Row]) -> String {
     let names = names(rows);
     let line = |row: &Row| names.iter().map(|name| row.written(name)).collect();
     aligned(&[vec![names.clone()], rows.iter().map(line).collect()].concat())
-}
-
-/// Prints lines of JSON or, if they are not asked for, the table.
-pub fn show(rows: &[Row], is_json: bool) {
-    if is_json {
-        rows.iter().for_each(|row| println!("{}", row.json()));
-    } else {
-        println!("{}", table(rows));
-    }
 }
 
 /// Returns lines whose columns are aligned: to the right where numbers are, without the first line.

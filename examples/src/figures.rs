@@ -1,4 +1,4 @@
-//! Figures as programs print them: medians, sizes.
+//! Figures as programs print them: medians, percentiles, sizes.
 
 /// Returns the median, the mean of the middle two of an even number of values; NaN of none.
 pub fn median(mut values: Vec<f64>) -> f64 {
@@ -9,6 +9,14 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     } else {
         values.get(middle).copied().unwrap_or(f64::NAN)
     }
+}
+
+/// Returns the value that this part of all values does not exceed; NaN of none.
+pub fn percentile(values: &[f64], part: f64) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    let place = (part * values.len() as f64).ceil() as usize;
+    values.get(place.max(1) - 1).copied().unwrap_or(f64::NAN)
 }
 
 /// Returns a number of bytes with a unit that leaves it readable: `512 B`, `1.5 MiB`.
@@ -36,6 +44,16 @@ mod tests {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 8.0]), 3.0);
         assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values = [4.0, 1.0, 3.0, 2.0];
+        assert_eq!(
+            [0.0, 0.5, 0.51, 1.0].map(|part| percentile(&values, part)),
+            [1.0, 2.0, 3.0, 4.0]
+        );
+        assert!(percentile(&[], 0.5).is_nan());
     }
 
     #[test]

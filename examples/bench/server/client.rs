@@ -8,14 +8,14 @@ use examples::arguments::ApiKey;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-/// How a request went.
+/// Times of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// From the request to its first token.
-    pub first: Duration,
+    pub first_secs: f64,
     /// From the request to its last token.
-    pub last: Duration,
-    /// The tokens of its output.
+    pub last_secs: f64,
+    /// Tokens of the output.
     pub tokens: usize,
 }
 
@@ -80,13 +80,13 @@ impl Client {
             } else if event.get("error").is_some() {
                 bail!("{data}");
             } else {
-                first = first.or_else(|| Some(begun.elapsed()));
-                last = Some(begun.elapsed());
+                last = Some(begun.elapsed().as_secs_f64());
+                first = first.or(last);
             }
         }
         Ok(Timing {
-            first: first.context("a stream has a token")?,
-            last: last.context("a stream has a token")?,
+            first_secs: first.context("a stream has a token")?,
+            last_secs: last.context("a stream has a token")?,
             tokens: tokens.context("the stream has ended early")? as usize,
         })
     }

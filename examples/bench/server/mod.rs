@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
 use clap::Args;
 use examples::arguments::ApiKey;
+use examples::figures::percentile;
 
-use crate::measure::percentile;
-use crate::table::{Row, show};
+use crate::measure::{count, seconds};
+use crate::table::{Row, table};
 use client::{Client, Timing};
 use process::Server;
 
@@ -43,20 +43,20 @@ pub struct Arguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 64])]
     batch_sizes: Vec<usize>,
     /// Clients at once
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count())]
     clients: usize,
     /// Requests of all clients together
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = count())]
     requests: usize,
     /// Tokens of each output
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = count())]
     max_tokens: usize,
     /// Begins each prompt; the request's number follows
     #[arg(long, value_name = "TEXT", default_value = "fn main() { // ")]
     prompt: String,
     /// The longest time of a request
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
-    timeout_secs: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    timeout_secs: Duration,
     /// Print a line of JSON for each server instead of a table
     #[arg(long)]
     json: bool,
@@ -66,36 +66,38 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let timeout = Duration::try_from_secs_f64(arguments.timeout_secs).context("--timeout-secs")?;
-    for (flag, value) in [
-        ("--clients", arguments.clients),
-        ("--requests", arguments.requests),
-        ("--max-tokens", arguments.max_tokens),
-    ] {
-        ensure!(value > 0, "{flag} must be at least 1, got 0");
-    }
-    let rows = match &arguments.url {
-        Some(url) => vec![measure(arguments, url, None, timeout)?],
-        None => {
-            let measure = |batch: &usize| {
-                let server = Server::start(*batch, arguments.clients, &arguments.server_flags)?;
-                let url = format!("http://{}", server.address());
-                measure(arguments, &url, Some(*batch), timeout)
-            };
-            arguments
-                .batch_sizes
-                .iter()
-                .map(measure)
-                .collect::<anyhow::Result<_>>()?
+    let mut rows = Vec::new();
+    let mut add = |row: Row| {
+        if arguments.json {
+            println!("{}", row.json());
+        } else {
+            println!("{row}");
         }
+        rows.push(row);
     };
-    show(&rows, arguments.json);
+    match &arguments.url {
+        Some(url) => add(measure(arguments, url, None)?),
+        None => {
+            for &batch in &arguments.batch_sizes {
+                let server = Server::start(batch, arguments.clients, &arguments.server_flags)?;
+                add(measure(arguments, &server.url, Some(batch))?);
+            }
+        }
+    }
+    if !arguments.json {
+        println!("\n{}", table(&rows));
+    }
     Ok(())
 }
 
 /// Lets the clients ask until all requests are served.
-fn measure(arguments: &Arguments, url: &str, max_batch_size: Option<usize>, timeout: Duration) -> anyhow::Result<Row> {
-    let client = Client::new(url, arguments.api_key.as_ref(), arguments.max_tokens, timeout);
+fn measure(arguments: &Arguments, url: &str, max_batch_size: Option<usize>) -> anyhow::Result<Row> {
+    let client = Client::new(
+        url,
+        arguments.api_key.as_ref(),
+        arguments.max_tokens,
+        arguments.timeout_secs,
+    );
     let prompt = |number: usize| format!("{}{number}", arguments.prompt);
     // The first request warms up what is allocated or compiled once.
     client.ask(&prompt(0), 0)?;
@@ -121,11 +123,8 @@ fn measure(arguments: &Arguments, url: &str, max_batch_size: Option<usize>, time
     let seconds = begun.elapsed().as_secs_f64();
     let timings = timings.concat();
     let tokens = timings.iter().map(|timing| timing.tokens).sum::<usize>();
-    let of = |which: fn(&Timing) -> Duration, part| {
-        let seconds: Vec<f64> = timings.iter().map(|timing| which(timing).as_secs_f64()).collect();
-        percentile(&seconds, part)
-    };
-    let (first, last) = (|timing: &Timing| timing.first, |timing: &Timing| timing.last);
+    let [first, last] = [|timing: &Timing| timing.first_secs, |timing: &Timing| timing.last_secs]
+        .map(|of| timings.iter().map(of).collect::<Vec<f64>>());
     Ok(Row::default()
         .number("max batch size", max_batch_size.map_or(f64::NAN, |size| size as f64))
         .number("clients", arguments.clients as f64)
@@ -133,8 +132,8 @@ fn measure(arguments: &Arguments, url: &str, max_batch_size: Option<usize>, time
         .number("tokens", tokens as f64)
         .seconds("time", seconds)
         .number("tokens/s", tokens as f64 / seconds)
-        .seconds("first token p50", of(first, 0.5))
-        .seconds("first token p99", of(first, 0.99))
-        .seconds("last token p50", of(last, 0.5))
-        .seconds("last token p99", of(last, 0.99)))
+        .seconds("first token p50", percentile(&first, 0.5))
+        .seconds("first token p99", percentile(&first, 0.99))
+        .seconds("last token p50", percentile(&last, 0.5))
+        .seconds("last token p99", percentile(&last, 0.99)))
 }

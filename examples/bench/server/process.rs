@@ -12,7 +12,7 @@ const AT: &str = " at http://";
 /// A server; killed with its ranks when it is dropped.
 pub struct Server {
     process: Child,
-    address: String,
+    pub url: String,
 }
 
 impl Server {
@@ -36,16 +36,11 @@ impl Server {
         })?;
         let mut server = Self {
             process,
-            address: String::new(),
+            url: String::new(),
         };
         let printed = server.process.stderr.take().context("its stderr is a pipe")?;
-        server.address = address(printed)?;
+        server.url = format!("http://{}", address(printed)?);
         Ok(server)
-    }
-
-    /// Its address and port.
-    pub fn address(&self) -> &str {
-        &self.address
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a rank does: the memory and communication of each model by itself, then steps of all of them in turn.
+//! One rank: the memory and communication of each model by itself, then steps of all of them in turn.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use examples::figures::bytes;
 use examples::json_lines::JsonLines;
 
 use super::subject::{self, Kind, Place};
-use super::{Arguments, Layout};
+use super::{Arguments, Layout, Problem};
 use crate::measure::{in_turn, ratio};
 use crate::table::Row;
 
@@ -32,15 +32,13 @@ pub fn run(world: &World, layout: Layout, arguments: &Arguments, log: &Path) -> 
         problem: &arguments.problem,
         num_steps: WARM_UP_ROUNDS + arguments.rounds,
     };
-    let kinds = layout.kinds(arguments);
-    let mut alone_rows = Vec::new();
-    for &kind in &kinds {
-        alone_rows.push(alone(kind, &place)?);
-    }
-    let mut subjects = Vec::new();
-    for &kind in &kinds {
-        subjects.push(subject::make(kind, &place)?);
-    }
+    let kinds = layout.kinds(arguments)?;
+    let alone_rows = kinds
+        .iter()
+        .map(|kind| alone(*kind, &place))
+        .collect::<Result<Vec<_>, _>>()?;
+    let subjects = kinds.iter().map(|kind| subject::make(*kind, &place));
+    let mut subjects = subjects.collect::<Result<Vec<_>, _>>()?;
     let mut losses = vec![f64::NAN; kinds.len()];
     let mut measured = in_turn(place.num_steps, kinds.len(), |round, index| {
         context.world_group().barrier()?;
@@ -61,9 +59,11 @@ pub fn run(world: &World, layout: Layout, arguments: &Arguments, log: &Path) -> 
     for (index, alone) in alone_rows.into_iter().enumerate() {
         let (reference, own) = (&measured[0], &measured[index]);
         let median = Row::median(own);
-        let speed = median
-            .value("step")
-            .map_or(f64::NAN, |step| arguments.problem.tokens() as f64 / step);
+        let Problem {
+            sizes,
+            global_batch_size,
+        } = &arguments.problem;
+        let speed = (global_batch_size * sizes.seq_length) as f64 / median.value("step");
         let row = Row::default()
             .text("layout", format!("{layout:?}").to_lowercase())
             .text("model", format!("{:?}", kinds[index]).to_lowercase())
@@ -76,7 +76,7 @@ pub fn run(world: &World, layout: Layout, arguments: &Arguments, log: &Path) -> 
     Ok(())
 }
 
-/// The memory and the communication of a step, with one model only.
+/// Returns the memory and the communication of a step, with one model only.
 fn alone(kind: Kind, place: &Place<'_>) -> anyhow::Result<Row> {
     let Place { context, mesh, .. } = *place;
     let before = allocated_bytes();
@@ -117,7 +117,7 @@ fn alone(kind: Kind, place: &Place<'_>) -> anyhow::Result<Row> {
         .text("collectives", collectives.collect::<Vec<_>>().join(", ")))
 }
 
-/// What this process's threads have computed until now; those that have ended are not counted.
+/// Returns the processor time of this process's threads until now; those that have ended are not counted.
 fn processor_seconds() -> anyhow::Result<f64> {
     let mut nanoseconds = 0;
     for thread in std::fs::read_dir("/proc/self/task").context("processor time is counted on Linux only")? {

@@ -28,8 +28,10 @@ use burn_megatron::training::memory::keep_freed_memory;
 use clap::{Args, ValueEnum};
 use examples::launching::{refuse_launcher, run_own_rank};
 
+use crate::measure::count;
 use crate::ranks;
-use crate::table::{Row, show};
+use crate::sizes::{Sizes, random_samples};
+use crate::table::{Row, table};
 use subject::Kind;
 
 /// Measure a model that a plan makes parallel
@@ -48,7 +50,7 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "MODEL,...", value_delimiter = ',')]
     models: Vec<Kind>,
     /// Rounds, each a step of every model
-    #[arg(long, value_name = "N", default_value_t = 15)]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = count())]
     rounds: usize,
     /// Print a JSON object per row instead of the table
     #[arg(long)]
@@ -57,36 +59,27 @@ pub struct Arguments {
     problem: Problem,
 }
 
-/// The sizes of the model and of a step.
+/// Sizes of the model and of a step.
 #[derive(Args, Clone, Debug)]
 struct Problem {
-    /// Transformer layers
-    #[arg(long, value_name = "N", default_value_t = 6)]
-    num_layers: usize,
-    /// Size of each token
-    #[arg(long, value_name = "N", default_value_t = 384)]
-    hidden_size: usize,
-    /// Attention heads
-    #[arg(long, value_name = "N", default_value_t = 6)]
-    num_attention_heads: usize,
-    /// Tokens per sample
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    seq_length: usize,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Samples per step, over all ranks
     #[arg(long, value_name = "N", default_value_t = 4)]
     global_batch_size: usize,
-    /// Tokens of the vocabulary
-    #[arg(long, value_name = "N", default_value_t = 8192)]
-    vocab_size: usize,
 }
 
 impl Problem {
-    fn tokens(&self) -> usize {
-        self.global_batch_size * self.seq_length
+    /// Returns the random samples of a step.
+    fn samples(&self, step: usize) -> Vec<i32> {
+        let Sizes {
+            seq_length, vocab_size, ..
+        } = self.sizes;
+        random_samples(step as u64, self.global_batch_size, seq_length, vocab_size)
     }
 }
 
-/// How the ranks are laid out.
+/// Layouts of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Layout {
     /// One rank
@@ -114,17 +107,14 @@ impl Layout {
         }
     }
 
-    /// The models that are measured; the first is the reference.
-    fn kinds(self, arguments: &Arguments) -> Vec<Kind> {
-        let all = self.all_kinds().iter().copied();
-        all.filter(|kind| arguments.models.is_empty() || arguments.models.contains(kind))
-            .collect()
-    }
-
-    fn all_kinds(self) -> &'static [Kind] {
-        match self {
+    /// Returns the models that are measured; the first is the reference.
+    ///
+    /// # Errors
+    /// When the flags leave none.
+    fn kinds(self, arguments: &Arguments) -> anyhow::Result<Vec<Kind>> {
+        let all = match self {
             // The last tells what of a difference in the other layouts is the model's.
-            Layout::One => &[
+            Layout::One => [
                 Kind::Plain,
                 Kind::Unplaced,
                 Kind::Placed,
@@ -132,7 +122,7 @@ impl Layout {
                 Kind::Fused,
                 Kind::FusedPlaced,
             ],
-            _ => &[
+            _ => [
                 Kind::Explicit,
                 Kind::Placed,
                 Kind::Wrapped,
@@ -140,7 +130,15 @@ impl Layout {
                 Kind::FusedPlaced,
                 Kind::FusedWrapped,
             ],
-        }
+        };
+        let models = &arguments.models;
+        let mut kinds = all.to_vec();
+        kinds.retain(|kind| models.is_empty() || models.contains(kind));
+        ensure!(
+            !kinds.is_empty(),
+            "no model of {models:?} is measured in this layout, which has {all:?}"
+        );
+        Ok(kinds)
     }
 }
 
@@ -154,25 +152,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         });
     }
     refuse_launcher("bench sharded")?;
-    ensure!(
-        arguments.rounds > 0,
-        "--rounds must be at least 1, got {}",
-        arguments.rounds
-    );
     if !arguments.json {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         println!("medians of {} rounds on {cores} cores", arguments.rounds);
     }
     for &layout in &arguments.layouts {
-        ensure!(
-            !layout.kinds(arguments).is_empty(),
-            "no model of {:?} is measured in this layout, which has {:?}",
-            arguments.models,
-            layout.all_kinds()
-        );
+        layout.kinds(arguments)?;
         let name = layout.to_possible_value().context("no layout is hidden")?;
         let rows: Vec<Row> = ranks::launch(Launcher::new(layout.world_size()), name.get_name())?;
-        show(&rows, arguments.json);
+        if arguments.json {
+            rows.iter().for_each(|row| println!("{}", row.json()));
+        } else {
+            println!("{}", table(&rows));
+        }
     }
     Ok(())
 }

@@ -14,12 +14,12 @@ const WEIGHT_DECAY: f64 = 0.01;
 
 /// A model that is trained as on one device.
 pub trait Model<B: AutodiffBackend>: AutodiffModule<B> + 'static {
-    /// How a parameter is updated.
+    /// Update of a parameter.
     type Update: SimpleOptimizer<B::InnerBackend>;
 
     fn make(config: &PlainGptConfig) -> Self;
     fn update() -> Self::Update;
-    /// Of `[batch, seq]` tokens and their successors.
+    /// Returns the loss of `[batch, seq]` tokens and their successors.
     fn mean_loss(&self, tokens: Tensor<B, 2, Int>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1>;
 }
 

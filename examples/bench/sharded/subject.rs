@@ -2,32 +2,29 @@
 
 use anyhow::Context as _;
 use burn::backend::Autodiff;
-use burn::module::{AutodiffModule, ModuleVisitor, Param};
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{GradientsParams, Optimizer};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{ElementConversion, Int, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
-use burn_megatron::collectives::CollectiveError;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy, StepPart};
 use burn_megatron::initialize;
 use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
 use burn_megatron::parameters::list_parameters;
-use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::{
-    AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, ShardedBackend, backward, distribute, parallelize,
+    AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, backward, distribute, explain, parallelize,
 };
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig};
 use clap::ValueEnum;
 use cubecl_kernels::Kernels;
-use models::gpt::{Gpt, GptConfig};
+use models::gpt::Gpt;
 use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::{PlainGpt, PlainGptConfig};
 
 use super::plain::Model;
 use super::{Layout, Problem};
+use crate::sizes::micro_batch;
 
 type PlainBackend = Autodiff<Flex>;
 type PlacedBackend = Autodiff<Sharded<Flex>>;
@@ -35,7 +32,7 @@ type PlacedBackend = Autodiff<Sharded<Flex>>;
 const LEARNING_RATE: f64 = 6e-4;
 const SEED: u64 = 1;
 
-/// What is measured.
+/// Models that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// `PlainGpt` on burn's backend.
@@ -56,7 +53,7 @@ pub enum Kind {
     Fused,
 }
 
-/// Where a model is, and what is trained.
+/// Place and problem of a model.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     pub layout: Layout,
@@ -77,18 +74,17 @@ pub trait Subject {
 /// Makes a model, not trained yet.
 ///
 /// # Communication
-/// What making the bundled GPT's trainer needs; a [`PlainGpt`] needs none.
+/// Making the bundled GPT's trainer; a [`PlainGpt`] needs none.
 pub fn make(kind: Kind, place: &Place<'_>) -> anyhow::Result<Box<dyn Subject>> {
-    let device = FlexDevice;
     Ok(match kind {
-        Kind::Plain => Box::new(Burn::<PlainBackend, PlainGpt<_>>::new(place.problem, None)),
-        Kind::Unplaced => Box::new(Burn::<PlacedBackend, PlainGpt<_>>::new(place.problem, None)),
-        Kind::Placed => Box::new(Burn::<_, PlainGpt<_>>::placed(place)?),
+        Kind::Plain => Box::new(Burn::<PlainBackend, PlainGpt<_>>::new(place.problem)),
+        Kind::Unplaced => Box::new(Burn::<PlacedBackend, PlainGpt<_>>::new(place.problem)),
+        Kind::Placed => Box::new(Placed::<PlainGpt<_>>::new(place)?),
         Kind::Wrapped => Box::new(Wrapped::<PlainGpt<_>>::new(place)?),
-        Kind::FusedPlaced => Box::new(Burn::<_, FusedGpt<_>>::placed(place)?),
+        Kind::FusedPlaced => Box::new(Placed::<FusedGpt<_>>::new(place)?),
         Kind::FusedWrapped => Box::new(Wrapped::<FusedGpt<_>>::new(place)?),
-        Kind::Explicit => Box::new(Explicit::new(place, Kernels::Plain, &device)?),
-        Kind::Fused => Box::new(Explicit::new(place, Kernels::Fused, &device)?),
+        Kind::Explicit => Box::new(Explicit::new(place, Kernels::Plain)?),
+        Kind::Fused => Box::new(Explicit::new(place, Kernels::Fused)?),
     })
 }
 
@@ -106,146 +102,104 @@ fn plan(layout: Layout) -> Plan {
     }
 }
 
-/// A model, as a burn program trains it.
+/// A model, as a burn program trains it on one device.
 struct Burn<B: AutodiffBackend, M: Model<B>> {
     /// Missing only while the optimizer has it, which takes the model itself: then nothing else holds its tensors.
     model: Option<M>,
     optimizer: OptimizerAdaptor<M::Update, M, B>,
     problem: Problem,
-    mesh: Option<Mesh>,
-}
-
-impl<M: Model<PlacedBackend>> Burn<PlacedBackend, M> {
-    fn placed(place: &Place<'_>) -> anyhow::Result<Self> {
-        let mut placed = Self::new(place.problem, Some(place.mesh.clone()));
-        let whole = placed.model.take().context("it was made")?;
-        placed.model = Some(parallelize(whole, &plan(place.layout), place.mesh)?);
-        Ok(placed)
-    }
 }
 
 impl<B: AutodiffBackend<Device = FlexDevice>, M: Model<B>> Burn<B, M> {
-    fn new(problem: &Problem, mesh: Option<Mesh>) -> Self {
+    fn new(problem: &Problem) -> Self {
         B::seed(&FlexDevice, SEED);
+        let sizes = &problem.sizes;
         let config = PlainGptConfig::new(
-            problem.vocab_size,
-            problem.seq_length,
-            problem.hidden_size,
-            problem.num_attention_heads,
-            problem.num_layers,
+            sizes.vocab_size,
+            sizes.seq_length,
+            sizes.hidden_size,
+            sizes.num_attention_heads,
+            sizes.num_layers,
         );
         Self {
             // With the numbers of this seed, not of one that another model sets before the first step.
             model: Some(initialize(M::make(&config))),
             optimizer: OptimizerAdaptor::from(M::update()),
             problem: problem.clone(),
-            mesh,
         }
     }
 
-    /// Tokens and their successors.
+    /// Returns tokens and their successors.
     fn batch(&self, step: usize) -> [Tensor<B, 2, Int>; 2] {
-        let (samples, seq) = (self.problem.global_batch_size, self.problem.seq_length);
-        let data = TensorData::new(random_tokens(&self.problem, step), [samples, seq + 1]);
+        let (samples, seq) = (self.problem.global_batch_size, self.problem.sizes.seq_length);
+        let data = TensorData::new(self.problem.samples(step), [samples, seq + 1]);
         let all = Tensor::<B, 2, Int>::from_data(data, &FlexDevice);
         [all.clone().narrow(1, 0, seq), all.narrow(1, 1, seq)]
     }
-}
 
-/// What of a training step depends on the backend.
-trait Passes: AutodiffBackend {
-    fn place(tensor: Tensor<Self, 2, Int>, mesh: &Mesh) -> Tensor<Self, 2, Int>;
-    fn gradients<M: AutodiffModule<Self>>(
-        loss: Tensor<Self, 1>,
-        model: &M,
-        mesh: Option<&Mesh>,
-    ) -> Result<(f64, GradientsParams), CollectiveError>;
-    fn local_elements<const D: usize>(tensor: &Tensor<Self, D>, mesh: Option<&Mesh>) -> usize;
-}
-
-/// burn's own backward pass.
-fn plain_backward<B: AutodiffBackend, M: AutodiffModule<B>>(loss: Tensor<B, 1>, model: &M) -> (f64, GradientsParams) {
-    let value = loss.clone().into_scalar().elem();
-    (value, GradientsParams::from_grads(loss.backward(), model))
-}
-
-impl Passes for PlainBackend {
-    fn place(tensor: Tensor<Self, 2, Int>, _mesh: &Mesh) -> Tensor<Self, 2, Int> {
-        tensor
-    }
-
-    fn gradients<M: AutodiffModule<Self>>(
-        loss: Tensor<Self, 1>,
-        model: &M,
-        _mesh: Option<&Mesh>,
-    ) -> Result<(f64, GradientsParams), CollectiveError> {
-        Ok(plain_backward(loss, model))
-    }
-
-    fn local_elements<const D: usize>(tensor: &Tensor<Self, D>, _mesh: Option<&Mesh>) -> usize {
-        tensor.shape().num_elements()
-    }
-}
-
-impl Passes for PlacedBackend {
-    fn place(tensor: Tensor<Self, 2, Int>, mesh: &Mesh) -> Tensor<Self, 2, Int> {
-        distribute(tensor, mesh, AxisRole::Data, 0)
-    }
-
-    fn gradients<M: AutodiffModule<Self>>(
-        loss: Tensor<Self, 1>,
-        model: &M,
-        mesh: Option<&Mesh>,
-    ) -> Result<(f64, GradientsParams), CollectiveError> {
-        if mesh.is_none() {
-            return Ok(plain_backward(loss, model));
-        }
-        let (loss, gradients) = backward(loss, model)?;
-        Ok((loss.into_scalar().elem(), gradients))
-    }
-
-    fn local_elements<const D: usize>(tensor: &Tensor<Self, D>, mesh: Option<&Mesh>) -> usize {
-        let shape = tensor.dims();
-        let Some(mesh) = mesh else {
-            return shape.iter().product();
-        };
-        let places = Self::float(tensor.clone().into_primitive().tensor()).places();
-        mesh.shape().local_shape(&shape, &places, mesh.ranks()).iter().product()
-    }
-}
-
-impl<B: Passes<Device = FlexDevice>, M: Model<B>> Subject for Burn<B, M> {
-    fn step(&mut self, step: usize) -> anyhow::Result<f64> {
-        let mut batch = self.batch(step);
-        if let Some(mesh) = &self.mesh {
-            batch = batch.map(|tensor| B::place(tensor, mesh));
-        }
-        let [tokens, targets] = batch;
+    /// Trains on a batch with this backward pass, and returns the loss.
+    fn train(
+        &mut self,
+        [tokens, targets]: [Tensor<B, 2, Int>; 2],
+        backward: impl FnOnce(Tensor<B, 1>, &M) -> anyhow::Result<(f64, GradientsParams)>,
+    ) -> anyhow::Result<f64> {
         let model = self.model.take().expect("every step puts it back");
-        let (loss, gradients) = B::gradients(model.mean_loss(tokens, targets), &model, self.mesh.as_ref())?;
+        let (loss, gradients) = backward(model.mean_loss(tokens, targets), &model)?;
         self.model = Some(self.optimizer.step(LEARNING_RATE, model, gradients));
         Ok(loss)
     }
+}
+
+impl<B: AutodiffBackend<Device = FlexDevice>, M: Model<B>> Subject for Burn<B, M> {
+    fn step(&mut self, step: usize) -> anyhow::Result<f64> {
+        self.train(self.batch(step), |loss, model| {
+            let value = loss.clone().into_scalar().elem();
+            Ok((value, GradientsParams::from_grads(loss.backward(), model)))
+        })
+    }
 
     fn parameter_bytes(&self) -> usize {
-        struct Bytes<'a> {
-            mesh: Option<&'a Mesh>,
-            bytes: usize,
-        }
-        impl<B: Passes> ModuleVisitor<B> for Bytes<'_> {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-                let value = param.val();
-                self.bytes += B::local_elements(&value, self.mesh) * value.dtype().size();
-            }
-        }
-        let mut bytes = Bytes {
-            mesh: self.mesh.as_ref(),
-            bytes: 0,
+        self.model.as_ref().map_or(0, M::num_params) * size_of::<f32>()
+    }
+}
+
+/// A model whose parameters and batches are placed on a mesh.
+struct Placed<M: Model<PlacedBackend>> {
+    burn: Burn<PlacedBackend, M>,
+    mesh: Mesh,
+}
+
+impl<M: Model<PlacedBackend>> Placed<M> {
+    fn new(place: &Place<'_>) -> anyhow::Result<Self> {
+        let mut burn = Burn::new(place.problem);
+        let whole: M = burn.model.take().context("it was made")?;
+        burn.model = Some(parallelize(whole, &plan(place.layout), place.mesh)?);
+        let mesh = place.mesh.clone();
+        Ok(Self { burn, mesh })
+    }
+
+    fn batch(&self, step: usize) -> [Tensor<PlacedBackend, 2, Int>; 2] {
+        let batch = self.burn.batch(step);
+        batch.map(|tensor| distribute(tensor, &self.mesh, AxisRole::Data, 0))
+    }
+}
+
+impl<M: Model<PlacedBackend>> Subject for Placed<M> {
+    fn step(&mut self, step: usize) -> anyhow::Result<f64> {
+        let batch = self.batch(step);
+        self.burn.train(batch, |loss, model| {
+            let (loss, gradients) = backward(loss, model)?;
+            Ok((loss.into_scalar().elem(), gradients))
+        })
+    }
+
+    fn parameter_bytes(&self) -> usize {
+        let bytes = |model| {
+            explain::<PlacedBackend, M, ()>(model, &self.mesh, || ())
+                .0
+                .local_parameter_bytes()
         };
-        if let Some(model) = &self.model {
-            model.visit(&mut bytes);
-        }
-        bytes.bytes
+        self.burn.model.as_ref().map_or(0, bytes)
     }
 }
 
@@ -253,13 +207,13 @@ impl<B: Passes<Device = FlexDevice>, M: Model<B>> Subject for Burn<B, M> {
 struct Wrapped<M: Model<PlacedBackend, Update: ElementWise<Flex>>> {
     model: PlacedDataParallel<PlacedBackend, M>,
     optimizer: ShardedOptimizer<Flex, M::Update>,
-    batches: Burn<PlacedBackend, M>,
+    batches: Placed<M>,
 }
 
 impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Wrapped<M> {
     fn new(place: &Place<'_>) -> anyhow::Result<Self> {
-        let mut batches = Burn::<PlacedBackend, M>::placed(place)?;
-        let placed = batches.model.take().context("it was made")?;
+        let mut batches = Placed::<M>::new(place)?;
+        let placed = batches.burn.model.take().context("it was made")?;
         let context = match place.layout {
             Layout::Fsdp2 => place.context.fully_sharded()?,
             _ => place.context.clone(),
@@ -275,11 +229,7 @@ impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Wrapped<M> {
 
 impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Subject for Wrapped<M> {
     fn step(&mut self, step: usize) -> anyhow::Result<f64> {
-        let mesh = self.batches.mesh.clone().context("it has one")?;
-        let [tokens, targets] = self
-            .batches
-            .batch(step)
-            .map(|tensor| PlacedBackend::place(tensor, &mesh));
+        let [tokens, targets] = self.batches.batch(step);
         let loss = self
             .model
             .backward(StepPart::Last, |model| model.mean_loss(tokens, targets))?;
@@ -303,22 +253,15 @@ struct Explicit {
 }
 
 impl Explicit {
-    fn new(place: &Place<'_>, kernels: Kernels, device: &FlexDevice) -> anyhow::Result<Self> {
+    fn new(place: &Place<'_>, kernels: Kernels) -> anyhow::Result<Self> {
         let problem = place.problem;
         let context = place.context.clone().with_kernels(kernels);
         // As in `PlainGpt`.
-        let config = GptConfig::new(
-            problem.num_layers,
-            problem.hidden_size,
-            problem.num_attention_heads,
-            problem.seq_length,
-            problem.vocab_size,
-        )
-        .with_tied_embeddings(false);
-        let model = config.init::<PlainBackend>(device, &context)?;
+        let config = problem.sizes.gpt().with_tied_embeddings(false);
+        let model = config.init::<PlainBackend>(&FlexDevice, &context)?;
         let samples = context.data_shard(0..problem.global_batch_size)?;
         let training = TrainingConfig::new(
-            problem.seq_length,
+            problem.sizes.seq_length,
             samples.len(),
             problem.global_batch_size,
             (place.num_steps * problem.global_batch_size) as u64,
@@ -333,7 +276,7 @@ impl Explicit {
         });
         let trainer = TrainerConfig::new().with_data_parallel(sharding);
         Ok(Self {
-            trainer: Trainer::new(vec![model], &training, trainer, &context, device)?,
+            trainer: Trainer::new(vec![model], &training, trainer, &context, &FlexDevice)?,
             problem: problem.clone(),
             samples,
         })
@@ -342,22 +285,11 @@ impl Explicit {
 
 impl Subject for Explicit {
     fn step(&mut self, step: usize) -> anyhow::Result<f64> {
-        let seq = self.problem.seq_length;
-        let all = random_tokens(&self.problem, step);
-        let own: Vec<&[i32]> = all.chunks_exact(seq + 1).collect();
-        let own = &own[self.samples.clone()];
-        let batch = MicroBatch {
-            tokens: own.iter().flat_map(|sample| sample[..seq].to_vec()).collect(),
-            targets: own.iter().flat_map(|sample| sample[1..].to_vec()).collect(),
-            sample_ids: self
-                .samples
-                .clone()
-                .map(|sample| (step * self.problem.global_batch_size + sample) as u64)
-                .collect(),
-            micro_batch_size: own.len(),
-            seq_length: seq,
-            ..MicroBatch::default()
-        };
+        let seq = self.problem.sizes.seq_length;
+        let all = self.problem.samples(step);
+        let own = &all[self.samples.start * (seq + 1)..self.samples.end * (seq + 1)];
+        let first = step * self.problem.global_batch_size + self.samples.start;
+        let batch = micro_batch(own, seq, first as u64);
         Ok(self.trainer.step(&[batch])?.loss)
     }
 
@@ -371,15 +303,4 @@ impl Subject for Explicit {
             .map(|entry| entry.shape.iter().product::<usize>() * entry.dtype.size())
             .sum()
     }
-}
-
-/// Samples of one token more than the model sees, one after the other.
-fn random_tokens(problem: &Problem, step: usize) -> Vec<i32> {
-    let mut numbers = vec![0.0; problem.global_batch_size * (problem.seq_length + 1)];
-    RandomStream::new(SEED, &format!("step {step}")).fill_uniform(0, 1.0, &mut numbers);
-    let token = |number: &f64| (((number + 1.0) / 2.0) * problem.vocab_size as f64) as i32;
-    numbers
-        .iter()
-        .map(|number| token(number).min(problem.vocab_size as i32 - 1))
-        .collect()
 }

@@ -26,10 +26,11 @@ use clap::{Args, ValueEnum};
 use examples::arguments::{DeviceArguments, Dtype};
 use examples::device::DeviceKind;
 use models::ModelConfig;
-use models::gpt::GptConfig;
 use models::llama::LlamaConfig;
 
-use crate::measure::{in_turn, ratio};
+use crate::measure::{count, in_turn, ratio};
+use crate::ranks;
+use crate::sizes::Sizes;
 use crate::table::{Row, table};
 
 /// Measure a training step against PyTorch's.
@@ -42,7 +43,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/step/gpt_pytorch.py"))]
     script: PathBuf,
     /// How often each side is measured
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count())]
     rounds: usize,
     /// Let PyTorch compile its model
     #[arg(long)]
@@ -58,9 +59,6 @@ pub struct Arguments {
     by_operation: bool,
     #[command(flatten)]
     problem: Problem,
-    /// Train and print the seconds of each step and of its phases, set for the process that this program starts
-    #[arg(long, hide = true)]
-    train: bool,
 }
 
 /// The kinds of models.
@@ -72,30 +70,17 @@ enum ModelFamily {
     Llama,
 }
 
-/// What is trained: the same on both sides.
+/// Problem of both sides.
 #[derive(Args, Clone, Debug)]
 struct Problem {
     /// The kind of model
     #[arg(long, value_enum, value_name = "NAME", default_value_t = ModelFamily::Gpt)]
     model_family: ModelFamily,
-    /// Transformer layers
-    #[arg(long, value_name = "N", default_value_t = 6)]
-    num_layers: usize,
-    /// Size of each token
-    #[arg(long, value_name = "N", default_value_t = 384)]
-    hidden_size: usize,
-    /// Attention heads
-    #[arg(long, value_name = "N", default_value_t = 6)]
-    num_attention_heads: usize,
-    /// Tokens per sample
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    seq_length: usize,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Samples per step
     #[arg(long, value_name = "N", default_value_t = 4)]
     micro_batch_size: usize,
-    /// Tokens of the vocabulary
-    #[arg(long, value_name = "N", default_value_t = 8192)]
-    vocab_size: usize,
     /// Steps of each run
     #[arg(long, value_name = "N", default_value_t = 12)]
     steps: usize,
@@ -118,32 +103,23 @@ struct Problem {
 impl Problem {
     /// The model's operations in a step, forward and backward.
     fn flops(&self) -> f64 {
-        let (seq, samples) = (self.seq_length, self.micro_batch_size);
+        let (seq, samples) = (self.sizes.seq_length, self.micro_batch_size);
         match self.model_family {
-            ModelFamily::Gpt => self.gpt().flops_per_iteration(seq, samples),
+            ModelFamily::Gpt => self.sizes.gpt().flops_per_iteration(seq, samples),
             ModelFamily::Llama => self.llama().flops_per_iteration(seq, samples),
         }
     }
 
-    fn gpt(&self) -> GptConfig {
-        GptConfig::new(
-            self.num_layers,
-            self.hidden_size,
-            self.num_attention_heads,
-            self.seq_length,
-            self.vocab_size,
-        )
-    }
-
     fn llama(&self) -> LlamaConfig {
+        let sizes = &self.sizes;
         LlamaConfig::new(
-            self.num_layers,
-            self.hidden_size,
-            self.num_attention_heads,
-            self.num_attention_heads / 2,
-            (8 * self.hidden_size).div_ceil(3).next_multiple_of(64),
-            self.seq_length,
-            self.vocab_size,
+            sizes.num_layers,
+            sizes.hidden_size,
+            sizes.num_attention_heads,
+            sizes.num_attention_heads / 2,
+            (8 * sizes.hidden_size).div_ceil(3).next_multiple_of(64),
+            sizes.seq_length,
+            sizes.vocab_size,
         )
         .with_tied_embeddings(true)
     }
@@ -152,12 +128,13 @@ impl Problem {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     keep_freed_memory();
     let problem = &arguments.problem;
+    if let Some((_, log)) = ranks::part() {
+        return ours::train(problem, &log);
+    }
+    let (steps, warmup) = (problem.steps, problem.warmup);
     ensure!(
-        arguments.rounds > 0 && problem.steps > problem.warmup,
-        "--rounds must be at least 1 and --steps more than --warmup, got {}, {} and {}",
-        arguments.rounds,
-        problem.steps,
-        problem.warmup
+        steps > warmup,
+        "--steps must be more than --warmup, got {steps} and {warmup}"
     );
     ensure!(
         matches!(problem.dtype, Dtype::F32 | Dtype::Bf16),
@@ -170,9 +147,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             !arguments.by_operation,
             "--by-operation measures the parts of the bundled GPT"
         );
-    }
-    if arguments.train {
-        return ours::train(problem);
     }
     if arguments.by_operation {
         ensure!(
@@ -196,7 +170,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let measured = in_turn(arguments.rounds, sides, |round, side| {
         let (name, seconds) = match &peer {
             Some(peer) if side == 1 => ("PyTorch", theirs::step_seconds(peer)?),
-            _ => ("ours", ours::step_seconds(problem)?.step),
+            _ => ("ours", ours::step_seconds(problem)?.value("step")),
         };
         let row = Row::default().text("side", name).seconds("step", seconds);
         // Printed at once, as PyTorch may take long to compile.
@@ -205,12 +179,9 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     })?;
     let rows = measured.iter().map(|own| {
         let row = Row::median(own);
-        let rate = row.value("step").map_or(f64::NAN, |step| problem.flops() / step / 1e12);
+        let rate = problem.flops() / row.value("step") / 1e12;
         row.number("model TFLOP/s", rate)
-            .percent(
-                "of the peak",
-                arguments.peak_tflops.map_or(f64::NAN, |peak| 1e2 * rate / peak),
-            )
+            .percent("of the peak", 1e2 * rate / arguments.peak_tflops.unwrap_or(f64::NAN))
             .number("ours to it", ratio(&measured[0], own, "step"))
     });
     println!(

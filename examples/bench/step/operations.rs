@@ -27,12 +27,7 @@ type B = Autodiff<Flex>;
 /// How often each operation is measured.
 const REPETITIONS: usize = 15;
 
-/// An operation, by its outputs from nothing, and how often a step runs it.
-struct Operation {
-    name: &'static str,
-    per_step: usize,
-    forward: Box<dyn Fn() -> Tensor<B, 2>>,
-}
+type Forward<'a> = dyn Fn() -> Tensor<B, 2> + 'a;
 
 /// Prints the table.
 pub fn measure(problem: &Problem) -> anyhow::Result<()> {
@@ -42,32 +37,30 @@ pub fn measure(problem: &Problem) -> anyhow::Result<()> {
     let step = ours::step_seconds(problem)?;
     let mut rows = Vec::new();
     let mut sum = 0.0;
-    for operation in operations(problem) {
-        let [forward, backward] = seconds(&operation);
-        let in_step = operation.per_step as f64 * (forward + backward);
+    for_each_operation(problem, &mut |name, per_step, forward| {
+        let [forward, backward] = seconds(forward);
+        let in_step = per_step as f64 * (forward + backward);
         sum += in_step;
-        let row = Row::default().text("operation", operation.name);
-        let row = row
-            .number("times", operation.per_step as f64)
-            .seconds("forward", forward);
-        rows.push(row.seconds("backward", backward).seconds("in a step", in_step));
-    }
+        let row = Row::default().text("operation", name).number("times", per_step as f64);
+        let row = row.seconds("forward", forward).seconds("backward", backward);
+        rows.push(row.seconds("in a step", in_step));
+    });
     let mut add = |name: &str, seconds| rows.push(Row::default().text("operation", name).seconds("in a step", seconds));
     add("all of these", sum);
-    for (phase, seconds) in ours::PHASES.iter().zip(step.phases) {
-        add(&format!("the step's {}", phase.name()), seconds);
+    for phase in ours::PHASES {
+        add(&format!("the step's {}", phase.name()), step.value(phase.name()));
     }
-    add("the step", step.step);
+    add("the step", step.value("step"));
     println!("{}", table(&rows));
     Ok(())
 }
 
-/// The medians of forward and backward pass.
-fn seconds(operation: &Operation) -> [f64; 2] {
+/// Returns the medians of forward and backward pass.
+fn seconds(forward: &Forward<'_>) -> [f64; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..REPETITIONS {
         let start = Instant::now();
-        let output = (operation.forward)();
+        let output = forward();
         times[0].push(start.elapsed().as_secs_f64());
         let gradient = primitive(random(output.dims()).inner());
         let nothing = Tensor::<Flex, 1>::zeros([1], &Default::default());
@@ -87,18 +80,12 @@ fn leaf<const D: usize>(shape: [usize; D]) -> Tensor<B, D> {
     random(shape).require_grad()
 }
 
-fn operations(problem: &Problem) -> Vec<Operation> {
-    let tokens = problem.micro_batch_size * problem.seq_length;
-    let (d_model, layers, vocab) = (problem.hidden_size, problem.num_layers, problem.vocab_size);
+/// Runs `measure` on the name of each operation, how often a step runs it, and its forward pass, which needs nothing.
+fn for_each_operation(problem: &Problem, measure: &mut dyn FnMut(&str, usize, &Forward<'_>)) {
+    let sizes = &problem.sizes;
+    let tokens = problem.micro_batch_size * sizes.seq_length;
+    let (d_model, layers, vocab) = (sizes.hidden_size, sizes.num_layers, sizes.vocab_size);
     let [hidden, wide] = [[tokens, d_model], [tokens, 4 * d_model]];
-    let mut all = Vec::new();
-    let mut add = |name, per_step, forward: Box<dyn Fn() -> Tensor<B, 2>>| {
-        all.push(Operation {
-            name,
-            per_step,
-            forward,
-        });
-    };
     for (name, per_step, [d_input, d_output]) in [
         ("linear qkv", layers, [d_model, 3 * d_model]),
         ("linear projection", layers, [d_model, d_model]),
@@ -106,46 +93,36 @@ fn operations(problem: &Problem) -> Vec<Operation> {
         ("linear down", layers, [4 * d_model, d_model]),
     ] {
         let (input, weight) = (leaf([tokens, d_input]), leaf([d_input, d_output]));
-        add(
-            name,
-            per_step,
-            Box::new(move || linear(input.clone(), weight.clone(), None).expect("the shapes fit")),
-        );
+        measure(name, per_step, &|| {
+            linear(input.clone(), weight.clone(), None).expect("the shapes fit")
+        });
     }
     let (input, weight) = (leaf(hidden), leaf([vocab, d_model]));
-    add(
-        "output head",
-        1,
-        Box::new(move || linear_transposed(input.clone(), weight.clone()).expect("the shapes fit")),
-    );
+    measure("output head", 1, &|| {
+        linear_transposed(input.clone(), weight.clone()).expect("the shapes fit")
+    });
     let heads = PackedHeads {
-        queries: problem.num_attention_heads,
-        keys: problem.num_attention_heads,
+        queries: sizes.num_attention_heads,
+        keys: sizes.num_attention_heads,
     };
     let d_head = d_model / heads.queries;
-    let packed = leaf([problem.micro_batch_size, problem.seq_length, heads.total(), d_head]);
-    add(
-        "attention",
-        layers,
-        Box::new(move || {
-            let options = AttentionOptions {
-                mask: AttentionMask::Causal,
-                scale: 1.0 / (d_head as f64).sqrt(),
-                dropout: None,
-                documents: None,
-                key_lengths: None,
-                is_deterministic: false,
-            };
-            let output = flash_attention_packed(packed.clone(), heads, options).expect("the shapes fit");
-            output.reshape(hidden)
-        }),
-    );
+    let packed = leaf([problem.micro_batch_size, sizes.seq_length, heads.total(), d_head]);
+    measure("attention", layers, &|| {
+        let options = AttentionOptions {
+            mask: AttentionMask::Causal,
+            scale: 1.0 / (d_head as f64).sqrt(),
+            dropout: None,
+            documents: None,
+            key_lengths: None,
+            is_deterministic: false,
+        };
+        let output = flash_attention_packed(packed.clone(), heads, options).expect("the shapes fit");
+        output.reshape(hidden)
+    });
     let (input, weight, bias) = (leaf(hidden), leaf([d_model]), leaf([d_model]));
-    add(
-        "layer norm",
-        layers + 1,
-        Box::new(move || layer_norm(input.clone(), weight.clone(), Some(bias.clone()), 1e-5).expect("the shapes fit")),
-    );
+    measure("layer norm", layers + 1, &|| {
+        layer_norm(input.clone(), weight.clone(), Some(bias.clone()), 1e-5).expect("the shapes fit")
+    });
     let addends = || Addends {
         input: leaf(hidden),
         bias: Some(leaf([d_model])),
@@ -153,45 +130,32 @@ fn operations(problem: &Problem) -> Vec<Operation> {
         dropout: None,
     };
     let (sum, weight, bias) = (addends(), leaf([d_model]), leaf([d_model]));
-    add(
-        "sum and layer norm",
-        layers,
-        Box::new(move || {
-            let parameters = NormParameters {
-                kind: NormKind::Layer,
-                weight: weight.clone(),
-                bias: Some(bias.clone()),
-                epsilon: 1e-5,
-            };
-            let [hidden, normal] = add_norm(sum.clone(), parameters).expect("the shapes fit");
-            drop(hidden);
-            normal
-        }),
-    );
+    measure("sum and layer norm", layers, &|| {
+        let parameters = NormParameters {
+            kind: NormKind::Layer,
+            weight: weight.clone(),
+            bias: Some(bias.clone()),
+            epsilon: 1e-5,
+        };
+        let [hidden, normal] = add_norm(sum.clone(), parameters).expect("the shapes fit");
+        drop(hidden);
+        normal
+    });
     let sum = addends();
-    add(
-        "sum",
-        layers,
-        Box::new(move || bias_dropout_add(sum.clone()).expect("the shapes fit")),
-    );
+    measure("sum", layers, &|| {
+        bias_dropout_add(sum.clone()).expect("the shapes fit")
+    });
     let (input, bias) = (leaf(wide), leaf([4 * d_model]));
-    add(
-        "bias and GELU",
-        layers,
-        Box::new(move || bias_gelu(input.clone(), bias.clone()).expect("the shapes fit")),
-    );
+    measure("bias and GELU", layers, &|| {
+        bias_gelu(input.clone(), bias.clone()).expect("the shapes fit")
+    });
     let (logits, targets) = (leaf([tokens, vocab]), targets(tokens, vocab));
-    add(
-        "cross-entropy",
-        1,
-        Box::new(move || {
-            let losses = cross_entropy(logits.clone(), targets.clone(), vocab, |own| own).expect("the shapes fit");
-            losses.unsqueeze_dim(1)
-        }),
-    );
+    measure("cross-entropy", 1, &|| {
+        let losses = cross_entropy(logits.clone(), targets.clone(), vocab, |own| own).expect("the shapes fit");
+        losses.unsqueeze_dim(1)
+    });
     let (table, ids) = (leaf([vocab, d_model]), self::targets(tokens, vocab));
-    add("embedding", 1, Box::new(move || table.clone().select(0, ids.clone())));
-    all
+    measure("embedding", 1, &|| table.clone().select(0, ids.clone()));
 }
 
 fn targets(tokens: usize, vocab: usize) -> Tensor<B, 1, Int> {

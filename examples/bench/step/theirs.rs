@@ -18,15 +18,15 @@ struct Report {
 /// # Errors
 /// When a flag's value has no name.
 pub fn peer(arguments: &Arguments) -> anyhow::Result<Peer<'_>> {
-    let problem = &arguments.problem;
+    let (problem, sizes) = (&arguments.problem, &arguments.problem.sizes);
     let mut flags = Vec::new();
     for (flag, value) in [
-        ("--num-layers", problem.num_layers),
-        ("--hidden-size", problem.hidden_size),
-        ("--num-attention-heads", problem.num_attention_heads),
-        ("--seq-length", problem.seq_length),
+        ("--num-layers", sizes.num_layers),
+        ("--hidden-size", sizes.hidden_size),
+        ("--num-attention-heads", sizes.num_attention_heads),
+        ("--seq-length", sizes.seq_length),
         ("--micro-batch-size", problem.micro_batch_size),
-        ("--vocab-size", problem.vocab_size),
+        ("--vocab-size", sizes.vocab_size),
         ("--steps", problem.steps),
         ("--warmup", problem.warmup),
         ("--threads", problem.threads),
@@ -50,7 +50,7 @@ pub fn peer(arguments: &Arguments) -> anyhow::Result<Peer<'_>> {
 /// Returns the median of a run's steps.
 ///
 /// # Errors
-/// As [`Peer::run`].
+/// Errors of [`Peer::run`].
 pub fn step_seconds(peer: &Peer<'_>) -> anyhow::Result<f64> {
     Ok(peer.run::<Report>(&[])?.step_seconds)
 }

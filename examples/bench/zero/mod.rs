@@ -10,7 +10,7 @@
 //! ranks. With `--python` a stage's peer in PyTorch, of the same sizes and threads, is among them, before the stage.
 //! Machines drift: medians over rounds are printed, and the ratio is the median of the ratios within rounds.
 //!
-//! [`variant`] names what is measured, [`theirs`] is a job of PyTorch's.
+//! [`variant`] has the stages and their peers, [`theirs`] a job of PyTorch's, [`refusals`] the flags that do not fit.
 
 mod refusals;
 mod theirs;
@@ -18,7 +18,7 @@ mod variant;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use burn_megatron::training::memory::keep_freed_memory;
 use clap::Args;
 use examples::arguments::{ParallelArguments, TextSource, TrainingArguments};
@@ -27,10 +27,10 @@ use examples::launching::refuse_launcher;
 use examples::layout::Layout;
 use examples::measured_run::{WARM_UP_STEPS, run_rank};
 
-use crate::measure::{in_turn, ratio};
+use crate::measure::{count, in_turn, ratio};
 use crate::ranks;
 use crate::table::{Row, table};
-use variant::{Mode, Variant};
+use variant::Variant;
 
 /// The ranks, if no flag says how many.
 const WORLD_SIZE: usize = 2;
@@ -47,10 +47,10 @@ pub struct Arguments {
     )]
     stages: Vec<u8>,
     /// How often each variant is measured
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count())]
     rounds: usize,
     /// Steps that count in each run
-    #[arg(long, value_name = "N", default_value_t = 12)]
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = count())]
     steps: usize,
     /// An interpreter with PyTorch, to measure the stages' peers too
     #[arg(long, value_name = "PATH")]
@@ -71,7 +71,7 @@ pub struct Arguments {
     training: TrainingArguments,
 }
 
-/// What the columns are.
+/// Meaning of the columns.
 const LEGEND: &str = "\
 peak memory:  of the rank with the largest in the counted steps. Ours is what was allocated at once, with the text; a
               buffer that ranks share counts for the rank that owns it. PyTorch's is what was in memory, less pages of
@@ -81,28 +81,25 @@ PyTorch:      DistributedDataParallel, ZeroRedundancyOptimizer around it, and FS
               reshard_after_forward=False and True, each layer a unit, over Gloo on loopback
 ratio:        our step's time by that of PyTorch's in the same round; below 1 ours is faster";
 
-/// One of those that are measured in turn.
+/// Subjects that are measured in turn.
 #[derive(Clone, Copy, PartialEq)]
 enum Subject {
-    Peer(Mode),
+    /// The peer of a stage.
+    Peer(usize),
     Ours(Variant),
 }
 
 /// Runs every variant in turn and prints the table; or trains as a rank of one.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     keep_freed_memory();
-    if let Some((variant, log)) = ranks::part() {
-        let variant = variant.parse().map_err(anyhow::Error::msg)?;
-        return run_rank(&training(arguments, variant)?, &log);
+    let variants = Variant::of_stages(&arguments.stages)?;
+    if let Some((part, log)) = ranks::part() {
+        let variant = variants.into_iter().find(|variant| variant.to_string() == part);
+        return run_rank(&training(arguments, variant.context("no such variant")?)?, &log);
     }
     refuse_launcher("bench zero")?;
     let (rounds, steps) = (arguments.rounds, arguments.steps);
-    ensure!(
-        rounds > 0 && steps > 0,
-        "--rounds and --steps must be at least 1, got {rounds} and {steps}"
-    );
     refusals::check(&arguments.training)?;
-    let variants = Variant::of_stages(&arguments.stages)?;
     for &variant in &variants {
         training(arguments, variant)?
             .validate()
@@ -116,7 +113,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut subjects = Vec::new();
     for &variant in &variants {
         // Without overlap the peer is that of the same stage.
-        let theirs = Subject::Peer(variant.peer());
+        let theirs = Subject::Peer(variant.stage.into());
         if peer.is_some() && !subjects.contains(&theirs) {
             subjects.push(theirs);
         }
@@ -124,7 +121,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let measured = in_turn(rounds, subjects.len(), |round, index| {
         let row = match (subjects[index], &peer) {
-            (Subject::Peer(mode), Some(peer)) => theirs::launch(peer, mode)?,
+            (Subject::Peer(stage), Some(peer)) => theirs::launch(peer, stage)?,
             (Subject::Peer(_), None) => unreachable!("there are no peers"),
             (Subject::Ours(variant), _) => launch(arguments, variant)?,
         };
@@ -136,16 +133,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         place.map_or(&[][..], |place| &measured[place])
     };
     let rows = variants.iter().map(|&variant| {
-        let (own, theirs) = (
-            rounds_of(Subject::Ours(variant)),
-            rounds_of(Subject::Peer(variant.peer())),
-        );
-        let row = Row::median(own);
-        match theirs.first() {
-            Some(_) => row
+        let own = rounds_of(Subject::Ours(variant));
+        match rounds_of(Subject::Peer(variant.stage.into())) {
+            [] => Row::median(own),
+            theirs => Row::median(own)
                 .and(theirs::columns(&Row::median(theirs)))
                 .number("ratio", ratio(own, theirs, "step")),
-            None => row,
         }
     });
     let world_size = world_size(&arguments.training);
@@ -162,7 +155,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Runs a variant as a job of ranks, and returns what they measured.
 fn launch(arguments: &Arguments, variant: Variant) -> anyhow::Result<Row> {
-    let counted = ranks::train(world_size(&arguments.training), &variant.flag(), arguments.steps)?;
+    let counted = ranks::train(world_size(&arguments.training), &variant.to_string(), arguments.steps)?;
     let last = &counted[counted.len() - 1];
     Ok(Row::default()
         .text("variant", variant)

@@ -1,4 +1,4 @@
-//! What the flags of training may not say here.
+//! Flags of training that are refused here.
 
 use anyhow::ensure;
 use examples::arguments::{Dtype, OptimizerKind, TrainingArguments, WeightDecayStyle};

@@ -9,12 +9,12 @@ use models::ModelFamily as _;
 use models::gpt::GptConfig;
 use serde::Deserialize;
 
-use super::variant::{Mode, Variant};
+use super::variant::{PEERS, Variant};
 use super::{Arguments, WARM_UP_STEPS, refusals, threads_per_rank, training, world_size};
 use crate::pytorch::Peer;
 use crate::table::Row;
 
-/// What the program may take longer than its ranks, to load PyTorch and to end.
+/// Time that the program may take longer than its ranks, to load PyTorch and to end.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// The last line that it prints.
@@ -77,15 +77,18 @@ pub fn peer<'a>(arguments: &'a Arguments, python: &'a Path) -> anyhow::Result<Pe
     })
 }
 
-/// Trains in a mode.
+/// Trains as the peer of a stage.
 ///
 /// # Errors
-/// As [`Peer::run`]; when the loss or the time is no figure.
-pub fn launch(peer: &Peer<'_>, mode: Mode) -> anyhow::Result<Row> {
-    row(&peer.run(&[format!("--mode={}", mode.name)])?, mode)
+/// Errors of [`Peer::run`]; a loss or a time that is no figure.
+pub fn launch(peer: &Peer<'_>, stage: usize) -> anyhow::Result<Row> {
+    let (mode, title) = PEERS[stage];
+    Ok(Row::default()
+        .text("PyTorch", title)
+        .and(row(&peer.run(&[format!("--mode={mode}")])?)?))
 }
 
-fn row(report: &Report, mode: Mode) -> anyhow::Result<Row> {
+fn row(report: &Report) -> anyhow::Result<Row> {
     ensure!(
         report.loss.is_finite() && report.step_seconds > 0.0,
         "expected a finite loss and a time, got {} and {} s",
@@ -93,7 +96,6 @@ fn row(report: &Report, mode: Mode) -> anyhow::Result<Row> {
         report.step_seconds
     );
     Ok(Row::default()
-        .text("PyTorch", mode.title)
         .seconds("step", report.step_seconds)
         .bytes("peak memory", report.peak_bytes as f64)
         .number("loss", report.loss))
@@ -101,11 +103,10 @@ fn row(report: &Report, mode: Mode) -> anyhow::Result<Row> {
 
 /// Returns the medians of the peer as columns next to ours.
 pub fn columns(theirs: &Row) -> Row {
-    let value = |figure| theirs.value(figure).unwrap_or(f64::NAN);
     Row::default()
         .text("PyTorch", theirs.written("PyTorch"))
-        .seconds("its step", value("step"))
-        .bytes("its peak memory", value("peak memory"))
+        .seconds("its step", theirs.value("step"))
+        .bytes("its peak memory", theirs.value("peak memory"))
 }
 
 #[cfg(test)]
@@ -115,16 +116,11 @@ mod tests {
 
     #[test]
     fn the_last_line_is_the_report() {
-        let mode = Variant {
-            stage: 0,
-            overlaps: true,
-        }
-        .peer();
-        let parse = |text: &str| row(&last_line(text)?, mode);
+        let parse = |text: &str| row(&last_line(text)?);
         let figures =
             parse("a warning\n{\"step_seconds\": 0.5, \"peak_bytes\": 7, \"loss\": 5.9}\n").expect("a report");
         let values = ["step", "peak memory"].map(|figure| figures.value(figure));
-        assert_eq!(values, [Some(0.5), Some(7.0)]);
+        assert_eq!(values, [0.5, 7.0]);
         for text in [
             "",
             "no JSON",
