@@ -11,28 +11,32 @@
 //! Where both `copy` and `all_reduce` were measured over shared memory, the all-reduce is compared with the time that
 //! its copies alone take on this machine.
 //!
-//! `worker` is what a rank does, `report` what is printed at the end.
+//! [`worker`] makes the calls on a rank, [`report`] the tables at the end.
 
 mod report;
 mod worker;
 
-use std::ffi::OsString;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use burn_megatron::collectives::{ElementType, EngineChoice};
-use burn_megatron::launch::{Launcher, Prefix};
+use burn_megatron::launch::{JoinConfig, Launcher, Prefix};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
-use examples::launching::{refuse_launcher, show_warnings};
-use report::{Measurement, Source};
+use examples::launching::{refuse_launcher, run_own_rank, show_warnings};
+use report::Measurement;
+
+use crate::measure::count;
+use crate::ranks;
 
 /// Measure the collectives of the host engines
 #[derive(Args)]
 pub struct Arguments {
     /// What to measure
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values_t = Benchmark::ALL)]
+    #[arg(
+        long, value_name = "NAME,...", value_delimiter = ',', value_enum,
+        default_values_t = Benchmark::value_variants()
+    )]
     operations: Vec<Benchmark>,
     /// Sizes of the message, in KiB
     #[arg(
@@ -43,36 +47,39 @@ pub struct Arguments {
     /// Leave out larger sizes
     #[arg(long, value_name = "BYTES", default_value_t = usize::MAX, hide_default_value = true)]
     max_bytes: usize,
-    /// Ranks of each job
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8")]
-    world_sizes: Vec<usize>,
-    /// Engines: shared-memory, tcp
+    /// Ranks of each job; one does not communicate
     #[arg(
-        long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine,
-        default_value = "shared-memory,tcp"
+        long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 4, 8],
+        value_parser = count().range(2..)
+    )]
+    world_sizes: Vec<usize>,
+    /// Engines
+    #[arg(
+        long, value_name = "NAME,...", value_delimiter = ',', default_value = "shared-memory,tcp",
+        value_parser = PossibleValuesParser::new(["shared-memory", "tcp"]).try_map(|name| name.parse::<EngineChoice>())
     )]
     engines: Vec<EngineChoice>,
-    /// Type of the elements: f32, f64, f16, bf16, i32, i64, u8
-    #[arg(long, value_name = "TYPE", value_parser = element_type, default_value = "f32")]
+    /// Type of the elements
+    #[arg(
+        long, value_name = "TYPE", default_value = "f32",
+        value_parser = PossibleValuesParser::new(ElementType::ALL.iter().map(|known| known.name())).map(element_type)
+    )]
     element_type: ElementType,
     /// Calls per size that count [default: those that take 0.3 s, from 5 to 5000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    repeats: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = count())]
+    repeats: Option<usize>,
     /// How often everything is measured; medians over the rounds are compared
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count())]
+    rounds: usize,
     /// Print an aligned table at the end
     #[arg(long)]
     table: bool,
     /// A shell command that prints such JSON lines, run in each round after our jobs
     #[arg(long, value_name = "COMMAND")]
     against: Option<String>,
-    /// Where rank 0 writes its lines, set for the ranks that this program starts
-    #[arg(long, hide = true)]
-    worker_log: Option<PathBuf>,
 }
 
-/// What is measured, by its name in the JSON lines.
+/// Operations, by their names in the JSON lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Benchmark {
@@ -95,16 +102,10 @@ enum Benchmark {
 }
 
 impl Benchmark {
-    const ALL: [Benchmark; 8] = [
-        Benchmark::AllReduce,
-        Benchmark::AllReduceShared,
-        Benchmark::AllGather,
-        Benchmark::ReduceScatter,
-        Benchmark::Broadcast,
-        Benchmark::SendRecv,
-        Benchmark::Barrier,
-        Benchmark::Copy,
-    ];
+    fn name(self) -> String {
+        let value = self.to_possible_value().expect("no variant is skipped");
+        value.get_name().to_owned()
+    }
 
     /// Returns the bytes that pass a rank's link in the best algorithm, per byte of the message.
     ///
@@ -120,74 +121,46 @@ impl Benchmark {
     }
 }
 
-impl std::fmt::Display for Benchmark {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let value = self.to_possible_value().expect("no variant is skipped");
-        formatter.pad(value.get_name())
-    }
-}
-
+/// Runs every job, in each round the peer too, and prints; or measures as a rank of a job.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     show_warnings();
-    match &arguments.worker_log {
-        Some(log) => worker::run_rank(arguments, log),
-        None => measure(arguments),
+    if let Some((engine, log)) = ranks::part() {
+        return run_own_rank(ranks::PART, &JoinConfig::new(), |world| {
+            worker::run(arguments, engine.parse()?, world, &log)
+        });
     }
-}
-
-/// Runs every job, in each round the peer too, and prints.
-fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     refuse_launcher("bench collectives")?;
-    if let Some(world) = arguments.world_sizes.iter().find(|world| **world < 2) {
-        anyhow::bail!("--world-sizes {world}: expected at least 2 ranks, as one rank does not communicate");
-    }
-    let folder = tempfile::tempdir().context("cannot make a folder for results")?;
-    let mut results: Vec<(Source, Measurement)> = Vec::new();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds {
         for &world in &arguments.world_sizes {
-            for &engine in &arguments.engines {
-                let measured = run_job(engine, world, folder.path())?;
-                results.extend(show(Source::Ours, measured)?);
+            for engine in &arguments.engines {
+                let launcher = Launcher::new(world).prefix(Prefix::AllButRankZero);
+                ours.extend(show(ranks::launch(launcher, &engine.to_string())?)?);
             }
         }
         if let Some(command) = &arguments.against {
-            results.extend(show(Source::Peer, run_peer(command)?)?);
+            theirs.extend(show(run_peer(command)?)?);
         }
     }
+    let [ours, theirs] = [ours, theirs].map(|all| report::medians(&all));
     if arguments.table {
-        println!("\n{}", report::table(&results));
+        println!("\n{}", report::table(ours.iter().chain(&theirs)));
     }
     if arguments.against.is_some() {
-        println!("\n{}", report::ratios(&results));
+        println!("\n{}", report::ratios(&ours, &theirs));
     }
-    if let Some(floors) = report::floors(&results) {
+    if let Some(floors) = report::floors(&ours) {
         println!("\n{floors}");
     }
     Ok(())
 }
 
-/// Prints measurements as JSON lines and says where they came from.
-fn show(source: Source, measured: Vec<Measurement>) -> anyhow::Result<Vec<(Source, Measurement)>> {
-    let mut stdout = std::io::stdout().lock();
+/// Prints measurements as JSON lines.
+fn show(measured: Vec<Measurement>) -> anyhow::Result<Vec<Measurement>> {
     for measurement in &measured {
-        writeln!(stdout, "{}", serde_json::to_string(measurement)?).context("cannot write the results")?;
+        println!("{}", serde_json::to_string(measurement)?);
     }
-    Ok(measured.into_iter().map(|measurement| (source, measurement)).collect())
-}
-
-/// Runs one job of `world` ranks and returns what its rank 0 measured.
-fn run_job(engine: EngineChoice, world: usize, folder: &Path) -> anyhow::Result<Vec<Measurement>> {
-    let log = folder.join("results.jsonl");
-    let mut rank_arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    rank_arguments.extend(["--worker-log".into(), log.clone().into()]);
-    let ended = Launcher::new(world)
-        .arguments(rank_arguments)
-        .environment(worker::ENGINE_VARIABLE, engine.to_string())
-        .prefix(Prefix::AllButRankZero)
-        .run()?;
-    ensure!(ended.is_success(), "the job of {world} ranks over {engine} failed");
-    let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    parse(&text).context("rank 0 wrote something else than results")
+    Ok(measured)
 }
 
 /// Runs the peer program and returns the measurements among the lines that it prints.
@@ -198,7 +171,10 @@ fn run_peer(command: &str) -> anyhow::Result<Vec<Measurement>> {
         .output()
         .with_context(|| format!("cannot run {command:?}"))?;
     let text = String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no text"))?;
-    let measured = parse(&text).with_context(|| format!("{command:?} printed JSON that is no measurement"))?;
+    // Programs also print warnings.
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    let measured = lines.map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
+    let measured = measured.with_context(|| format!("{command:?} printed JSON that is no measurement"))?;
     ensure!(
         !measured.is_empty(),
         "{command:?} printed no measurement ({})",
@@ -214,25 +190,7 @@ fn run_peer(command: &str) -> anyhow::Result<Vec<Measurement>> {
     Ok(measured)
 }
 
-/// Reads the lines that are JSON objects; programs also print warnings.
-fn parse(text: &str) -> serde_json::Result<Vec<Measurement>> {
-    text.lines()
-        .filter(|line| line.starts_with('{'))
-        .map(serde_json::from_str)
-        .collect()
-}
-
-fn engine(text: &str) -> Result<EngineChoice, String> {
-    named(&[EngineChoice::SharedMemory, EngineChoice::Tcp], text)
-}
-
-fn element_type(text: &str) -> Result<ElementType, String> {
-    named(ElementType::ALL, text)
-}
-
-/// Returns the one of `values` that is called `text`.
-fn named<T: std::fmt::Display + Copy>(values: &[T], text: &str) -> Result<T, String> {
-    let names = values.iter().map(T::to_string).collect::<Vec<_>>().join(", ");
-    let found = values.iter().copied().find(|value| value.to_string() == text);
-    found.ok_or_else(|| format!("expected one of {names}"))
+fn element_type(name: String) -> ElementType {
+    let known = ElementType::ALL.iter().find(|known| known.name() == name);
+    *known.expect("the flag takes the names that there are")
 }

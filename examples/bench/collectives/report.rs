@@ -1,23 +1,21 @@
-//! A measurement as a JSON line, and the tables made of many.
-//!
-//! Lines are written by `worker`, read and printed by `main`.
-
-use std::fmt::Write as _;
+//! [`Measurement`]: a JSON line, and the tables made of many.
 
 use examples::figures::median;
 use serde::{Deserialize, Serialize};
 
+use crate::table::{self, Row};
+
 /// One size of one operation. Peers print the same fields; more are ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What moves the bytes: `shared-memory`, `tcp`, `gloo`.
+    /// Name of what moves the bytes: `shared-memory`, `tcp`, `gloo`.
     pub engine: String,
     /// `all_reduce` where a peer does not say.
     #[serde(default = "all_reduce")]
     pub operation: String,
     /// Ranks.
     pub world: usize,
-    /// The message: what each rank holds before or after the operation, whichever is larger.
+    /// Size of the message, which each rank holds before or after the operation, whichever is larger.
     pub bytes: usize,
     /// The median over calls of the slowest rank's time.
     pub seconds: f64,
@@ -29,63 +27,65 @@ fn all_reduce() -> String {
     "all_reduce".to_owned()
 }
 
-/// Who measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// This program's ranks.
-    Ours,
-    /// The program of `--against`.
-    Peer,
+impl Measurement {
+    fn is_same_kind(&self, other: &Self) -> bool {
+        self.engine == other.engine && self.is_same_task(other)
+    }
+
+    fn is_same_task(&self, other: &Self) -> bool {
+        (&self.operation, self.world, self.bytes) == (&other.operation, other.world, other.bytes)
+    }
+
+    /// Returns the columns that say what was done.
+    fn row(&self) -> Row {
+        Row::default()
+            .text("operation", &self.operation)
+            .number("ranks", self.world as f64)
+            .bytes("bytes", self.bytes as f64)
+    }
 }
 
-type Results = [(Source, Measurement)];
-
-/// Returns one line per engine, operation, world and size, with the median over rounds.
-pub fn table(results: &Results) -> String {
-    let mut text = String::from("engine         operation       ranks      bytes    seconds   bus GB/s");
-    for (source, first) in firsts(results) {
-        let seconds = median_seconds(results, source, first);
-        let _ = write!(
-            text,
-            "\n{:<14} {:<14} {:>6} {:>10} {:>10} {:>10.3}",
-            first.engine,
-            first.operation,
-            first.world,
-            binary(first.bytes),
-            decimal(seconds),
-            bandwidth(first, seconds),
-        );
+/// Returns the medians over rounds, in the order in which the first ones came.
+pub fn medians(all: &[Measurement]) -> Vec<Measurement> {
+    let mut medians: Vec<Measurement> = Vec::new();
+    for first in all {
+        if !medians.iter().any(|known| known.is_same_kind(first)) {
+            let of_kind = all.iter().filter(|other| other.is_same_kind(first));
+            let seconds = median(of_kind.map(|measurement| measurement.seconds).collect());
+            medians.push(Measurement {
+                seconds,
+                bus_gb_per_s: first.bus_gb_per_s * first.seconds / seconds,
+                ..first.clone()
+            });
+        }
     }
-    text
+    medians
+}
+
+/// Returns one line for each measurement.
+pub fn table<'a>(medians: impl Iterator<Item = &'a Measurement>) -> String {
+    let row = |measurement: &Measurement| {
+        Row::default()
+            .text("engine", &measurement.engine)
+            .and(measurement.row())
+            .seconds("time", measurement.seconds)
+            .number("bus GB/s", measurement.bus_gb_per_s)
+    };
+    table::table(&medians.map(row).collect::<Vec<_>>())
 }
 
 /// Returns one line for each of our measurements that the peer has made too.
-pub fn ratios(results: &Results) -> String {
-    let mut text =
-        String::from("operation       ranks      bytes  peer           peer time  engine         time       ratio");
-    let (peers, ours): (Vec<_>, Vec<_>) = firsts(results)
-        .into_iter()
-        .partition(|(source, _)| *source == Source::Peer);
-    for (_, peer) in &peers {
-        let peer_seconds = median_seconds(results, Source::Peer, peer);
-        for (_, own) in ours.iter().filter(|(_, own)| is_same_task(own, peer)) {
-            let seconds = median_seconds(results, Source::Ours, own);
-            let _ = write!(
-                text,
-                "\n{:<14} {:>6} {:>10}  {:<13} {:>10}  {:<13} {:>10} {:>6.2}",
-                own.operation,
-                own.world,
-                binary(own.bytes),
-                peer.engine,
-                decimal(peer_seconds),
-                own.engine,
-                decimal(seconds),
-                peer_seconds / seconds,
-            );
+pub fn ratios(ours: &[Measurement], theirs: &[Measurement]) -> String {
+    let mut rows = Vec::new();
+    for peer in theirs {
+        for own in ours.iter().filter(|own| own.is_same_task(peer)) {
+            let row = own.row().text("peer", &peer.engine).seconds("peer time", peer.seconds);
+            let row = row.text("engine", &own.engine).seconds("time", own.seconds);
+            rows.push(row.number("ratio", peer.seconds / own.seconds));
         }
     }
-    text.push_str("\nratio: the peer's time by ours, which is also our bus bandwidth by the peer's");
-    text
+    let legend = "ratio: the peer's time by ours, which is also our bus bandwidth by the peer's";
+    format!("{}\n{legend}", table::table(&rows))
 }
 
 /// Returns one line for each all-reduce over shared memory whose size was copied too; `None` if there is none.
@@ -94,89 +94,27 @@ pub fn ratios(results: &Results) -> String {
 /// slices of the others (`(p - 1) / p` of the message, read and written), reads `p` contributions of `1 / p` and writes
 /// the sum twice, into its buffer and for the others, and collects the others' slices (`(p - 1) / p`). The time of a
 /// plain copy of that many bytes is the floor of its time.
-pub fn floors(results: &Results) -> Option<String> {
-    let mut text = String::from("ranks      bytes       copy  copies      floor  all_reduce  of the floor");
-    let header = text.len();
-    let ours: Vec<&Measurement> = firsts(results)
-        .into_iter()
-        .filter_map(|(source, first)| (source == Source::Ours && first.engine == "shared-memory").then_some(first))
-        .collect();
-    for reduced in ours.iter().filter(|first| first.operation == "all_reduce") {
-        let is_copy_of = |copied: &&&Measurement| {
-            (copied.operation.as_str(), copied.world, copied.bytes) == ("copy", reduced.world, reduced.bytes)
-        };
-        let Some(copied) = ours.iter().find(is_copy_of) else {
-            continue;
-        };
-        let [copy, measured] = [copied, reduced].map(|kind| median_seconds(results, Source::Ours, kind));
-        let copies = copies_of_all_reduce(reduced.world);
-        let _ = write!(
-            text,
-            "\n{:>5} {:>10} {:>10} {copies:>7.2} {:>10} {:>11} {:>13.2}",
-            reduced.world,
-            binary(reduced.bytes),
-            decimal(copy),
-            decimal(copies * copy),
-            decimal(measured),
-            copies * copy / measured,
-        );
-    }
-    (text.len() > header).then_some(text)
-}
-
-/// How often a rank of an all-reduce through a staging area reads and writes its message; see [`floors`].
-fn copies_of_all_reduce(ranks: usize) -> f64 {
-    let own = 1.0 / ranks as f64;
-    let others = 1.0 - own;
-    let (reads, writes) = (others + 1.0 + others, others + 2.0 * own + others);
-    (reads + writes) / 2.0
-}
-
-/// Returns the first measurement of each kind, in the order in which they came.
-fn firsts(results: &Results) -> Vec<(Source, &Measurement)> {
-    let mut firsts: Vec<(Source, &Measurement)> = Vec::new();
-    for (source, measurement) in results {
-        let is_known = |(other, first): &(Source, &Measurement)| other == source && is_same_kind(first, measurement);
-        if !firsts.iter().any(is_known) {
-            firsts.push((*source, measurement));
-        }
-    }
-    firsts
-}
-
-fn median_seconds(results: &Results, source: Source, kind: &Measurement) -> f64 {
-    let of_kind = results
-        .iter()
-        .filter(|(other, measurement)| *other == source && is_same_kind(measurement, kind));
-    median(of_kind.map(|(_, measurement)| measurement.seconds).collect())
-}
-
-fn is_same_kind(a: &Measurement, b: &Measurement) -> bool {
-    a.engine == b.engine && is_same_task(a, b)
-}
-
-fn is_same_task(a: &Measurement, b: &Measurement) -> bool {
-    (&a.operation, a.world, a.bytes) == (&b.operation, b.world, b.bytes)
-}
-
-/// The bandwidth of `first` if it had taken `seconds`.
-fn bandwidth(first: &Measurement, seconds: f64) -> f64 {
-    first.bus_gb_per_s * first.seconds / seconds
-}
-
-/// The middle value, or the mean of the two in the middle.
-fn binary(bytes: usize) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1048576 => format!("{} KiB", bytes / 1024),
-        _ => format!("{} MiB", bytes / 1048576),
-    }
-}
-
-fn decimal(seconds: f64) -> String {
-    match seconds {
-        s if s < 1e-3 => format!("{:.1} us", s * 1e6),
-        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
-        s => format!("{s:.2} s"),
-    }
+pub fn floors(ours: &[Measurement]) -> Option<String> {
+    let named = |name: &'static str| {
+        let of_engine = ours.iter().filter(|own| own.engine == "shared-memory");
+        of_engine.filter(move |own| own.operation == name)
+    };
+    let row = |reduced: &Measurement| {
+        let mut copies = named("copy");
+        let copy = copies.find(|copy| (copy.world, copy.bytes) == (reduced.world, reduced.bytes))?;
+        let own = 1.0 / reduced.world as f64;
+        let others = 1.0 - own;
+        let (reads, writes) = (others + 1.0 + others, others + 2.0 * own + others);
+        let copies = (reads + writes) / 2.0;
+        let row = Row::default()
+            .number("ranks", reduced.world as f64)
+            .bytes("bytes", reduced.bytes as f64);
+        let row = row.seconds("copy", copy.seconds).number("copies", copies);
+        let row = row
+            .seconds("floor", copies * copy.seconds)
+            .seconds("all_reduce", reduced.seconds);
+        Some(row.number("of the floor", copies * copy.seconds / reduced.seconds))
+    };
+    let rows: Vec<Row> = named("all_reduce").filter_map(row).collect();
+    (!rows.is_empty()).then(|| table::table(&rows))
 }
