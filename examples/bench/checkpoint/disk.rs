@@ -1,4 +1,4 @@
-//! What the disk can do: plain writes in large pieces, down to the disk.
+//! Plain writes in large pieces, down to the disk.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ const ALIGNMENT: usize = 4096;
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// How the bytes go to the disk.
+/// Ways of the bytes to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Through the page cache, as most programs write.
@@ -21,37 +21,16 @@ pub enum Way {
     Direct,
 }
 
-/// Memory as direct writes want it.
-pub struct Noise {
-    memory: Vec<u8>,
-    begin: usize,
-}
-
-impl Noise {
-    /// Returns bytes that no disk can squeeze, as the bytes of numbers in training.
-    pub fn new(seed: u64) -> Self {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut next = || {
-            // Xorshift: never 0.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        let memory: Vec<u8> = (0..(PIECE_BYTES + ALIGNMENT) / 8)
-            .flat_map(|_| next().to_le_bytes())
-            .collect();
-        let address = memory.as_ptr() as usize;
-        Self {
-            begin: address.next_multiple_of(ALIGNMENT) - address,
-            memory,
-        }
-    }
+/// Returns bytes that no disk can squeeze, as the bytes of numbers in training.
+pub fn noise() -> anyhow::Result<Vec<u8>> {
+    let mut noise = vec![0; PIECE_BYTES + ALIGNMENT];
+    getrandom::fill(&mut noise)?;
+    Ok(noise)
 }
 
 /// Writes a file of `bytes` bytes, rounded up to whole blocks, and waits until they are on the disk.
-pub fn write(path: &Path, way: Way, noise: &Noise, bytes: u64) -> anyhow::Result<()> {
-    let noise = &noise.memory[noise.begin..noise.begin + PIECE_BYTES];
+pub fn write(path: &Path, way: Way, noise: &[u8], bytes: u64) -> anyhow::Result<()> {
+    let noise = &noise[noise.as_ptr().align_offset(ALIGNMENT)..][..PIECE_BYTES];
     let write = || {
         let mut file = File::create_new(path)?;
         if way == Way::Direct {

@@ -1,11 +1,10 @@
-//! The training job that is saved: data-parallel ranks with a sharded optimizer, on made-up tokens.
+//! The training job that is saved: data-parallel ranks with a sharded optimizer, on random tokens.
 
 use anyhow::Context as _;
 use burn::backend::Autodiff;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::checkpoint::ArrayPart;
 use burn_megatron::context::ParallelContextConfig;
-use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy};
 use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
@@ -14,6 +13,7 @@ use models::ModelConfig;
 use models::gpt::{Gpt, GptConfig, GptPreset};
 
 use crate::checkpoint::Arguments;
+use crate::sizes::{micro_batch, random_samples};
 
 /// More steps than anybody measures.
 const MAX_STEPS: u64 = 1 << 20;
@@ -22,8 +22,9 @@ const MAX_STEPS: u64 = 1 << 20;
 pub struct Job {
     trainer: Trainer<Autodiff<Flex>, Gpt<Autodiff<Flex>>>,
     model: GptConfig,
-    config: TrainingConfig,
-    rank: u64,
+    seq_length: usize,
+    samples: usize,
+    rank: usize,
 }
 
 impl Job {
@@ -54,8 +55,9 @@ impl Job {
         Ok(Self {
             trainer: Trainer::new(vec![chunk], &config, options, &context, &FlexDevice)?,
             model,
-            config,
-            rank: context.rank() as u64,
+            seq_length: arguments.seq_length,
+            samples,
+            rank: context.rank(),
         })
     }
 
@@ -67,23 +69,11 @@ impl Job {
         Ok(self.trainer.snapshot()?)
     }
 
-    /// Trains one step on tokens of no meaning.
+    /// Trains one step on random tokens.
     pub fn step(&mut self) -> anyhow::Result<()> {
-        let samples = self.config.micro_batch_size;
-        let count = samples * self.config.seq_length;
-        let first = self.trainer.iteration() * 7919 + self.rank * 104_729;
-        let token = |number: usize| ((first + number as u64 * 31) % self.model.vocab_size as u64) as i32;
-        let micro_batch = MicroBatch {
-            tokens: (0..count).map(token).collect(),
-            targets: (1..=count).map(token).collect(),
-            sample_ids: (0..samples as u64)
-                .map(|sample| self.trainer.consumed_samples() + self.rank * samples as u64 + sample)
-                .collect(),
-            micro_batch_size: samples,
-            seq_length: self.config.seq_length,
-            ..MicroBatch::default()
-        };
-        self.trainer.step(&[micro_batch])?;
+        let first = self.trainer.consumed_samples() + (self.rank * self.samples) as u64;
+        let tokens = random_samples(first, self.samples, self.seq_length, self.model.vocab_size);
+        self.trainer.step(&[micro_batch(&tokens, self.seq_length, first)])?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Data-parallel ranks share out the parameters and moments of a GPT, as a sharded optimizer does, and train it on
-//! made-up tokens. Every figure is a JSON line of rank 0; the last two lines have the medians. Machines drift, so a
+//! random tokens. Every figure is a JSON line of rank 0; the last two lines have the medians. Machines drift, so a
 //! figure is compared with those of its own run.
 //!
 //! [`job`] is the model and its steps, [`disk`] the plain writes.
@@ -16,13 +16,13 @@ mod disk;
 mod job;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
-use burn_megatron::checkpoint::{ArrayPart, CheckpointConfig, CheckpointWriter};
-use burn_megatron::collectives::{GroupConfig, ProcessGroup};
+use anyhow::Context as _;
+use burn_megatron::checkpoint::{CheckpointConfig, CheckpointWriter};
+use burn_megatron::collectives::{GroupConfig, ProcessGroup, ReduceOp};
 use burn_megatron::launch::{self, JoinConfig, Launcher, Prefix, Role, World, report_and_exit};
 use burn_megatron::training::memory::keep_freed_memory;
 use clap::Args;
@@ -32,7 +32,9 @@ use examples::launching::show_warnings;
 use models::gpt::GptPreset;
 use serde_json::{Value, json};
 
-use disk::{Noise, Way};
+use crate::measure::{count, in_turn};
+use crate::table::Row;
+use disk::Way;
 use job::Job;
 
 /// Measure saving against the disk, and during training
@@ -52,10 +54,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     num_layers: Option<usize>,
     /// Ranks that save together
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = count())]
     world_size: usize,
     /// How often everything is measured
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count())]
     rounds: usize,
     /// Steps per asynchronous save; 0 to leave training out
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -71,12 +73,6 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     keep_freed_memory();
     show_warnings();
-    ensure!(
-        arguments.rounds > 0 && arguments.world_size > 0,
-        "--rounds and --world-size must be at least 1, got {} and {}",
-        arguments.rounds,
-        arguments.world_size
-    );
     let launcher = Launcher::new(arguments.world_size).prefix(Prefix::AllButRankZero);
     match launch::enter(launcher, &JoinConfig::new())? {
         Role::Launched(summary) => Ok(summary.into()),
@@ -137,58 +133,64 @@ struct Bench {
 impl Bench {
     /// Saves in turn with plain writes of the same size, through the page cache and past it, by one rank and by all.
     fn against_disk(&mut self, rounds: usize) -> anyhow::Result<()> {
-        let bytes: usize = self.job.snapshot()?.iter().map(|part| part.data.len()).sum();
-        let mut total = [bytes as i64];
-        self.ranks
-            .all_reduce(&mut total, burn_megatron::collectives::ReduceOp::Sum)?;
-        let total = total[0] as u64;
-        let noise = Noise::new(self.ranks.rank() as u64);
+        let own: usize = self.job.snapshot()?.iter().map(|part| part.data.len()).sum();
+        let mut total = [own as i64];
+        self.ranks.all_reduce(&mut total, ReduceOp::Sum)?;
+        let (own, total) = (own as u64, total[0] as u64);
         let of_one = if self.ranks.rank() == 0 { total } else { 0 };
-        let mut figures: [Vec<f64>; 6] = Default::default();
-        for round in 0..rounds {
-            // Each comes first in turn: earlier writes may make a disk slow, or memory scarce.
-            for turn in 0..5 {
-                let number = (round + turn) % 5;
-                let (what, seconds, snapshot) = match number {
-                    0 => ("cached_one", self.time_plain(Way::Cached, &noise, of_one)?, None),
-                    1 => ("cached_all", self.time_plain(Way::Cached, &noise, bytes as u64)?, None),
-                    2 => ("direct_one", self.time_plain(Way::Direct, &noise, of_one)?, None),
-                    3 => ("direct_all", self.time_plain(Way::Direct, &noise, bytes as u64)?, None),
-                    _ => {
-                        let (seconds, snapshot) = self.time_save()?;
-                        figures[5].push(snapshot);
-                        ("save", seconds, Some(snapshot))
-                    }
-                };
-                figures[number].push(seconds);
-                self.print(
-                    json!({ "round": round + 1, "what": what, "bytes": total, "seconds": seconds,
-                    "mb_per_s": total as f64 / seconds / 1e6, "snapshot_seconds": snapshot }),
-                );
-            }
-        }
-        let [cached_one, cached_all, direct_one, direct_all, save, snapshot] = figures.map(median);
         let rate = |seconds: f64| total as f64 / seconds / 1e6;
-        let fastest = cached_one.min(cached_all).min(direct_one).min(direct_all);
-        self.print(json!({
-            "medians_of": "saving", "parameters": self.job.num_parameters(), "ranks": self.ranks.size(),
-            "rounds": rounds,
-            "bytes": total, "cached_one_mb_per_s": rate(cached_one), "cached_all_mb_per_s": rate(cached_all),
-            "direct_one_mb_per_s": rate(direct_one), "direct_all_mb_per_s": rate(direct_all),
-            "save_mb_per_s": rate(save),
-            "save_seconds": save, "snapshot_seconds": snapshot, "ratio_to_fastest": fastest / save,
-            "ratio_to_cached_one": cached_one / save, "ratio_to_direct_one": direct_one / save,
-        }));
+        let noise = disk::noise()?;
+        let ways = [
+            ("cached_one", Some((Way::Cached, of_one))),
+            ("cached_all", Some((Way::Cached, own))),
+            ("direct_one", Some((Way::Direct, of_one))),
+            ("direct_all", Some((Way::Direct, own))),
+            ("save", None),
+        ];
+        // Each comes first in turn: earlier writes may make a disk slow, or memory scarce.
+        let measured = in_turn(rounds, ways.len(), |round, number| {
+            let (what, way) = ways[number];
+            let (seconds, snapshot) = match way {
+                Some((way, bytes)) => (self.time_plain(way, &noise, bytes)?, f64::NAN),
+                None => self.time_save()?,
+            };
+            let row = Row::default().number("round", round as f64).text("what", what);
+            let row = row.number("bytes", total as f64).number("seconds", seconds);
+            let row = row.number("mb_per_s", rate(seconds)).seconds("snapshot", snapshot);
+            self.print(&row.json());
+            Ok(row)
+        })?;
+        let medians: Vec<Row> = measured.iter().map(|rounds| Row::median(rounds)).collect();
+        let [cached_one, _, direct_one, _, save] = [0, 1, 2, 3, 4].map(|way: usize| medians[way].value("seconds"));
+        let plain = medians[..4].iter().map(|way| way.value("seconds"));
+        let fastest = plain.fold(f64::INFINITY, f64::min);
+        let mut row = Row::default()
+            .text("medians_of", "saving")
+            .number("parameters", self.job.num_parameters() as f64)
+            .number("ranks", self.ranks.size() as f64)
+            .number("rounds", rounds as f64)
+            .number("bytes", total as f64);
+        for ((what, _), median) in ways.iter().zip(&medians) {
+            row = row.number(&format!("{what}_mb_per_s"), rate(median.value("seconds")));
+        }
+        let row = row
+            .seconds("save", save)
+            .seconds("snapshot", medians[4].value("snapshot"))
+            .number("ratio_to_fastest", fastest / save)
+            .number("ratio_to_cached_one", cached_one / save)
+            .number("ratio_to_direct_one", direct_one / save);
+        self.print(&row.json());
         Ok(())
     }
 
-    /// The time of a save and, in it, of the copy of parameters and moments.
+    /// Returns the time of a save and, in it, of the copy of parameters and moments.
     fn time_save(&mut self) -> anyhow::Result<(f64, f64)> {
         self.settle()?;
         let begun = Instant::now();
         let parts = self.job.snapshot()?;
         let snapshot = begun.elapsed().as_secs_f64();
-        self.save(parts)?;
+        self.saves += 1;
+        self.writer.save(self.saves, parts, Value::Null)?;
         let seconds = begun.elapsed().as_secs_f64();
         self.remove_saved()?;
         Ok((seconds, snapshot))
@@ -196,61 +198,61 @@ impl Bench {
 
     /// Trains `interval` steps without a save and `interval` steps during a save, in turn.
     fn beside_training(&mut self, rounds: usize, interval: usize) -> anyhow::Result<()> {
-        let mut figures: [Vec<f64>; 6] = Default::default();
+        let mut rows = Vec::new();
         for round in 1..=rounds {
             self.settle()?;
-            let alone = self.steps(interval)?;
+            let (alone, _) = self.steps(interval)?;
             self.settle()?;
             let begun = Instant::now();
             let parts = self.job.snapshot()?;
             self.saves += 1;
             self.writer.save_start(self.saves, parts, Value::Null)?;
             let blocked = begun.elapsed().as_secs_f64();
-            let with_save = self.steps(interval)?;
+            let (with_save, num_during) = self.steps(interval)?;
             let waiting = Instant::now();
             self.writer.wait()?;
             let waited = waiting.elapsed().as_secs_f64();
             self.remove_saved()?;
-            let total = |steps: &[Step]| steps.iter().map(|step| step.seconds).sum::<f64>();
-            let step_alone = median(alone.iter().map(|step| step.seconds).collect());
-            let (during, after): (Vec<&Step>, Vec<&Step>) = with_save.iter().partition(|step| step.is_beside_save);
-            let seconds = |steps: &[&Step]| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>();
-            let all_steps =
-                [&alone, &with_save].map(|steps| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>());
-            let slow_down = total(&with_save) - total(&alone);
-            let cost = (blocked + slow_down + waited) / total(&alone);
+            let [total_alone, total_with] = [&alone, &with_save].map(|steps| steps.iter().sum::<f64>());
+            let (during, after) = with_save.split_at(num_during);
+            let step_alone = median(alone.clone());
+            let slow_down = total_with - total_alone;
             // Without what drifts from one half of the round to the other.
-            let excess: f64 = during.iter().map(|step| step.seconds - step_alone).sum();
-            let per_save = blocked + waited + excess;
-            self.print(json!({
-                "round": round, "what": "train", "interval": interval, "step_seconds_alone": step_alone,
-                "total_seconds_alone": total(&alone), "total_seconds_with_save": blocked + total(&with_save) + waited,
-                "blocked_seconds": blocked, "waited_seconds": waited, "steps_beside_save": during.len(),
-                "step_seconds_beside_save": seconds(&during),
-                "all_step_seconds": all_steps,
-                "step_seconds_after": median(seconds(&after)),
-                "seconds_per_save": per_save, "cost": cost,
-            }));
-            for (list, figure) in
-                figures
-                    .iter_mut()
-                    .zip([step_alone, blocked, slow_down, total(&alone), cost, per_save])
-            {
-                list.push(figure);
-            }
+            let excess: f64 = during.iter().map(|seconds| seconds - step_alone).sum();
+            let row = Row::default()
+                .number("step_seconds_alone", step_alone)
+                .number("total_seconds_alone", total_alone)
+                .number("total_seconds_with_save", blocked + total_with + waited)
+                .seconds("blocked", blocked)
+                .seconds("slow_down", slow_down)
+                .seconds("waited", waited)
+                .number("steps_beside_save", num_during as f64)
+                .number("step_seconds_after", median(after.to_vec()))
+                .number("seconds_per_save", blocked + waited + excess)
+                .number("cost", (blocked + slow_down + waited) / total_alone);
+            let mut line = row.json();
+            line["round"] = json!(round);
+            line["what"] = json!("train");
+            line["interval"] = json!(interval);
+            line["step_seconds_beside_save"] = json!(during);
+            line["all_step_seconds"] = json!([alone, with_save]);
+            self.print(&line);
+            rows.push(row);
         }
-        let [step, blocked, slow_down, total, cost, per_save] = figures.map(median);
-        self.print(json!({
+        let median = Row::median(&rows);
+        let of = |name: &str| median.value(name);
+        self.print(&json!({
             "medians_of": "asynchronous saving", "rounds": rounds, "interval_steps": interval,
-            "interval_seconds": total,
-            "step_seconds": step, "blocked_seconds": blocked, "slow_down_seconds": slow_down, "cost": cost,
-            "seconds_per_save": per_save, "cost_by_save": per_save / total,
+            "interval_seconds": of("total_seconds_alone"), "step_seconds": of("step_seconds_alone"),
+            "blocked_seconds": of("blocked"), "slow_down_seconds": of("slow_down"), "cost": of("cost"),
+            "seconds_per_save": of("seconds_per_save"),
+            "cost_by_save": of("seconds_per_save") / of("total_seconds_alone"),
         }));
         Ok(())
     }
 
     /// Returns the time of a plain write of `bytes` bytes by each rank, until all ranks are done.
-    fn time_plain(&self, way: Way, noise: &Noise, bytes: u64) -> anyhow::Result<f64> {
+    fn time_plain(&self, way: Way, noise: &[u8], bytes: u64) -> anyhow::Result<f64> {
         self.settle()?;
         let path = self.folder.join(format!("plain-{}", self.ranks.rank()));
         let begun = Instant::now();
@@ -263,11 +265,6 @@ impl Bench {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
         Ok(seconds)
-    }
-
-    fn save(&mut self, parts: Vec<ArrayPart>) -> anyhow::Result<()> {
-        self.saves += 1;
-        Ok(self.writer.save(self.saves, parts, Value::Null)?)
     }
 
     fn saved(&self) -> PathBuf {
@@ -292,32 +289,22 @@ impl Bench {
         Ok(self.ranks.barrier()?)
     }
 
-    fn steps(&mut self, count: usize) -> anyhow::Result<Vec<Step>> {
+    /// Trains some steps; returns their seconds, and how many began before the last save had ended.
+    fn steps(&mut self, count: usize) -> anyhow::Result<(Vec<f64>, usize)> {
         let saved = self.saved();
-        let mut steps = Vec::with_capacity(count);
+        let (mut seconds, mut num_during) = (Vec::with_capacity(count), 0);
         for _ in 0..count {
-            let is_beside_save = !Path::exists(&saved);
+            num_during += usize::from(!saved.exists());
             let begun = Instant::now();
             self.job.step()?;
-            steps.push(Step {
-                seconds: begun.elapsed().as_secs_f64(),
-                is_beside_save,
-            });
+            seconds.push(begun.elapsed().as_secs_f64());
         }
-        Ok(steps)
+        Ok((seconds, num_during))
     }
 
-    fn print(&self, line: Value) {
+    fn print(&self, line: &Value) {
         if self.ranks.rank() == 0 {
             println!("{line}");
         }
     }
-}
-
-/// The time of one step.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    seconds: f64,
-    /// Whether it began before the last save had ended.
-    is_beside_save: bool,
 }
