@@ -120,6 +120,11 @@ impl Row {
         self.cell(name).map_or_else(|| "-".to_owned(), Cell::to_string)
     }
 
+    /// Returns another value of a figure as it is written, if the figure was measured.
+    pub fn written_as(&self, name: &str, value: f64) -> Option<String> {
+        self.cell(name).map(|cell| cell.with(value).to_string())
+    }
+
     /// Returns the medians of all figures over the rounds that have them.
     pub fn median(rounds: &[Row]) -> Row {
         let of = |name: &String| {

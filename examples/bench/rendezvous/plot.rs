@@ -1,156 +1,98 @@
-//! The curve: the times of all sizes on logarithmic axes, with the law of each.
+//! The curves: the times of all sizes on logarithmic axes, with the law of each.
 
 use anyhow::Context as _;
-use examples::svg::{self, Area, TextStyle, drawing};
+use examples::svg::{drawing, picture};
 use plotters::prelude::*;
-use plotters::style::text_anchor::HPos;
 
-use crate::rendezvous::figures::{Figure, Law, Row, seconds};
+use crate::rendezvous::size::{Law, Size};
+use crate::table::seconds;
 
-const SIZE: (u32, u32) = (860, 480);
-/// The area of the axes: left, top, right, bottom.
-const FRAME: (i32, i32, i32, i32) = (70, 40, 560, 430);
-const LINE_HEIGHT: i32 = 22;
-
-const TEXT: TextStyle = TextStyle {
-    size: 14,
-    color: BLACK,
-    align: HPos::Left,
-};
-const GREY: RGBColor = RGBColor(205, 205, 210);
-
-/// What is drawn.
-const CURVES: [(Figure, RGBColor); 5] = [
-    (Figure::Connect, RGBColor(178, 34, 52)),
-    (Figure::Join, RGBColor(31, 98, 168)),
-    (Figure::BarrierMedian, RGBColor(34, 120, 60)),
-    (Figure::AllReduceMedian, RGBColor(190, 120, 20)),
-    (Figure::Cause, RGBColor(110, 60, 150)),
+/// Figures that are drawn, in colours that readers with any colour vision tell apart.
+const CURVES: [(&str, RGBColor); 5] = [
+    ("all groups", RGBColor(213, 94, 0)),
+    ("join", RGBColor(0, 114, 178)),
+    ("barrier of the world, p50", RGBColor(0, 158, 115)),
+    ("all-reduce of 8 bytes, p50", RGBColor(230, 159, 0)),
+    ("a death: all know the first cause", RGBColor(204, 121, 167)),
 ];
 
 /// Draws the times against the ranks.
 ///
 /// # Errors
 /// When no size has a time, or drawing fails.
-pub fn draw(rows: &[Row]) -> anyhow::Result<String> {
-    let scale = Scale::new(rows).context("nothing was measured that could be drawn")?;
-    svg::picture(SIZE, |area| {
-        let title = "Time against ranks; the lines are power laws fitted to the points";
-        svg::write(area, title, (FRAME.0, FRAME.1 - 20), TEXT)?;
-        scale.draw_axes(area, rows)?;
-        for (number, (figure, color)) in CURVES.into_iter().enumerate() {
-            draw_curve(area, &scale, rows, (figure, color))?;
-            let law = Law::of(rows, figure).map_or_else(String::new, |law| format!(", N^{:.2}", law.exponent));
-            let place = (FRAME.2 + 20, FRAME.1 + 10 + number as i32 * LINE_HEIGHT);
-            svg::write(
-                area,
-                &format!("{}{law}", figure.name()),
-                place,
-                TextStyle { color, ..TEXT },
-            )?;
-        }
-        Ok(())
-    })
-}
-
-fn draw_curve(area: &Area<'_>, scale: &Scale, rows: &[Row], (figure, color): (Figure, RGBColor)) -> anyhow::Result<()> {
-    for row in rows {
-        if let Some(value) = row.value(figure) {
-            let dot = Circle::new(scale.place(row.ranks as f64, value), 4, color.filled());
-            area.draw(&dot).map_err(drawing)?;
-        }
-    }
-    if let Some(law) = Law::of(rows, figure) {
-        let ends = [scale.ranks.0, scale.ranks.1].map(|ranks| scale.place(ranks, law.at(ranks)));
-        area.draw(&PathElement::new(ends.to_vec(), color)).map_err(drawing)?;
-    }
-    Ok(())
-}
-
-/// Where ranks and seconds are on the picture.
-struct Scale {
-    ranks: (f64, f64),
-    secs: (f64, f64),
-}
-
-impl Scale {
-    /// Returns the scale of whole powers of ten around all that is drawn.
-    fn new(rows: &[Row]) -> Option<Self> {
-        let ranks = rows.iter().map(|row| row.ranks as f64);
-        let ranks = (ranks.clone().reduce(f64::min)?, ranks.reduce(f64::max)?);
-        let measured = rows.iter().flat_map(|row| CURVES.map(|(figure, _)| row.value(figure)));
-        let laws = CURVES.iter().filter_map(|(figure, _)| Law::of(rows, *figure));
-        let ends = laws.flat_map(|law| [law.at(ranks.0), law.at(ranks.1)]);
-        let values = measured.flatten().chain(ends).filter(|value| *value > 0.0);
-        let values: Vec<f64> = values.collect();
-        let least = values.iter().copied().reduce(f64::min)?;
-        let greatest = values.iter().copied().reduce(f64::max)?;
-        let power = |value: f64| 10.0_f64.powf(value);
-        Some(Self {
-            // One size alone is in the middle.
-            ranks: if ranks.0 < ranks.1 {
+pub fn draw(sizes: &[Size]) -> anyhow::Result<String> {
+    let all = sizes.iter().map(|size| size.ranks);
+    let [least, most] = [all.clone().min(), all.max()].map(Option::unwrap_or_default);
+    let curves = CURVES.map(|(name, color)| {
+        let points = sizes.iter().map(|size| (size.ranks as f64, size.row.value(name)));
+        let points = points.filter(|(_, value)| *value > 0.0).collect::<Vec<_>>();
+        let law = Law::of(sizes, name);
+        let line = law.map(|law| [least, most].map(|ranks| (ranks as f64, law.at(ranks))));
+        let title = law.map_or(name.to_owned(), |law| format!("{name}, N^{:.2}", law.exponent));
+        (title, color, points, line.into_iter().flatten().collect::<Vec<_>>())
+    });
+    let drawn = curves.iter().flat_map(|(_, _, points, line)| points.iter().chain(line));
+    let values = drawn.map(|(_, value)| *value).filter(|value| *value > 0.0);
+    let low = values
+        .clone()
+        .reduce(f64::min)
+        .context("nothing was measured that could be drawn")?;
+    let high = values.fold(low, f64::max);
+    // Room at both ends; one size alone is in the middle.
+    let (ranks, times) = (0.8 * least as f64..1.25 * most as f64, 0.5 * low..2.0 * high);
+    picture((860, 480), |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin(14)
+            .caption(
+                "Time against ranks; the lines are power laws fitted to the points",
+                ("sans-serif", 16),
+            )
+            .x_label_area_size(44)
+            .y_label_area_size(76)
+            .build_cartesian_2d(
                 ranks
-            } else {
-                (ranks.0 / 2.0, ranks.1 * 2.0)
-            },
-            secs: (
-                power(least.log10().floor()),
-                power((greatest.log10().floor() + 1.0).max(0.0)),
-            ),
-        })
-    }
-
-    fn place(&self, ranks: f64, secs: f64) -> (i32, i32) {
-        let part = |value: f64, (least, greatest): (f64, f64)| (value / least).ln() / (greatest / least).ln();
-        let (left, top, right, bottom) = FRAME;
-        let x = f64::from(left) + part(ranks, self.ranks) * f64::from(right - left);
-        let y = f64::from(bottom) - part(secs, self.secs) * f64::from(bottom - top);
-        (x.round() as i32, y.round() as i32)
-    }
-
-    fn draw_axes(&self, area: &Area<'_>, rows: &[Row]) -> anyhow::Result<()> {
-        let (left, top, right, bottom) = FRAME;
-        let line = |ends: [(i32, i32); 2]| area.draw(&PathElement::new(ends.to_vec(), GREY)).map_err(drawing);
-        let style = |align| TextStyle { align, ..TEXT };
-        let mut mark = self.secs.0;
-        while mark <= self.secs.1 * 1.001 {
-            let (_, y) = self.place(self.ranks.0, mark);
-            line([(left, y), (right, y)])?;
-            svg::write(area, &seconds(mark), (left - 8, y), style(HPos::Right))?;
-            mark *= 10.0;
+                    .log_scale()
+                    .with_key_points(sizes.iter().map(|size| size.ranks as f64).collect()),
+                times.log_scale(),
+            )
+            .map_err(drawing)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.1))
+            .x_desc("ranks")
+            .x_label_formatter(&|ranks| format!("{ranks:.0}"))
+            .y_label_formatter(&|value| seconds(*value))
+            .label_style(("sans-serif", 14))
+            .draw()
+            .map_err(drawing)?;
+        for (title, color, points, line) in curves {
+            let line = LineSeries::new(line, color);
+            let legend = move |(x, y)| PathElement::new(vec![(x, y), (x + 20, y)], color);
+            chart.draw_series(line).map_err(drawing)?.label(title).legend(legend);
+            let dots = points.into_iter().map(|point| Circle::new(point, 4, color.filled()));
+            chart.draw_series(dots).map_err(drawing)?;
         }
-        for row in rows {
-            let (x, _) = self.place(row.ranks as f64, self.secs.0);
-            line([(x, top), (x, bottom)])?;
-            svg::write(area, &row.ranks.to_string(), (x, bottom + 14), style(HPos::Center))?;
-        }
-        svg::write(area, "ranks", (right + 20, bottom + 14), TEXT)
-    }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.85))
+            .label_font(("sans-serif", 14))
+            .draw()
+            .map_err(drawing)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendezvous::figures::Figures;
-    use crate::rendezvous::layout::Layout;
+    use crate::rendezvous::size::tests::size;
 
     #[test]
-    fn every_point_and_every_law_is_in_the_frame() {
-        let rows = [(16, 0.01), (64, 0.2), (256, 3.7)].map(|(ranks, join)| {
-            let mut figures = Figures::default();
-            figures.set(Figure::Join, join);
-            Row::new(ranks, Layout::new(ranks, None, None).unwrap(), &[figures], None)
-        });
-        let scale = Scale::new(&rows).unwrap();
-        for row in &rows {
-            let (x, y) = scale.place(row.ranks as f64, row.value(Figure::Join).unwrap());
-            assert!(
-                (FRAME.0..=FRAME.2).contains(&x) && (FRAME.1..=FRAME.3).contains(&y),
-                "{x} {y}"
-            );
-        }
-        let svg = draw(&rows).unwrap();
-        assert_eq!(svg.matches("<circle").count(), rows.len());
+    fn every_point_and_every_law_is_drawn() {
+        let sizes = [(16, 0.01), (64, 0.2), (256, 3.7)].map(|(ranks, join)| size(ranks, Some(join)));
+        let svg = draw(&sizes).unwrap();
+        assert_eq!(svg.matches("<circle").count(), sizes.len());
         assert!(svg.contains("join, N^"), "{svg}");
         assert!(draw(&[]).is_err());
     }
