@@ -475,7 +475,7 @@ fn cube_angles<R: CubeRuntime, B: OnCube<R>>(angles: RotaryAngles<B>) -> CubeAng
     }
 }
 
-/// As [`launch::is_supported`].
+/// Whether the kernels run for tensors of this type.
 fn is_supported<R: CubeRuntime, B: OnCube<R>, const D: usize>(tensor: &Tensor<B, D>) -> bool {
     let tensor = primitive(tensor.clone());
     launch::is_supported(&tensor.client, tensor.dtype)
@@ -489,7 +489,7 @@ fn runs_with<R: CubeRuntime, B: OnCube<R>, const D: usize>(
     is_supported(tensor) && launch::is_integer(integers.dtype())
 }
 
-/// As [`launch::runs`].
+/// Whether the kernels run for this tensor, which has elements then.
 fn runs<R: CubeRuntime, B: OnCube<R>, const D: usize>(tensor: &Tensor<B, D>) -> bool {
     launch::runs(&primitive(tensor.clone()))
 }

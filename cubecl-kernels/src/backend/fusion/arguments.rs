@@ -4,7 +4,7 @@
 use burn::tensor::{Bool, Int, Tensor};
 use burn_fusion::{Fusion, FusionBackend};
 
-use super::custom::{Inputs, Lazy};
+use super::inputs::{Inputs, Lazy};
 use crate::accumulate::{GradientSums, VectorSums};
 use crate::adamw::AdamWBuffers;
 use crate::cross_entropy::Statistics;

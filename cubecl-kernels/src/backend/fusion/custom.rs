@@ -3,14 +3,13 @@
 use burn::tensor::Shape;
 use burn::tensor::ops::FloatTensor;
 use burn_fusion::stream::{Operation, OperationStreams};
-use burn_fusion::{FusionBackend, FusionRuntime, FusionTensor};
-use burn_ir::{CustomOpIr, HandleContainer, OperationIr, TensorIr};
+use burn_fusion::{FusionBackend, FusionTensor};
+use burn_ir::{CustomOpIr, OperationIr, TensorIr};
 
 use super::arguments::Argument;
+use super::inputs::{Handles, Inputs};
 use super::results::Results;
 
-pub(super) type Handles<B> = HandleContainer<<<B as FusionBackend>::FusionRuntime as FusionRuntime>::FusionHandle>;
-pub(super) type Lazy<B> = FusionTensor<<B as FusionBackend>::FusionRuntime>;
 type Run<B> = dyn Fn(&mut Inputs<'_, B>) -> Vec<FloatTensor<B>> + Send + Sync;
 
 /// Registers an operation of the stream, which runs on the inner backend's form of its arguments. Returns what it
@@ -45,23 +44,6 @@ pub(super) fn register<B: FusionBackend, A: Argument<B>, R: Results<B>>(
     results.take(&mut outputs.into_iter())
 }
 
-/// The inputs of an operation that runs, in order.
-pub(super) struct Inputs<'a, B: FusionBackend> {
-    handles: &'a mut Handles<B>,
-    descriptions: std::slice::Iter<'a, TensorIr>,
-}
-
-impl<'a, B: FusionBackend> Inputs<'a, B> {
-    /// The next input's description, and where its tensor is.
-    pub(super) fn next(&mut self) -> (&mut Handles<B>, &'a TensorIr) {
-        let description = self.descriptions.next();
-        (
-            self.handles,
-            description.expect("an operation takes the inputs that it was given"),
-        )
-    }
-}
-
 struct Registered<B: FusionBackend> {
     description: CustomOpIr,
     run: Box<Run<B>>,
@@ -75,10 +57,7 @@ impl<B: FusionBackend> std::fmt::Debug for Registered<B> {
 
 impl<B: FusionBackend> Operation<B::FusionRuntime> for Registered<B> {
     fn execute(&self, handles: &mut Handles<B>) {
-        let outputs = (self.run)(&mut Inputs {
-            handles,
-            descriptions: self.description.inputs.iter(),
-        });
+        let outputs = (self.run)(&mut Inputs::new(handles, &self.description.inputs));
         for (description, output) in self.description.outputs.iter().zip(outputs) {
             handles.register_float_tensor::<B>(&description.id, output);
         }

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod custom;
+mod inputs;
 mod results;
 
 use std::ops::Range;

@@ -4,7 +4,7 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Tensor};
 use burn_fusion::{Fusion, FusionBackend};
 
-use super::custom::Lazy;
+use super::inputs::Lazy;
 use crate::accumulate::GradientSums;
 use crate::adamw::AdamWBuffers;
 use crate::bias_gelu::BiasGeluGradients;
