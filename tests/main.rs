@@ -41,6 +41,7 @@ const PARTS: [(&[Room], usize); 3] = [
             ("launcher", launcher::trials),
             ("launchers", launchers::trials),
             ("fault_storm", || vec![storm::trial()]),
+            ("parity", parity::cases::timed),
         ],
         6,
     ),
@@ -65,7 +66,7 @@ const PARTS: [(&[Room], usize); 3] = [
             ("kill_storm", || vec![kill_storm::trial()]),
             ("architecture", architecture::trials),
         ],
-        3,
+        2,
     ),
 ];
 

@@ -1,11 +1,12 @@
 //! The trials: which cases are played by how many ranks, and how each must end.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 use cuda_emulator::{environment, library_folder};
 use cuda_source::Host;
 use libtest_mimic::{Failed, Trial};
-use parking_lot::RwLock;
+use parking_lot::{Condvar, Mutex};
 use tests::processes::send;
 
 use crate::devices::nccl::endings::PAUSED;
@@ -29,13 +30,33 @@ const NOWHERE: &str = "/nonexistent";
 /// A case's ranks, and what must come of them.
 type Body = fn(usize) -> Result<(), Failed>;
 
-/// How much a trial asks of the machine.
-#[derive(Clone, Copy)]
+/// How much a trial asks of the machine. None runs next to one of another kind.
+#[derive(Clone, Copy, PartialEq)]
 enum Load {
     /// It has the cores alone.
     Computes,
-    /// It mostly waits for a time limit, and for ranks to be ended after it, as others may at the same time.
+    /// It mostly sleeps, and its own time is measured.
+    Sleeps,
+    /// It mostly waits for a time limit, and for ranks to be ended after it.
     Waits,
+}
+
+impl Load {
+    /// Runs a trial when those of other kinds have ended.
+    fn run<T>(self, trial: impl FnOnce() -> T) -> T {
+        static RUNNING: Mutex<Vec<Load>> = Mutex::new(Vec::new());
+        static ENDED: Condvar = Condvar::new();
+        let mut running = RUNNING.lock();
+        ENDED.wait_while(&mut running, |running| {
+            running.iter().any(|other| *other != self || self == Load::Computes)
+        });
+        running.push(self);
+        drop(running);
+        let result = catch_unwind(AssertUnwindSafe(trial));
+        RUNNING.lock().pop();
+        ENDED.notify_all();
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
 }
 
 /// Makes trials.
@@ -47,18 +68,8 @@ struct Trials {
 
 impl Trials {
     fn add(&mut self, load: Load, name: &str, ranks: usize, body: Body) {
-        static CORES: RwLock<()> = RwLock::new(());
         let is_ignored = self.lacks.is_some() || (is_on_gpu() && ranks > 1);
-        let test = move || match load {
-            Load::Computes => {
-                let _alone = CORES.write();
-                body(ranks)
-            }
-            Load::Waits => {
-                let _shared = CORES.read();
-                body(ranks)
-            }
-        };
+        let test = move || load.run(|| body(ranks));
         self.made.push(Trial::test(name, test).with_ignored_flag(is_ignored));
     }
 }
@@ -117,21 +128,11 @@ fn add_emulated(trials: &mut Trials) {
         ("groups_of_32_ranks_connect_in_one_round", many::RANKS, |ranks| {
             plays_well("all_groups", ranks)
         }),
-        ("memory_does_not_depend_on_how_slow_nccl_is", 2, |ranks| {
-            play("slow", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
-        }),
         ("a_placed_model_trains_as_on_one_rank", 2, |ranks| {
             plays_well("placed", ranks)
         }),
-        ("a_forward_pass_begins_while_parameters_are_gathered", 2, |ranks| {
-            play("gather", ranks, &[("CUDA_EMULATOR_NCCL_US", gather::SLOW)])?.expect_code(0)
-        }),
         ("chunks_are_right_with_slow_calls", 2, |ranks| {
             play("chunks", ranks, &[("CUDA_EMULATOR_NCCL_US", "3000")])?.expect_code(0)
-        }),
-        ("chunks_are_communicated_while_others_are_multiplied", 2, |ranks| {
-            let slow = ["CUDA_EMULATOR_NCCL_US", "CUDA_EMULATOR_CUBLASLT_US"];
-            play("slow_chunks", ranks, &slow.map(|name| (name, chunks::SLOW)))?.expect_code(0)
         }),
     ] {
         trials.add(Load::Computes, name, ranks, body);
@@ -173,12 +174,30 @@ fn add_products_and_refusals(trials: &mut Trials) {
 }
 
 fn add_endings(trials: &mut Trials) {
-    // Their own time is measured.
+    if !is_on_gpu() {
+        for (name, ranks, body) in [
+            (
+                "memory_does_not_depend_on_how_slow_nccl_is",
+                2,
+                (|ranks: usize| play("slow", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0))
+                    as Body,
+            ),
+            ("a_forward_pass_begins_while_parameters_are_gathered", 2, |ranks| {
+                play("gather", ranks, &[("CUDA_EMULATOR_NCCL_US", gather::SLOW)])?.expect_code(0)
+            }),
+            ("chunks_are_communicated_while_others_are_multiplied", 2, |ranks| {
+                let slow = ["CUDA_EMULATOR_NCCL_US", "CUDA_EMULATOR_CUBLASLT_US"];
+                play("slow_chunks", ranks, &slow.map(|name| (name, chunks::SLOW)))?.expect_code(0)
+            }),
+        ] {
+            trials.add(Load::Sleeps, name, ranks, body);
+        }
+    }
     for (name, ranks, body) in [
         ("a_killed_rank_is_named", 3, killed_rank_is_named as Body),
         ("a_group_with_a_call_in_nccl_is_dropped_soon", 2, drop_in_a_call),
     ] {
-        trials.add(Load::Computes, name, ranks, body);
+        trials.add(Load::Sleeps, name, ranks, body);
     }
     for (name, ranks, body) in [
         (

@@ -32,7 +32,12 @@ pub use tests::{B, problem};
 
 use tests::harness::Case;
 
-/// All trials, in the order in which they are listed.
+/// Trials that mostly wait for limits of seconds.
+pub fn timed() -> Vec<Trial> {
+    faults::trials().into_iter().chain(pipeline::faults::trials()).collect()
+}
+
+/// All others, in the order in which they are listed.
 pub fn trials() -> Vec<Trial> {
     [
         layouts::trials(),
@@ -55,7 +60,6 @@ pub fn trials() -> Vec<Trial> {
         wrapper::trials(),
         clipping::trials(),
         pipeline::trials(),
-        faults::trials(),
     ]
     .into_iter()
     .flatten()

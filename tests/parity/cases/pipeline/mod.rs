@@ -1,6 +1,6 @@
 //! Pipelines around models that know nothing of burn-megatron, and what pipelines promise of bits, memory and ends.
 
-mod faults;
+pub mod faults;
 mod memory;
 mod nets;
 mod recomputation;
@@ -35,9 +35,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
 }
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = checks::trials("pipeline", checks());
-    trials.extend(faults::trials());
-    trials
+    checks::trials("pipeline", checks())
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
