@@ -41,20 +41,36 @@ enum Load {
     Waits,
 }
 
+/// Who has come, in turn, and who is in.
+struct Gate {
+    came: usize,
+    entered: usize,
+    running: Vec<Load>,
+}
+
 impl Load {
-    /// Runs a trial when those of other kinds have ended.
+    /// Runs a trial after those that came before it, when those of other kinds have ended.
     fn run<T>(self, trial: impl FnOnce() -> T) -> T {
-        static RUNNING: Mutex<Vec<Load>> = Mutex::new(Vec::new());
-        static ENDED: Condvar = Condvar::new();
-        let mut running = RUNNING.lock();
-        ENDED.wait_while(&mut running, |running| {
-            running.iter().any(|other| *other != self || self == Load::Computes)
+        static GATE: Mutex<Gate> = Mutex::new(Gate {
+            came: 0,
+            entered: 0,
+            running: Vec::new(),
         });
-        running.push(self);
-        drop(running);
+        static CHANGED: Condvar = Condvar::new();
+        let mut gate = GATE.lock();
+        let turn = gate.came;
+        gate.came += 1;
+        let must_wait = |load: &Load| *load != self || self == Load::Computes;
+        CHANGED.wait_while(&mut gate, |gate| {
+            gate.entered != turn || gate.running.iter().any(must_wait)
+        });
+        gate.entered += 1;
+        gate.running.push(self);
+        drop(gate);
+        CHANGED.notify_all();
         let result = catch_unwind(AssertUnwindSafe(trial));
-        RUNNING.lock().pop();
-        ENDED.notify_all();
+        GATE.lock().running.pop();
+        CHANGED.notify_all();
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
