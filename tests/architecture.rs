@@ -472,7 +472,12 @@ fn cycle(edges: &BTreeSet<(String, String)>) -> Option<Vec<String>> {
 }
 
 pub fn trials() -> Vec<Trial> {
-    tests::trials![self => [modules_import_one_way, production_code_imports_no_host_reference, no_folder_is_crowded, a_planted_cycle_is_found]]
+    tests::trials![self => [
+        modules_import_one_way,
+        production_code_imports_no_host_reference,
+        no_folder_is_crowded,
+        a_planted_cycle_is_found,
+    ]]
 }
 
 fn modules_import_one_way() {

@@ -1,5 +1,5 @@
-//! The tests that need processes of ranks or of programs, each folder a room or several: `cargo test -p tests --test tests`,
-//! those of one room with its name in brackets, `-- '[parity]'`.
+//! The tests that need processes of ranks or of programs, each folder a room or several: `cargo test -p tests --test
+//! tests`, those of one room with its name in brackets, `-- '[parity]'`.
 //!
 //! The program starts itself again: as the launcher of a case, as each of its ranks, or as what else a trial needs.
 

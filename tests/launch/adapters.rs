@@ -21,7 +21,10 @@ fn run(program: &'static str, folder: &Path, flags: &str, more: &[&str]) -> anyh
 }
 
 pub fn trials() -> Vec<Trial> {
-    tests::trials![self => [adapters_are_trained_resumed_merged_and_go_to_peft_and_back, adapters_that_do_not_fit_are_refused_by_name]]
+    tests::trials![self => [
+        adapters_are_trained_resumed_merged_and_go_to_peft_and_back,
+        adapters_that_do_not_fit_are_refused_by_name,
+    ]]
 }
 
 fn adapters_are_trained_resumed_merged_and_go_to_peft_and_back() -> anyhow::Result<()> {

@@ -54,7 +54,19 @@ fn compare(family: &str, flags: &str, lines: &[&str]) -> anyhow::Result<()> {
 }
 
 pub fn trials() -> Vec<Trial> {
-    tests::trials![self => [ranks_that_share_key_heads_train_as_one_rank, layouts_of_llama_train_as_one_rank, layouts_of_normed_queries_and_keys_train_as_one_rank, layouts_of_neox_train_as_one_rank, layouts_of_bloom_train_as_one_rank, layouts_of_bert_train_as_one_rank, layouts_of_t5_train_as_one_rank, conversations_train_as_on_one_rank, layouts_of_windows_train_as_one_rank, what_is_trained_generates_and_goes_to_hugging_face_and_back, what_a_family_does_not_have_is_refused_by_flag]]
+    tests::trials![self => [
+        ranks_that_share_key_heads_train_as_one_rank,
+        layouts_of_llama_train_as_one_rank,
+        layouts_of_normed_queries_and_keys_train_as_one_rank,
+        layouts_of_neox_train_as_one_rank,
+        layouts_of_bloom_train_as_one_rank,
+        layouts_of_bert_train_as_one_rank,
+        layouts_of_t5_train_as_one_rank,
+        conversations_train_as_on_one_rank,
+        layouts_of_windows_train_as_one_rank,
+        what_is_trained_generates_and_goes_to_hugging_face_and_back,
+        what_a_family_does_not_have_is_refused_by_flag,
+    ]]
 }
 
 fn ranks_that_share_key_heads_train_as_one_rank() -> anyhow::Result<()> {

@@ -36,7 +36,10 @@ fn train(folder: &Path) -> anyhow::Result<()> {
 }
 
 pub fn trials() -> Vec<Trial> {
-    tests::trials![self => [every_layout_generates_the_same_text_from_a_checkpoint, a_model_in_training_writes_what_its_checkpoint_writes]]
+    tests::trials![self => [
+        every_layout_generates_the_same_text_from_a_checkpoint,
+        a_model_in_training_writes_what_its_checkpoint_writes,
+    ]]
 }
 
 fn every_layout_generates_the_same_text_from_a_checkpoint() -> anyhow::Result<()> {

@@ -83,7 +83,13 @@ fn expect_figures(what: &str, found: &Value, expected: &Value, tolerance: f64) -
 }
 
 pub fn trials() -> Vec<Trial> {
-    tests::trials![self => [wikitext_of_a_gpt2_is_that_of_transformers, lambada_of_a_gpt2_is_that_of_transformers, multiple_choice_of_a_gpt2_is_that_of_transformers, figures_are_the_same_in_every_layout, a_checkpoint_of_bytes_is_evaluated_and_what_cannot_be_is_refused]]
+    tests::trials![self => [
+        wikitext_of_a_gpt2_is_that_of_transformers,
+        lambada_of_a_gpt2_is_that_of_transformers,
+        multiple_choice_of_a_gpt2_is_that_of_transformers,
+        figures_are_the_same_in_every_layout,
+        a_checkpoint_of_bytes_is_evaluated_and_what_cannot_be_is_refused,
+    ]]
 }
 
 fn wikitext_of_a_gpt2_is_that_of_transformers() -> anyhow::Result<()> {

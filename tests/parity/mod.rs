@@ -1,5 +1,5 @@
-//! Parity: of every layout with one rank, with PyTorch and with plain burn layers, and faults; of burn's `Learner`, of plain
-//! models in placements, of lessons and of programs.
+//! Parity: of every layout with one rank, with PyTorch and with plain burn layers, and faults; of burn's `Learner`, of
+//! plain models in placements, of lessons and of programs.
 //!
 //! Every case runs in real processes ([`harness`]).
 

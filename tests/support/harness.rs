@@ -1,7 +1,7 @@
 //! Runs a case in real processes and judges how they end.
 //!
-//! Trials describe their jobs with [`Job`]. The program is started again as a job's launcher and as each of its ranks, and
-//! is that by [`act`], with what the [`Ranks`] of the case's room do.
+//! Trials describe their jobs with [`Job`]. The program is started again as a job's launcher and as each of its ranks,
+//! and is that by [`act`], with what the [`Ranks`] of the case's room do.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

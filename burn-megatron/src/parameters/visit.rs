@@ -30,7 +30,7 @@ impl ParameterEntry {
     }
 }
 
-/// A visitor of float parameters that is told their paths.
+/// A visitor of float parameters and their paths.
 pub(crate) trait PathVisitor<B: Backend> {
     fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>);
 }

@@ -11,8 +11,8 @@ use super::super::kind::{Int, Kind};
 use super::super::rules::index::{Gather, Select};
 use crate::collectives::CollectiveBackend;
 
-/// burn's operations that take or change elements by index, of tensors of one kind. `clear` is given for kinds that have
-/// sums; `finish` makes what the backend returns a tensor of the first operand's type.
+/// burn's operations that take or change elements by index, of tensors of one kind. `clear` is given for kinds that
+/// have sums; `finish` makes what the backend returns a tensor of the first operand's type.
 macro_rules! indexing {
     (
         $tensor:ty, $clear:expr, $finish:expr;

@@ -93,10 +93,14 @@ macro_rules! case {
 /// drawn arguments.
 macro_rules! cases {
     (|$a:ident| $(
-        $name:ident $( $special:literal )? : $inputs:expr => $result:ident ( $( $kind:ident ),* $( ; $( $argument:expr ),+ )? );
+        $name:ident $( $special:literal )? :
+            $inputs:expr => $result:ident ( $( $kind:ident ),* $( ; $( $argument:expr ),+ )? );
     )*) => {
         vec![$(
-            $crate::sharded::tests::case::case!(concat!(stringify!($name) $( , " ", $special )?), $inputs, |$a, values| {
+            $crate::sharded::tests::case::case!(concat!(stringify!($name) $( , " ", $special )?), $inputs, |
+                $a,
+                values
+            | {
                 let _ = $a;
                 $crate::sharded::tests::case::results!(
                     $result, B::$name($( values.$kind(), )* $( $( $argument ),+ )?)

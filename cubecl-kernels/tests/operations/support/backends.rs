@@ -104,7 +104,7 @@ fn taken<const N: usize>(dtypes: [DType; N]) -> impl Iterator<Item = DType> {
     dtypes.into_iter().take(if takes_all() { N } else { 1 })
 }
 
-/// The trial of a claim on a backend in a type; a failure is told with the whole chain of contexts.
+/// The trial of a claim on a backend in a type; a failure has the whole chain of contexts.
 pub fn trial<C: Claim, B: KernelBackend>(
     backend: &str,
     dtype: DType,

@@ -48,7 +48,8 @@ macro_rules! convolution {
                 float(float, float, some_float; $options(a[0]));
             $forward "without a bias": |d| parts(d, $dimensions, $is_transposed, &[0, 1]) =>
                 float(float, float; None, $options(a[0]));
-            $x_backward: |d| parts(d, $dimensions, $is_transposed, $x_operands) => float($( $x_operand ),*; $options(a[0]));
+            $x_backward: |d| parts(d, $dimensions, $is_transposed, $x_operands) =>
+                float($( $x_operand ),*; $options(a[0]));
             $weight_backward: |d| parts(d, $dimensions, $is_transposed, &[0, 1, 3]) =>
                 float(float, float, float; $options(a[0]));
             $bias_backward: |d| parts(d, $dimensions, $is_transposed, &[0, 2, 3]) => float(float, float, float);

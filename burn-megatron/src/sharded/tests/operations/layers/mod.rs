@@ -124,7 +124,8 @@ fn half_spectrum(draw: &mut Draw) -> Inputs {
 fn attention() -> Vec<Case> {
     cases! { |a|
         attention: |d| heads(d, false, false) => float(float, float, float; None, None, options(false));
-        attention "with a mask": |d| heads(d, true, false) => float(float, float, float, some_bool; None, options(false));
+        attention "with a mask": |d| heads(d, true, false) =>
+            float(float, float, float, some_bool; None, options(false));
         attention "with a bias": |d| heads(d, false, true) =>
             float(float, float, float, none, some_float; options(true));
         attention "with both": |d| heads(d, true, true) =>
