@@ -33,17 +33,17 @@ static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
 type Room = (&'static str, fn() -> Vec<Trial>);
 
 /// The rooms, and how many of their trials run at once.
-const PARTS: [(&[Room], usize); 3] = [
+const PARTS: [(&[Room], usize); 4] = [
     // They mostly wait for limits of seconds, which ranks that start on a full machine would miss.
+    (&[("nccl", nccl::trials)], 4),
     (
         &[
-            ("nccl", nccl::trials),
             ("launcher", launcher::trials),
             ("launchers", launchers::trials),
             ("fault_storm", || vec![storm::trial()]),
             ("parity", parity::cases::timed),
         ],
-        6,
+        4,
     ),
     // They have threads that spin while they wait for each other.
     (&[("devices", devices::trials)], 2),
@@ -123,7 +123,7 @@ fn blow() -> anyhow::Result<Option<ExitCode>> {
 fn run() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut parts = PARTS.map(|(rooms, at_once)| {
-        let mut trials = in_turn(rooms);
+        let mut trials = in_turn(rooms, arguments.filter.as_deref());
         trials.retain(|trial| !arguments.is_filtered_out(trial));
         (trials, at_once)
     });
@@ -144,12 +144,17 @@ fn run() -> ExitCode {
 }
 
 /// Returns the trials of rooms, one of each at a time: what one room does alone is done while others wait.
-fn in_turn(rooms: &[Room]) -> Vec<Trial> {
+fn in_turn(rooms: &[Room], filter: Option<&str>) -> Vec<Trial> {
+    // Some rooms look for programs and devices.
+    let may_match = |(room, _): &&Room| {
+        let asked = filter.and_then(|filter| filter.strip_prefix('['));
+        asked.is_none_or(|asked| asked.starts_with(room) || room.starts_with(asked))
+    };
     let of_room = |&(room, trials): &Room| {
         let of_kind = move |trial: Trial| trial.with_kind(room);
         sharpest(trials()).into_iter().map(of_kind)
     };
-    let mut rooms: Vec<_> = rooms.iter().map(of_room).collect();
+    let mut rooms: Vec<_> = rooms.iter().filter(may_match).map(of_room).collect();
     let mut trials = Vec::new();
     loop {
         let before = trials.len();

@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Bench::Collectives(arguments) => exit_code(collectives::run(&arguments).map(success), 1),
         Bench::Generation(arguments) => exit_code(generation::run(&arguments), 2),
         Bench::Layouts(arguments) => exit_code(layouts::run(&arguments).map(success), 1),
-        Bench::Rendezvous(arguments) => exit_code(rendezvous::run(&arguments), 2),
+        Bench::Rendezvous(arguments) => exit_code(rendezvous::run(&arguments), 1),
         Bench::Server(arguments) => exit_code(server::run(&arguments).map(success), 1),
         Bench::Sharded(arguments) => exit_code(sharded::run(&arguments).map(success), 1),
         Bench::Step(arguments) => exit_code(step::run(&arguments).map(success), 1),

@@ -65,7 +65,9 @@ fn output(command: &mut Command, limit: Option<Duration>) -> io::Result<(Output,
         Err(_) => {
             // Fails if it has ended just now. Its ranks end with it.
             let _ = kill_process(process, Signal::KILL);
-            (ended.recv().expect("the thread sends it")?, true)
+            // A process that it has started may hold the pipes open.
+            let output = ended.recv_timeout(Duration::from_secs(10)).map_err(io::Error::other)?;
+            (output?, true)
         }
     };
     Ok((output, is_late))

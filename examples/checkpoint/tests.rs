@@ -265,6 +265,8 @@ fn causes_are_said_once() {
     let error = convert(&absent, &folder.path().join("output"), &["--from", "huggingface"]).unwrap_err();
     let text = programs::with_causes(&error);
     assert_eq!(text.matches("No such file").count(), 1, "{text}");
+    let error = error.context("importing");
+    assert_eq!(programs::with_causes(&error), format!("importing: {text}"));
 }
 
 #[test]

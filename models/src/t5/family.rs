@@ -249,6 +249,7 @@ impl ModelFamily for T5Config {
     ) -> Result<Vec<T5<B>>, ModelError> {
         T5Config::init_stage(self, layers, device, context)
     }
+
     fn predicting<B: TrainingBackend>(
         _chunks: Vec<InnerStage<Self, B>>,
     ) -> Option<Vec<impl InferenceStage<B::InnerBackend> + 'static>> {

@@ -30,10 +30,10 @@ const NOWHERE: &str = "/nonexistent";
 /// A case's ranks, and what must come of them.
 type Body = fn(usize) -> Result<(), Failed>;
 
-/// How much a trial asks of the machine. None runs next to one of another kind.
+/// How much a trial asks of the machine. None of NCCL's runs next to one of another kind.
 #[derive(Clone, Copy, PartialEq)]
 enum Load {
-    /// It has the cores alone.
+    /// It has the cores alone, and compiles the kernels, which takes longer than others may wait.
     Computes,
     /// It mostly sleeps, and its own time is measured.
     Sleeps,
@@ -96,7 +96,7 @@ pub fn trials() -> Vec<Trial> {
         (false, Err(error)) => Some(error.to_string()),
     };
     if let Some(reason) = &lacks {
-        eprintln!("all trials are ignored: {reason}");
+        eprintln!("all trials of NCCL are ignored: {reason}");
     }
     let mut trials = Trials {
         lacks,

@@ -26,7 +26,7 @@ type B = Autodiff<Cuda>;
 type Host = Autodiff<Flex>;
 
 /// How much longer each operation takes, in microseconds.
-pub const SLOW: &str = "100000";
+pub const SLOW: &str = "200000";
 /// Each with a bucket of its own.
 const LAYERS: u32 = 6;
 const COLUMNS: usize = 133;

@@ -2,8 +2,8 @@
 //! undisturbed.
 //!
 //! ```text
-//! cargo test -p tests --test kill_storm -- --seed 7 --kills 100
-//! cargo test -p tests --test kill_storm -- --seed 7 --only 12
+//! cargo test -p tests --test tests -- kill_storm --seed 7 --kills 100
+//! cargo test -p tests --test tests -- kill_storm --seed 7 --only 12
 //! ```
 //!
 //! A life is a run of `pretrain_gpt` at a layout drawn from the seed, saving in the foreground or during training. It

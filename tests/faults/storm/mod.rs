@@ -2,8 +2,8 @@
 //! nothing.
 //!
 //! ```text
-//! cargo test --release -p tests --test fault_storm -- --seed 7 --faults 200
-//! cargo test --release -p tests --test fault_storm -- --seed 7 --only 42
+//! cargo test --release -p tests --test tests -- fault_storm --seed 7 --faults 200
+//! cargo test --release -p tests --test tests -- fault_storm --seed 7 --only 42
 //! ```
 //!
 //! With `FAULT_STORM_MANY_RANKS=1` the jobs have 32 ranks, which meet over a tree.

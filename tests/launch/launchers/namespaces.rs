@@ -13,6 +13,7 @@ use tests::processes::send;
 
 use tests::cable::{ADDRESSES, Cable};
 use tests::program::{FOUR_RANKS, Started, end, expect_same, flags, losses, losses_of_one_rank, pretrain_gpt, start};
+use tests::trials::trial_unless;
 
 const STEPS: usize = 3;
 /// More than are made before the cable is cut.
@@ -23,14 +24,9 @@ const SHORT_TIMEOUT: [&str; 2] = ["--distributed-timeout-minutes", "0.1"];
 /// That timeout, what the launcher gives the ranks to end, and room for two busy cores.
 const CUT_LIMIT: Duration = Duration::from_secs(6 + 5 + 10);
 
-/// The trials, which must not run at the same time: they share an address.
 pub fn trials() -> Vec<Trial> {
-    let problem = Cable::plug("try").err();
-    if let Some(problem) = &problem {
-        eprintln!("the tests with network namespaces are ignored: {problem:#}");
-    }
-    let trial =
-        |name: &str, test: fn() -> Result<(), Failed>| Trial::test(name, test).with_ignored_flag(problem.is_some());
+    let lacks = Cable::plug("try").err().map(|problem| format!("{problem:#}"));
+    let trial = |name: &str, test: fn() -> Result<(), Failed>| trial_unless(lacks.clone(), name, test);
     vec![
         trial("two_namespaces_train_as_one_rank", two_namespaces_train_as_one_rank),
         trial(
@@ -45,7 +41,7 @@ pub fn trials() -> Vec<Trial> {
         // A minute and more, with the limits that a job has by itself: run by hand, with `--ignored`.
         Trial::test(
             "job_survives_packets_that_vanish_for_less_than_the_default_limit",
-            || survives_silence(Duration::from_secs(30), Duration::from_millis(26_500)),
+            || survives_silence("long", Duration::from_secs(30), Duration::from_millis(26_500)),
         )
         .with_ignored_flag(true),
     ]
@@ -114,12 +110,12 @@ fn cut_cable_ends_both_sides_in_time() -> Result<(), Failed> {
 
 /// A retransmission comes 6.2 to 7.2 s after the packets began to vanish, the next 12.6 s: beyond the limit.
 fn job_survives_packets_that_vanish_for_less_than_the_limit() -> Result<(), Failed> {
-    survives_silence(Duration::from_secs(10), Duration::from_millis(8000))
+    survives_silence("short", Duration::from_secs(10), Duration::from_millis(8000))
 }
 
-/// Drops packets for `silence` in a job with this heartbeat limit: the steps continue afterwards.
-fn survives_silence(heartbeat_limit: Duration, silence: Duration) -> Result<(), Failed> {
-    let cable = Cable::plug("silence")?;
+/// Drops packets of a cable for `silence` in a job with this heartbeat limit: the steps continue afterwards.
+fn survives_silence(cable: &str, heartbeat_limit: Duration, silence: Duration) -> Result<(), Failed> {
+    let cable = Cable::plug(cable)?;
     let folder = TempDir::new()?;
     let log = folder.path().join("four.jsonl");
     let log_flags = ["--log-jsonl", log.to_str().context("a temporary path is text")?];

@@ -216,8 +216,8 @@ impl<B: CollectiveBackend> Block<B> {
         })
     }
 
-    /// Applies the block with an attention. The backward pass of the norm before it adds up the gradients of the
-    /// residual stream.
+    /// Applies the block with an attention. With fused operations and norms first, the backward pass of the norm
+    /// before it adds up the gradients of the residual stream.
     fn apply(
         &self,
         input: Tensor<B, 2>,
