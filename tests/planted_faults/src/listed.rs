@@ -138,7 +138,7 @@ mod tests {
     fn no_fault_of_a_test_is_left_to_the_release() {
         assert_eq!(
             error_of(&[fault("kernels/src/norm/flex.rs", &["large"])]).as_deref(),
-            Some(".ci/test sees no planted fault of [\"kernels/src/norm\", \"Operations\"]")
+            Some(".ci/test sees no planted fault of [\"Operations\", \"kernels/src/norm\"]")
         );
     }
 }
