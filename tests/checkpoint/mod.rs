@@ -1,7 +1,6 @@
 //! Checkpoints of real processes: layouts, failures on one rank, two runs, and kills.
 //!
-//! As in the tests of the launcher, the binary plays three roles: it runs the tests; it is the launcher of a case; and,
-//! with RANK set, it is one of its ranks.
+//! The launcher of a case, and its ranks, are this program again ([`play`]).
 
 mod arrays;
 mod failures;

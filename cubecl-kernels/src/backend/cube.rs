@@ -447,7 +447,7 @@ where
     }
 }
 
-/// Whether kernels add up the columns of partial sums in such sums.
+/// Returns whether kernels add up the columns of partial sums in such sums.
 fn takes_columns<R: CubeRuntime, B: OnCube<R>>(to: &VectorSums<B>) -> bool {
     to.sums.sums.dtype() == DType::F32
 }
@@ -475,13 +475,13 @@ fn cube_angles<R: CubeRuntime, B: OnCube<R>>(angles: RotaryAngles<B>) -> CubeAng
     }
 }
 
-/// Whether the kernels run for tensors of this type.
+/// Returns whether the kernels run for tensors of this type.
 fn is_supported<R: CubeRuntime, B: OnCube<R>, const D: usize>(tensor: &Tensor<B, D>) -> bool {
     let tensor = primitive(tensor.clone());
     launch::is_supported(&tensor.client, tensor.dtype)
 }
 
-/// Whether the kernels read such numbers, and such whole numbers next to them.
+/// Returns whether the kernels read such numbers, and such whole numbers next to them.
 fn runs_with<R: CubeRuntime, B: OnCube<R>, const D: usize>(
     tensor: &Tensor<B, D>,
     integers: &Tensor<B, 1, Int>,
@@ -489,7 +489,7 @@ fn runs_with<R: CubeRuntime, B: OnCube<R>, const D: usize>(
     is_supported(tensor) && launch::is_integer(integers.dtype())
 }
 
-/// Whether the kernels run for this tensor, which has elements then.
+/// Returns whether the kernels run for this tensor, which has elements then.
 fn runs<R: CubeRuntime, B: OnCube<R>, const D: usize>(tensor: &Tensor<B, D>) -> bool {
     launch::runs(&primitive(tensor.clone()))
 }

@@ -30,21 +30,21 @@ where
 {
 }
 
-/// Whether the kernels run for tensors of a type on a device: they read and write it, and compute in f32. Else the
-/// references run.
+/// Returns whether the kernels run for tensors of a type on a device: they read and write it, and compute in f32. Else
+/// the references run.
 pub fn is_supported<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType) -> bool {
     let is_computed = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     let usage = client.properties().type_usage(StorageType::from(dtype));
     is_computed && usage.is_superset(TypeUsage::Buffer | TypeUsage::Conversion)
 }
 
-/// Whether the kernels read whole numbers of a type.
+/// Returns whether the kernels read whole numbers of a type.
 pub fn is_integer(dtype: DType) -> bool {
     matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64)
 }
 
-/// Whether the kernels run for a tensor: the references also give the results for those of no elements, for which CUDA
-/// has no launch.
+/// Returns whether the kernels run for a tensor: the references also give the results for those of no elements, for
+/// which CUDA has no launch.
 pub fn runs<R: CubeRuntime>(tensor: &CubeTensor<R>) -> bool {
     is_supported(&tensor.client, tensor.dtype) && tensor.meta.shape().num_elements() > 0
 }

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use tests::processes::send;
 
 use crate::devices::nccl::endings::PAUSED;
-use crate::devices::nccl::{ON_GPU, RANKS, chunks, gather, many, memory};
+use crate::devices::nccl::{ON_GPU, RANKS, chunks, many, memory};
 use tests::job::{Ended, Job, expect};
 
 /// The call that somebody does not come to.
@@ -199,7 +199,7 @@ fn add_endings(trials: &mut Trials) {
                     as Body,
             ),
             ("a_forward_pass_begins_while_parameters_are_gathered", 2, |ranks| {
-                play("gather", ranks, &[("CUDA_EMULATOR_NCCL_US", gather::SLOW)])?.expect_code(0)
+                play("gather", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
             }),
             ("chunks_are_communicated_while_others_are_multiplied", 2, |ranks| {
                 let slow = ["CUDA_EMULATOR_NCCL_US", "CUDA_EMULATOR_CUBLASLT_US"];

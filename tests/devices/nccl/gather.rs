@@ -19,14 +19,13 @@ use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::topology::ParallelConfig;
 use tests::takes_all;
 
+use crate::devices::nccl::memory::SLOW;
 use crate::devices::nccl::ranks::{Cuda, Outcome};
 
 type B = Autodiff<Cuda>;
 /// Without NCCL.
 type Host = Autodiff<Flex>;
 
-/// How much longer each operation takes, in microseconds.
-pub const SLOW: &str = "200000";
 /// Each with a bucket of its own.
 const LAYERS: u32 = 6;
 const COLUMNS: usize = 133;

@@ -2,7 +2,7 @@
 //! overheard, while real jobs come together and compute. What is listened on, and where the job's secret may not
 //! appear.
 //!
-//! As in the tests of the launcher, the binary plays three roles: it runs the tests; it is the launcher of a job; and,
+//! The binary plays three roles: it runs the tests; it is the launcher of a job; and,
 //! with RANK set, it is one of its ranks.
 
 // Helpers of tests, which clippy does not know as such outside of `cfg(test)`.

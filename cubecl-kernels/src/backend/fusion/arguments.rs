@@ -1,4 +1,4 @@
-//! What operations take: tensors of the stream, alone or in structs, each of which becomes the same on the inner
+//! Arguments of operations: tensors of the stream, alone or in structs, each of which becomes the same on the inner
 //! backend when the operation runs.
 
 use burn::tensor::{Bool, Int, Tensor};

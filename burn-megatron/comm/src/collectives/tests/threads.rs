@@ -21,7 +21,7 @@ fn reduce_until_refused(group: &ProcessGroup, number: f64) -> CollectiveError {
     panic!("{MANY} calls of two threads were taken");
 }
 
-/// Whether an error is that of a call that has failed elsewhere.
+/// Returns whether an error is that of a call that has failed elsewhere.
 fn is_of_another(error: &CollectiveError) -> bool {
     use CollectiveError::{PeerFailed, PeerLeft, Poisoned};
     matches!(error, Poisoned { .. } | PeerLeft { .. } | PeerFailed { .. })

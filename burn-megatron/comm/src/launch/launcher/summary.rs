@@ -110,7 +110,7 @@ pub struct LaunchSummary {
 pub(super) struct Interrupt {
     /// To this launcher.
     pub(super) here: Option<i32>,
-    /// Whether one had come to the launcher of another node, which does not start its ranks again, when something
+    /// True if one had come to the launcher of another node, which does not start its ranks again, when something
     /// failed here.
     pub(super) elsewhere: bool,
 }
@@ -372,7 +372,7 @@ mod tests {
         end(rank, RankOutcome::Killed(signal), Some(signal))
     }
 
-    /// Of ranks that were not interrupted, with the rank that was reported, and what of it.
+    /// Summary of ranks that were not interrupted, with the rank that was reported, and what of it.
     fn summary<const N: usize>(
         ranks: Range<usize>,
         ends: [RankEnd; N],
