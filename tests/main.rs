@@ -96,12 +96,16 @@ fn act() -> Option<ExitCode> {
     }
     if let Some((room, case)) = job::case() {
         let environment = Environment::detect().unwrap_or_else(|error| panic!("{error}"));
-        let play = match room.as_str() {
-            "nccl" => nccl::play,
-            "checkpoint" => checkpoint::play,
-            _ => launcher::play,
-        };
-        return Some(play(&case, environment.as_ref()));
+        match (room.as_str(), &environment) {
+            ("nccl", None) => nccl::ranks::act_as_launcher(),
+            ("nccl", Some(environment)) => nccl::ranks::act_as_rank(&case, environment),
+            ("checkpoint", None) => checkpoint::ranks::act_as_launcher(),
+            ("checkpoint", Some(environment)) => checkpoint::ranks::act_as_rank(&case, environment),
+            _ if case.starts_with(launcher::running::PREFIX) => return Some(launcher::running::play(&case)),
+            (_, None) => launcher::roles::act_as_launcher(&case),
+            (_, Some(environment)) => launcher::roles::act_as_rank(&case, environment),
+        }
+        return Some(ExitCode::SUCCESS);
     }
     if devices::lost_work::is_asked_for() {
         devices::lost_work::train();

@@ -1,18 +1,16 @@
 //! Checkpoints of real processes: layouts, failures on one rank, two runs, and kills.
 //!
-//! The launcher of a case, and its ranks, are this program again ([`play`]).
+//! The launcher of a case, and its ranks, are this program again.
 
 mod arrays;
 mod failures;
 mod kills;
 mod layouts;
-mod ranks;
+pub mod ranks;
 pub mod resuming;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use burn_megatron::launch::Environment;
 use libtest_mimic::Trial;
 
 /// The number of ranks of a case.
@@ -38,15 +36,6 @@ pub fn trials() -> Vec<Trial> {
     ];
     trials.push(failures::no_space_left());
     trials
-}
-
-/// Is the launcher of a case, or one of its ranks.
-pub fn play(case: &str, environment: Option<&Environment>) -> ExitCode {
-    match environment {
-        None => ranks::act_as_launcher(),
-        Some(environment) => ranks::act_as_rank(case, environment),
-    }
-    ExitCode::SUCCESS
 }
 
 /// Returns a variable of the case as a number.

@@ -16,26 +16,14 @@ mod matmul;
 mod memory;
 mod pipeline;
 mod placed;
-mod ranks;
+pub mod ranks;
 
 pub use cases::trials;
 
-use std::process::ExitCode;
 use std::time::Duration;
-
-use burn_megatron::launch::Environment;
 
 /// The number of ranks of a case.
 const RANKS: &str = "NCCL_TEST_RANKS";
 /// Whether NVIDIA's own libraries are used.
 const ON_GPU: &str = "NCCL_TESTS_ON_GPU";
 const LONG: Duration = Duration::from_secs(120);
-
-/// Is the launcher of a case, or one of its ranks.
-pub fn play(case: &str, environment: Option<&Environment>) -> ExitCode {
-    match environment {
-        None => ranks::act_as_launcher(),
-        Some(environment) => ranks::act_as_rank(case, environment),
-    }
-    ExitCode::SUCCESS
-}

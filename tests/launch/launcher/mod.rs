@@ -1,20 +1,18 @@
 //! Tests of the launcher with real processes.
 //!
-//! The launcher of a case, and its ranks, are this program again ([`play`]). A case of `running` leaves to the
+//! The launcher of a case, and its ranks, are this program again. A case of `running` leaves to the
 //! library which of them a process is.
 
 mod failing;
 mod meeting;
 mod nodes;
 mod restarting;
-mod roles;
-mod running;
+pub mod roles;
+pub mod running;
 mod signals;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use burn_megatron::launch::Environment;
 use libtest_mimic::Trial;
 
 /// `node count master-port`, for a launcher of one of several nodes.
@@ -70,14 +68,4 @@ pub fn trials() -> Vec<Trial> {
             nodes_that_do_not_fit_are_refused,
         ],
     ]
-}
-
-/// Is the launcher of a case, or one of its ranks.
-pub fn play(case: &str, environment: Option<&Environment>) -> ExitCode {
-    match environment {
-        _ if case.starts_with(running::PREFIX) => return running::play(case),
-        None => roles::act_as_launcher(case),
-        Some(environment) => roles::act_as_rank(case, environment),
-    }
-    ExitCode::SUCCESS
 }
