@@ -20,7 +20,7 @@ use devices::nccl;
 // For what it has instantiated for each backend, which is then compiled once.
 use examples as _;
 use faults::{kill_storm, storm};
-use launch::{adapters, families, from_text, generation, launcher, launchers, serving};
+use launch::{adapters, families, from_text, generation, imported, launcher, launchers, serving};
 use libtest_mimic::{Arguments, Trial};
 use parity::{evaluation, existing_model, learner, lessons, sharded_models};
 use tests::{harness, job, sharpest};
@@ -59,6 +59,7 @@ const PARTS: [(&[Room], usize); 4] = [
             ("families", families::trials),
             ("generation", generation::trials),
             ("adapters", adapters::trials),
+            ("imported", imported::trials),
             ("from_text", from_text::trials),
             ("serving", serving::trials),
             ("checkpoint", checkpoint::trials),

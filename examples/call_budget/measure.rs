@@ -95,7 +95,7 @@ impl Setting {
             "--rank must be below the number of ranks, {world_size}, got {rank}"
         );
         let grid = training.parallel.config().grid(world_size)?;
-        let model = training.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
+        let model = training.model.config(None, ByteTokenizer::VOCABULARY_SIZE)?;
         let sizes = &training.optimization;
         let stage = grid.coordinates(rank).pipeline;
         let samples = sizes.micro_batch_size * grid.data_parallel_size();
@@ -105,7 +105,7 @@ impl Setting {
             layers: model.n_layers(),
             hidden: model.d_model(),
             heads: model.n_heads(),
-            sequence: training.model.sample_length(&*model),
+            sequence: training.sample_length(&*model, None)?,
             vocabulary: padded_vocabulary(training, &grid),
             has_embedding: stage == 0,
             has_head: stage + 1 == grid.pipeline_parallel_size(),

@@ -94,7 +94,7 @@ pub fn play(arguments: &TrainingArguments, rank: usize, problem: &Problem) -> an
 /// Returns the flags with the layers and the micro-batches of a problem.
 fn resized(arguments: &TrainingArguments, problem: &Problem) -> anyhow::Result<TrainingArguments> {
     let mut arguments = arguments.clone();
-    let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
+    let model = arguments.model.config(None, ByteTokenizer::VOCABULARY_SIZE)?;
     let chunks = num_chunks(&arguments, &*model)?;
     let parallel = &mut arguments.parallel;
     parallel.num_virtual_stages_per_pipeline_rank = Some(chunks);
@@ -102,7 +102,7 @@ fn resized(arguments: &TrainingArguments, problem: &Problem) -> anyhow::Result<T
     let grid = parallel.config().grid(parallel.world_size())?;
     arguments.model.num_layers = Some(problem.layers * grid.pipeline_parallel_size());
     // Zeros need no array in host memory.
-    arguments.model.init_method_std = 0.0;
+    arguments.model.init_method_std = Some(0.0);
     arguments.model.padded_vocab_size = Some(padded_vocabulary(&arguments, &grid));
     let sizes = &mut arguments.optimization;
     sizes.global_batch_size = sizes.micro_batch_size * grid.data_parallel_size() * problem.micro_batches;
@@ -211,8 +211,8 @@ fn activations<B: TrainingBackend, C: ModelFamily>(
     device: &B::Device,
     gpu: &CudaDevice,
 ) -> anyhow::Result<u64> {
-    let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
-    let seq_length = arguments.model.sample_length(&*model);
+    let model = arguments.model.config(None, ByteTokenizer::VOCABULARY_SIZE)?;
+    let seq_length = arguments.sample_length(&*model, None)?;
     let batch = TokenBatch::new(&zeros(arguments.optimization.micro_batch_size, seq_length), 0, 0);
     let chunk = &session.model()[0];
     let input = (session.context().coordinates().pipeline > 0)

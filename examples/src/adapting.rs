@@ -82,7 +82,7 @@ impl RunAdapters {
     /// Returns this rank's chunks with adapters. New ones are of chunks with the checkpoint's parameters.
     ///
     /// # Errors
-    /// When the checkpoint is of another model, or cannot be read.
+    /// When the checkpoint cannot be read.
     pub(crate) fn adapt<B: TrainingBackend, C: ModelFamily>(
         &self,
         model: &C,
@@ -94,7 +94,6 @@ impl RunAdapters {
         let chunks = if self.is_stored {
             chunks
         } else {
-            ModelState::<C>::of(checkpoint)?.check(checkpoint.path(), model)?;
             load_parameters::<B, _>(chunks, checkpoint, context)?
         };
         Ok(adapt_stage::<B, C>(model, chunks, &self.config, device, context)?)

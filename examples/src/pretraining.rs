@@ -207,6 +207,7 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
         summary
             .note
             .iter()
+            .chain(&summary.model)
             .chain(&summary.adapters)
             .chain(&summary.offload)
             .for_each(|note| progress.line(note));

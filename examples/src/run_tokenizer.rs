@@ -11,6 +11,7 @@ use burn_megatron_data::programs::TokenizerArguments;
 use burn_megatron_data::tokenizer::{Tokenizer, TokenizerConfig, TokenizerFiles, TokenizerKind};
 use models::Objective;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Begins the names of the arrays of bytes that hold a tokenizer's files.
 pub(crate) const FILES: &str = "tokenizer.";
@@ -70,18 +71,41 @@ impl RunTokenizer {
     /// Returns the tokenizer that flags name, or the one of the checkpoint, or bytes.
     ///
     /// # Errors
-    /// When a file cannot be read, or the flags name another tokenizer than the checkpoint has.
+    /// When a file cannot be read, or the flags name another tokenizer than the checkpoint has; when neither names one
+    /// for a checkpoint whose vocabulary is not that of bytes.
     pub fn choose(
         flags: &TokenizerArguments,
         checkpoint: Option<&Checkpoint>,
         objective: Objective,
     ) -> anyhow::Result<Self> {
+        Self::choose_of(flags, checkpoint.map(|found| (found, found.path())), objective)
+    }
+
+    /// Returns the tokenizer as [`choose`](Self::choose) does, of a checkpoint whose parameters are from a path.
+    fn choose_of(
+        flags: &TokenizerArguments,
+        checkpoint: Option<(&Checkpoint, &Path)>,
+        objective: Objective,
+    ) -> anyhow::Result<Self> {
         let stored = match checkpoint {
-            Some(checkpoint) => stored_files(checkpoint)?.map(|files| (checkpoint, files)),
+            Some((checkpoint, _)) => stored_files(checkpoint)?.map(|files| (checkpoint, files)),
             None => None,
         };
         match (flags.config()?, stored) {
-            (None, None) => Self::bytes(objective),
+            (None, None) => {
+                let bytes = Self::bytes(objective)?;
+                if let Some((checkpoint, source)) = checkpoint {
+                    let tokens = checkpoint.state().pointer("/model/vocab_size").and_then(Value::as_u64);
+                    ensure!(
+                        tokens.is_none_or(|tokens| tokens == bytes.vocabulary_size() as u64),
+                        "the model's vocabulary has {} tokens, and {} names no tokenizer: give --tokenizer-type and \
+                         its files",
+                        tokens.unwrap_or_default(),
+                        source.display()
+                    );
+                }
+                Ok(bytes)
+            }
             (None, Some((_, stored))) => Self::new(stored),
             (Some(config), stored) => {
                 let given = config.files()?;
@@ -111,15 +135,8 @@ impl RunTokenizer {
         };
         let found = match of_folder {
             Some(tokenizer) => tokenizer,
-            None => Self::choose(flags, Some(checkpoint), Objective::NextToken)?,
+            None => Self::choose_of(flags, Some((checkpoint, source)), Objective::NextToken)?,
         };
-        let is_by_default = found.is_bytes() && flags.config()?.is_none();
-        ensure!(
-            !is_by_default || found.vocabulary_size() == vocab_size,
-            "the model's vocabulary has {vocab_size} tokens, and {} names no tokenizer: give --tokenizer-type and its \
-             files",
-            source.display()
-        );
         found.tokenizer.check_vocabulary(vocab_size)?;
         Ok(found)
     }

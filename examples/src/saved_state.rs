@@ -6,9 +6,9 @@ use anyhow::{Context as _, bail, ensure};
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::optimizer::OptimizerKind;
 use burn_megatron::training::{TrainerState, TrainingConfig};
-use models::ModelFamily;
 use models::huggingface::AdapterConfig;
 use models::registry::FAMILIES;
+use models::{ModelFamily, ModelSettings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -87,24 +87,40 @@ impl<C: ModelFamily> ModelState<C> {
         parse_state(checkpoint)
     }
 
-    /// Checks that a model of `model` can take the checkpoint's parameters.
+    /// Returns the checkpoint's model with what a run may change of it: dropout, recomputation, the padding of the
+    /// vocabulary and the like. What else is asked for must be the checkpoint's, and that of the preset, if one is.
     ///
     /// # Errors
-    /// Names the first size that differs, and both values.
-    pub fn check(&self, path: &Path, model: &C) -> anyhow::Result<()> {
-        let stored = &self.model;
+    /// When the vocabulary that is asked for has more tokens than the checkpoint's has rows; names the first size that
+    /// differs, and both values.
+    pub fn with_settings(self, path: &Path, settings: &ModelSettings) -> anyhow::Result<C> {
+        let (path, stored) = (path.display(), self.model);
+        let (rows, num_tokens) = (stored.vocab_size(), settings.vocab_size);
         ensure!(
-            stored.vocab_size() == model.vocab_size(),
-            "{} is of another model: its vocabulary has {} tokens and that of this run's tokenizer {}",
-            path.display(),
-            stored.vocab_size(),
-            model.vocab_size()
+            num_tokens <= rows,
+            "{path} is of another model: its vocabulary has {rows} rows, and this run's tokenizer {num_tokens} tokens: \
+             expected no more than those"
         );
-        match first_difference(stored.sizes(), model.sizes()) {
-            None => Ok(()),
-            Some(difference) => bail!("{} is of another model: {difference}", path.display()),
+        let settings = &ModelSettings {
+            vocab_size: rows,
+            max_seq_length: settings.max_seq_length.or(Some(stored.max_seq_length())),
+            ..settings.clone()
+        };
+        let asked_for = match settings.preset {
+            Some(_) => C::from_settings(settings),
+            None => stored.clone().with_settings(settings),
+        };
+        match first_difference(stored.sizes(), asked_for.sizes()) {
+            None => Ok(stored.with_settings(settings)),
+            Some(difference) => bail!("{path} is of another model: {difference}"),
         }
     }
+}
+
+/// Returns the tokens of a sample of the run that has saved a checkpoint.
+pub(crate) fn trained_length(checkpoint: &Checkpoint) -> Option<usize> {
+    let length = checkpoint.state().pointer("/training/seq_length")?.as_u64()?;
+    usize::try_from(length).ok()
 }
 
 /// Whether a checkpoint of any family has low-rank adapters.

@@ -21,7 +21,7 @@ impl TrainingArguments {
     /// # Errors
     /// When the device cannot be used, the flags name no family, or the program fails.
     pub fn run<P: TrainingProgram>(&self, world: &World, program: P) -> anyhow::Result<P::Output> {
-        let family = self.model.family()?.name;
+        let family = self.model.family(self.checkpoint().as_ref())?.name;
         let program = OnAnyDevice { family, program };
         self.device.run(self.precision.dtype(), world, program)
     }

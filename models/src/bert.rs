@@ -198,11 +198,17 @@ impl DecoderFamily for BertConfig {
 
     fn own_sizes(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("the MLP's hidden size", self.hidden_size().to_string()),
-            ("token types", self.token_types.to_string()),
-            ("the place of norms", format!("{:?}", self.order)),
-            ("the MLP's activation", format!("{:?}", self.activation)),
-            ("a head for pairs of sentences", self.tells_pairs.to_string()),
+            ("--ffn-hidden-size", self.hidden_size().to_string()),
+            ("the number of token types", self.token_types.to_string()),
+            (
+                "the place of norms",
+                match self.order {
+                    NormOrder::Before => "before the sublayers".to_owned(),
+                    NormOrder::After => "after the sublayers".to_owned(),
+                },
+            ),
+            ("the MLP's activation", self.activation.name().to_owned()),
+            ("--bert-no-binary-head", (!self.tells_pairs).to_string()),
         ]
     }
 

@@ -41,8 +41,16 @@ pub trait ModelFamily:
         + LanguageModel<B>
         + AdaptableStage<B>;
 
-    /// Returns the configuration that was asked for; what was not asked for is the preset's, or small.
-    fn from_settings(settings: &ModelSettings) -> Self;
+    /// Returns the preset that was asked for, or else a small model of the sizes that were.
+    fn base(settings: &ModelSettings) -> Self;
+
+    /// Returns this model with what was asked for, except the preset; what was not asked for stays.
+    fn with_settings(self, settings: &ModelSettings) -> Self;
+
+    /// Returns the new model that was asked for; what was not asked for is the preset's, or small.
+    fn from_settings(settings: &ModelSettings) -> Self {
+        Self::base(settings).with_settings(settings)
+    }
 
     /// Returns the same model with the usual padding of the vocabulary, which every tensor-parallel size divides and
     /// which changes no result: what is asked for when a checkpoint of another layout is loaded.
@@ -172,11 +180,11 @@ pub struct ModelSettings {
     /// True if the output head is the token embedding; as the family has it if not given.
     pub tied_embeddings: Option<bool>,
     /// The standard deviation of weights and embeddings at the start.
-    pub init_deviation: f64,
+    pub init_deviation: Option<f64>,
     /// The probability with which an element of a hidden state becomes zero.
-    pub hidden_dropout: f64,
+    pub hidden_dropout: Option<f64>,
     /// The probability with which an attention weight becomes zero.
-    pub attention_dropout: f64,
+    pub attention_dropout: Option<f64>,
     /// Which layers run again before their backward pass.
     pub layer_recompute: LayerRecompute,
     /// The most tokens whose logits are in one buffer.
@@ -209,9 +217,9 @@ impl ModelSettings {
             decoder_seq_length: None,
             tells_pairs: Some(true),
             tied_embeddings: None,
-            init_deviation: 0.02,
-            hidden_dropout: 0.0,
-            attention_dropout: 0.0,
+            init_deviation: None,
+            hidden_dropout: None,
+            attention_dropout: None,
             layer_recompute: LayerRecompute::Nothing,
             logit_chunk_tokens: None,
         }

@@ -20,6 +20,11 @@ pub trait ModelConfig: Debug {
     /// The longest sequence, in tokens.
     fn max_seq_length(&self) -> usize;
 
+    /// Returns false if the model computes longer sequences as well: it knows distances, and no positions.
+    fn limits_length(&self) -> bool {
+        true
+    }
+
     /// The size of the vocabulary, without padding.
     fn vocab_size(&self) -> usize;
 
@@ -41,8 +46,8 @@ pub trait ModelConfig: Debug {
     /// The rule that is broken, the values, and the nearest valid ones.
     fn validate(&self, parallel: &ParallelConfig) -> Result<(), TopologyError>;
 
-    /// Returns the sizes that the parameters depend on, by flag or in words, and the values: a checkpoint of other
-    /// values is of another model.
+    /// Returns the sizes that the parameters and what they compute depend on, by flag, or in words if no flag asks for
+    /// one, and the values: a checkpoint of other values is of another model.
     fn sizes(&self) -> Vec<(&'static str, String)>;
 
     /// Returns the parts of the model, in the words of flags; nothing if the family does not say.

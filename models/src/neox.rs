@@ -165,7 +165,7 @@ impl DecoderFamily for NeoxConfig {
 
     fn own_sizes(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("the MLP's hidden size", self.hidden_size().to_string()),
+            ("--ffn-hidden-size", self.hidden_size().to_string()),
             ("--rotary-percent", self.rotary_percent.to_string()),
             ("--rotary-base", self.rotary_base.to_string()),
             ("a parallel residual", self.parallel_residual.to_string()),

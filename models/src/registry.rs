@@ -46,12 +46,24 @@ pub struct Family {
     pub presets: fn() -> Vec<&'static str>,
     /// The flags of settings that are not every family's and that it has a choice of.
     pub choices: &'static [&'static str],
+    /// Returns the new model that was asked for.
     pub config: fn(&ModelSettings) -> Box<dyn ModelConfig>,
-    pub stage_parameters: StageParameters,
 }
 
-/// Returns the parameters of each pipeline stage of a family's model.
-pub type StageParameters = fn(&ModelSettings, &StageSetting<'_>) -> Result<Vec<Vec<BucketParameter>>, ModelError>;
+/// A model whose family is not known by its type.
+pub trait AnyModel: ModelConfig {
+    /// Returns the parameters of each pipeline stage: see [`stage_parameters`].
+    ///
+    /// # Errors
+    /// When a size does not divide.
+    fn stage_parameters(&self, setting: &StageSetting<'_>) -> Result<Vec<Vec<BucketParameter>>, ModelError>;
+}
+
+impl<C: ModelFamily> AnyModel for C {
+    fn stage_parameters(&self, setting: &StageSetting<'_>) -> Result<Vec<Vec<BucketParameter>>, ModelError> {
+        stage_parameters(self, setting)
+    }
+}
 
 impl Family {
     const fn of<C: ModelFamily>() -> Self {
@@ -61,7 +73,6 @@ impl Family {
             presets: || C::PRESETS.iter().map(|preset| preset.name).collect(),
             choices: C::CHOICES,
             config: |settings| Box::new(C::from_settings(settings)),
-            stage_parameters: |settings, setting| stage_parameters(&C::from_settings(settings), setting),
         }
     }
 
@@ -145,10 +156,10 @@ mod tests {
             tells_pairs: Some(false),
             rotary_percent: Some(0.5),
             rotary_base: Some(77.0),
-            hidden_dropout: 0.3,
-            attention_dropout: 0.2,
+            hidden_dropout: Some(0.3),
+            attention_dropout: Some(0.2),
             norm_epsilon: Some(1e-3),
-            init_deviation: 0.7,
+            init_deviation: Some(0.7),
             ..small.clone()
         };
         let tied = ModelSettings {
@@ -208,17 +219,13 @@ mod tests {
                 d_hidden: None,
                 max_seq_length: None,
                 qkv_bias: false,
-                hidden_dropout: 0.1,
+                hidden_dropout: Some(0.1),
                 ..ModelSettings::small()
             });
             for settings in chosen().into_iter().chain(presets) {
                 let without = ModelSettings {
                     // Of the Llamas no file has these.
-                    hidden_dropout: if C::NAME == "llama" {
-                        0.0
-                    } else {
-                        settings.hidden_dropout
-                    },
+                    hidden_dropout: settings.hidden_dropout.filter(|_| C::NAME != "llama"),
                     padded_vocab_size: None,
                     ..settings
                 };

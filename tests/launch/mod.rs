@@ -4,6 +4,7 @@ pub mod adapters;
 pub mod families;
 pub mod from_text;
 pub mod generation;
+pub mod imported;
 pub mod launcher;
 pub mod launchers;
 pub mod serving;

@@ -85,8 +85,8 @@ pub fn check_comparable(training: &TrainingArguments, model: &GptConfig) -> anyh
             model.hidden_size() != 4 * model.d_model,
         ),
         ("--norm-epsilon other than 1e-5", model.norm_epsilon != 1e-5),
-        ("--hidden-dropout", flags.hidden_dropout > 0.0),
-        ("--attention-dropout", flags.attention_dropout > 0.0),
+        ("--hidden-dropout", flags.hidden_dropout > Some(0.0)),
+        ("--attention-dropout", flags.attention_dropout > Some(0.0)),
         (
             "--recompute-granularity",
             flags.recompute.recompute_granularity.is_some(),

@@ -30,7 +30,7 @@ struct Report {
 /// # Errors
 /// When it cannot, naming the flag.
 pub fn peer<'a>(arguments: &'a Arguments, python: &'a Path) -> anyhow::Result<Peer<'a>> {
-    let family = arguments.training.model.family()?.name;
+    let family = arguments.training.model.family(None)?.name;
     ensure!(
         family == GptConfig::NAME,
         "--python compares --model-family {}, got {family}: leave one of them out",
@@ -41,9 +41,10 @@ pub fn peer<'a>(arguments: &'a Arguments, python: &'a Path) -> anyhow::Result<Pe
         overlaps: true,
     };
     let training = training(arguments, stage_0)?;
-    let model = GptConfig::from_settings(&training.model.settings(training.vocabulary_size()?));
+    let num_tokens = training.any_model(None)?.vocab_size();
+    let model = training.model.model::<GptConfig>(None, num_tokens)?;
     refusals::check_comparable(&training, &model)?;
-    let seq_length = training.model.sample_length(&model);
+    let seq_length = training.sample_length(&model, None)?;
     let config = training.training_config(seq_length)?;
     let world_size = world_size(&training);
     let timeout = Duration::from_secs(arguments.peer_timeout_secs);

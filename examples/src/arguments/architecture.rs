@@ -3,6 +3,7 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use models::ModelSettings;
+use models::architecture::Architecture;
 use models::registry::{FAMILIES, Family};
 
 /// What the model is made of, by Megatron-LM's flags. A family is one architecture: flags that say what it is are
@@ -72,7 +73,22 @@ impl ArchitectureArguments {
         all.filter_map(|(flag, value)| Some((flag, value?))).collect()
     }
 
-    /// Checks that a model of this family, of these settings, is what the flags say.
+    /// Returns the first flag that a checkpoint's model is not what it says, and both values.
+    pub(super) fn difference(&self, stored: &Architecture) -> Option<String> {
+        let mut given = self.given().into_iter();
+        given.find_map(|(flag, value)| {
+            let there = stored.value_of(flag);
+            let is_same = there.as_ref() == Some(&value);
+            (!is_same).then(|| {
+                format!(
+                    "{flag} is {} there and {value} here",
+                    there.as_deref().unwrap_or("nothing")
+                )
+            })
+        })
+    }
+
+    /// Checks that a new model of this family, of these settings, is what the flags say.
     ///
     /// # Errors
     /// One says another thing: names the flag, the family, and which families would be that.

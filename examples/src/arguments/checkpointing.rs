@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::ensure;
+use burn_megatron::checkpoint::{Checkpoint, CheckpointError, ReadConfig};
 use clap::Args;
+use models::registry::Family;
 
 /// What is saved, and where training continues.
 #[derive(Args, Clone, Debug, Default)]
@@ -44,9 +46,20 @@ impl CheckpointArguments {
     /// Checks what the types do not.
     ///
     /// # Errors
-    /// When no checkpoint is to stay.
+    /// When no checkpoint is to stay, or `--load` has files that are no checkpoint yet.
     pub fn validate(&self) -> anyhow::Result<()> {
         ensure!(self.ckpt_keep != Some(0), "--ckpt-keep must be at least 1, got 0");
+        let Some(folder) = &self.load else {
+            return Ok(());
+        };
+        let found = Checkpoint::find_with(folder, ReadConfig::new().with_shards_later(true));
+        let is_foreign = matches!(found, Err(CheckpointError::NoCheckpoint { .. })) && Family::of_files(folder).is_ok();
+        let folder = folder.display();
+        ensure!(
+            !is_foreign,
+            "--load {folder} has Hugging Face's files, and training begins with a checkpoint: make one with \
+             `checkpoint convert {folder} imported --from huggingface`, and give --load imported --finetune"
+        );
         Ok(())
     }
 }

@@ -25,9 +25,12 @@ use burn_megatron::training::TrainingConfig;
 use burn_megatron::training::preflight::Statement;
 use burn_megatron_data::programs::TokenizerArguments;
 use clap::Args;
+use models::ModelConfig;
+use models::registry::AnyModel;
 
 pub use crate::device::Dtype;
 use crate::run_tokenizer::RunTokenizer;
+use crate::saved_state::trained_length;
 pub use architecture::ArchitectureArguments;
 pub use checkpointing::CheckpointArguments;
 pub use data::{DataArguments, TextSource, parse_size};
@@ -46,6 +49,9 @@ pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, Stag
 pub use training::adapters::AdapterArguments;
 pub use training::learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use training::optimization::{MuonScaleMode, OptimizationArguments, OptimizerKind, WeightDecayStyle};
+
+/// The longest sample unless another is asked for: the texts that models of today take would fill a GPU's memory.
+const MAX_DEFAULT_SAMPLE: usize = 4096;
 
 /// Everything a training program takes.
 #[derive(Args, Clone, Debug)]
@@ -77,19 +83,37 @@ pub struct TrainingArguments {
 }
 
 impl TrainingArguments {
-    /// The tokens of the vocabulary that the flags name, or that the checkpoint to continue from has.
-    pub fn vocabulary_size(&self) -> anyhow::Result<usize> {
-        self.vocabulary_size_with(self.checkpoint().as_ref())
+    /// The model that is trained, whatever its family: that of the checkpoint, if there is one.
+    ///
+    /// # Errors
+    /// When the flags name another model or tokenizer than the checkpoint has.
+    pub fn any_model(&self, checkpoint: Option<&Checkpoint>) -> anyhow::Result<Box<dyn AnyModel>> {
+        let objective = self.model.objective(checkpoint)?;
+        let tokenizer = RunTokenizer::choose(&self.data.tokenizer, checkpoint, objective)?;
+        self.model.config(checkpoint, tokenizer.vocabulary_size())
     }
 
-    fn vocabulary_size_with(&self, checkpoint: Option<&Checkpoint>) -> anyhow::Result<usize> {
-        let tokenizer = RunTokenizer::choose(&self.data.tokenizer, checkpoint, self.model.objective()?)?;
-        Ok(tokenizer.vocabulary_size())
+    /// The tokens of a sample: what was asked for, or those of the run that is continued, or the most that the model
+    /// takes, 4096 at most.
+    ///
+    /// # Errors
+    /// When there are more of them than the model takes.
+    pub fn sample_length(&self, model: &dyn ModelConfig, checkpoint: Option<&Checkpoint>) -> anyhow::Result<usize> {
+        let continued = checkpoint.filter(|_| !self.checkpoints.finetune);
+        let positions = model.max_seq_length();
+        let length = self.model.seq_length.or_else(|| continued.and_then(trained_length));
+        let length = length.unwrap_or(positions.min(MAX_DEFAULT_SAMPLE));
+        anyhow::ensure!(
+            length <= positions,
+            "--seq-length must be at most {positions}, the positions of the model (--max-position-embeddings), got \
+             {length}"
+        );
+        Ok(length)
     }
 
     /// The checkpoint to continue from, if there is one. What is wrong with it is said when it is loaded: here every
     /// rank looks at it.
-    fn checkpoint(&self) -> Option<Checkpoint> {
+    pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
         let load = self.checkpoints.load.as_deref();
         let options = ReadConfig::new().with_shards_later(true);
         load.and_then(|folder| Checkpoint::find_with(folder, options).ok())

@@ -1,18 +1,19 @@
 //! Flags of the model's sizes.
 
+use anyhow::{Context as _, bail};
+use burn_megatron::checkpoint::Checkpoint;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use cubecl_kernels::Kernels;
-use models::registry::{self, FAMILIES, Family};
-use models::{ModelConfig, ModelSettings, Objective};
+use models::registry::{self, AnyModel, FAMILIES, Family, FamilyProgram, run_with_family};
+use models::{ModelFamily, ModelSettings, Objective};
 
 use super::generation::kernels;
 use super::{ArchitectureArguments, RecomputeArguments, RecomputeGranularity};
+use crate::saved_state::{FamilyState, ModelState};
 
-/// The longest sample unless another is asked for: the texts that models of today take would fill a GPU's memory.
-const MAX_DEFAULT_SAMPLE: usize = 4096;
-
-/// The model's sizes. The defaults are those of a small model that two cores train in minutes.
+/// The model. The defaults are those of a small new model that two cores train in minutes; with a checkpoint in --load
+/// the model is the checkpoint's, and flags confirm what it is, or change what a run may change.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArguments {
@@ -22,7 +23,7 @@ pub struct ModelArguments {
         value_parser = PossibleValuesParser::new(registry::presets())
     )]
     pub model_size: Option<String>,
-    /// The kind of model [default: that of --model-size, or gpt]
+    /// The kind of model [default: that of the checkpoint in --load, or of --model-size, or gpt]
     #[arg(
         long, value_name = "NAME",
         value_parser = PossibleValuesParser::new(FAMILIES.iter().map(|family| family.name))
@@ -56,11 +57,11 @@ pub struct ModelArguments {
     /// What norms add to the variance [default: the preset's, or 1e-5]
     #[arg(long, value_name = "X")]
     pub norm_epsilon: Option<f64>,
-    /// Tokens per sample [default: 128, or the preset's, at most 4096]
+    /// Tokens per sample [default: 128, or the preset's, or what the model of --load takes, at most 4096]
     #[arg(long, value_name = "N", visible_alias = "encoder-seq-length")]
     pub seq_length: Option<usize>,
-    /// Positions that the model has embeddings of, at least --seq-length [default: --seq-length]
-    #[arg(long, value_name = "N", requires = "seq_length")]
+    /// Positions that the model has, at least --seq-length [default: --seq-length, or those of the model of --load]
+    #[arg(long, value_name = "N")]
     pub max_position_embeddings: Option<usize>,
     /// Rows of the embedding with padding [default: the next multiple of 128 * tensor size]; changes no result
     #[arg(long, value_name = "N")]
@@ -69,9 +70,9 @@ pub struct ModelArguments {
     /// except for rounding
     #[arg(long, value_name = "N")]
     pub logit_chunk_tokens: Option<usize>,
-    /// Standard deviation of the weights at the start
-    #[arg(long, value_name = "X", default_value_t = 0.02)]
-    pub init_method_std: f64,
+    /// Standard deviation of the weights at the start [default: 0.02]
+    #[arg(long, value_name = "X")]
+    pub init_method_std: Option<f64>,
     /// Give the output head weights of its own
     #[arg(long)]
     pub untie_embeddings_and_output_weights: bool,
@@ -84,12 +85,12 @@ pub struct ModelArguments {
     /// Let a BERT learn masked tokens only, not whether one sentence follows another
     #[arg(long)]
     pub bert_no_binary_head: bool,
-    /// Probability with which an element of a hidden state falls
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    pub hidden_dropout: f64,
-    /// Probability with which an attention weight falls
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    pub attention_dropout: f64,
+    /// Probability with which an element of a hidden state falls [default: 0, or that of the model of --load]
+    #[arg(long, value_name = "P")]
+    pub hidden_dropout: Option<f64>,
+    /// Probability with which an attention weight falls [default: 0, or that of the model of --load]
+    #[arg(long, value_name = "P")]
+    pub attention_dropout: Option<f64>,
     /// Make the model of burn's own operations instead of fused ones: slower, to compare with
     #[arg(long)]
     pub no_fused_kernels: bool,
@@ -117,28 +118,44 @@ impl ModelArguments {
         Ok(())
     }
 
-    /// The family that the flags name; that of `--model-size` if they name none.
+    /// The family of the checkpoint, or the one that the flags name, or that of `--model-size`.
     ///
     /// # Errors
-    /// When `--model-size` is another family's, or the flags name what the family does not have.
-    pub fn family(&self) -> anyhow::Result<&'static Family> {
+    /// When the flags name another family than the checkpoint's, `--model-size` is another family's, or the flags name
+    /// what the family does not have.
+    pub fn family(&self, checkpoint: Option<&Checkpoint>) -> anyhow::Result<&'static Family> {
         let of_size = self.model_size.as_deref().and_then(Family::with_preset);
-        let Some(name) = &self.model_family else {
-            return self.with_choices(of_size.unwrap_or(&FAMILIES[0]));
+        let given = self.model_family.as_deref().map(Family::named).transpose()?;
+        let family = match checkpoint {
+            Some(checkpoint) => {
+                let (path, FamilyState { family }) = (checkpoint.path().display(), FamilyState::of(checkpoint)?);
+                if let Some(given) = given.or(of_size).filter(|given| given.name != family) {
+                    bail!(
+                        "{path} is of another model: --model-family is {family} there and {} here",
+                        given.name
+                    );
+                }
+                Family::named(&family).with_context(|| path.to_string())?
+            }
+            None => given.or(of_size).unwrap_or(&FAMILIES[0]),
         };
-        let family = Family::named(name)?;
-        let sizes = (family.presets)();
+        let (name, sizes) = (family.name, (family.presets)());
         anyhow::ensure!(
             self.model_size.as_deref().is_none_or(|size| sizes.contains(&size)),
             "--model-size must be one of --model-family {name}: {}; got {}",
             sizes.join(", "),
             self.model_size.as_deref().unwrap_or_default()
         );
-        self.with_choices(family)
+        self.check_choices(family)?;
+        if checkpoint.is_none() {
+            // What is compared does not depend on the vocabulary.
+            self.architecture.check(family, &self.settings(1))?;
+        }
+        Ok(family)
     }
 
-    /// The family, if it has all the settings that the flags name.
-    fn with_choices(&self, family: &'static Family) -> anyhow::Result<&'static Family> {
+    /// Checks that the family has all the settings that the flags name.
+    fn check_choices(&self, family: &Family) -> anyhow::Result<()> {
         let given = [
             ("--num-query-groups", self.num_query_groups.is_some()),
             ("--kv-channels", self.kv_channels.is_some()),
@@ -157,13 +174,10 @@ impl ModelArguments {
                 "--model-family {name} has no {flag}: leave it out"
             );
         }
-        // What is compared does not depend on the vocabulary.
-        let settings = self.settings(1);
-        self.architecture.check(family, &settings)?;
-        Ok(family)
+        Ok(())
     }
 
-    /// What is asked of the model, with a tokenizer's vocabulary.
+    /// What is asked of a new model, with a tokenizer's vocabulary.
     pub fn settings(&self, vocab_size: usize) -> ModelSettings {
         ModelSettings {
             preset: self.model_size.clone(),
@@ -194,21 +208,49 @@ impl ModelArguments {
         }
     }
 
-    /// The model for a tokenizer's vocabulary, whatever its family.
-    pub fn config(&self, vocab_size: usize) -> anyhow::Result<Box<dyn ModelConfig>> {
-        Ok((self.family()?.config)(&self.settings(vocab_size)))
+    /// The model for a tokenizer of this many tokens: that of the checkpoint, with what the flags may change of it, or
+    /// a new one.
+    ///
+    /// # Errors
+    /// When the flags say another model than the checkpoint's, or the tokenizer has more tokens.
+    pub fn model<C: ModelFamily>(&self, checkpoint: Option<&Checkpoint>, num_tokens: usize) -> anyhow::Result<C> {
+        let settings = self.settings(num_tokens);
+        let Some(checkpoint) = checkpoint else {
+            return Ok(C::from_settings(&settings));
+        };
+        let (path, stored) = (checkpoint.path(), ModelState::<C>::of(checkpoint)?);
+        if let Some(difference) = self.architecture.difference(&stored.model.architecture()) {
+            bail!("{} is of another model: {difference}", path.display());
+        }
+        // Samples may be shorter than the model's; longer ones change it, where it has no limit.
+        let is_longer = |length: &usize| !stored.model.limits_length() && *length > stored.model.max_seq_length();
+        let max_seq_length = self.max_position_embeddings.or(self.seq_length.filter(is_longer));
+        stored.with_settings(
+            path,
+            &ModelSettings {
+                max_seq_length,
+                ..settings
+            },
+        )
+    }
+
+    /// The model as [`model`](Self::model) returns it, whatever its family.
+    ///
+    /// # Errors
+    /// As [`family`](Self::family) and [`model`](Self::model).
+    pub fn config(&self, checkpoint: Option<&Checkpoint>, num_tokens: usize) -> anyhow::Result<Box<dyn AnyModel>> {
+        let program = Config {
+            arguments: self,
+            checkpoint,
+            num_tokens,
+        };
+        run_with_family(self.family(checkpoint)?.name, program)?
     }
 
     /// What the model learns.
-    pub fn objective(&self) -> anyhow::Result<Objective> {
+    pub fn objective(&self, checkpoint: Option<&Checkpoint>) -> anyhow::Result<Objective> {
         // It does not depend on the vocabulary.
-        Ok(self.config(1)?.objective())
-    }
-
-    /// The tokens of a sample: what was asked for, or the most that the model takes, 4096 at most.
-    pub fn sample_length(&self, model: &dyn ModelConfig) -> usize {
-        self.seq_length
-            .unwrap_or_else(|| model.max_seq_length().min(MAX_DEFAULT_SAMPLE))
+        Ok(self.config(checkpoint, 1)?.objective())
     }
 
     /// The operations that the model is made of.
@@ -226,6 +268,7 @@ impl ModelArguments {
             ("--hidden-dropout", self.hidden_dropout),
             ("--attention-dropout", self.attention_dropout),
         ] {
+            let value = value.unwrap_or_default();
             anyhow::ensure!((0.0..1.0).contains(&value), "{flag} must be in [0, 1), got {value}");
         }
         if let (Some(positions), Some(length)) = (self.max_position_embeddings, self.seq_length) {
@@ -245,7 +288,7 @@ impl ModelArguments {
                 value.unwrap_or_default()
             );
         }
-        let deviation = self.init_method_std;
+        let deviation = self.init_method_std.unwrap_or_default();
         anyhow::ensure!(
             deviation.is_finite() && deviation >= 0.0,
             "--init-method-std must be finite and not negative, got {deviation}"
@@ -259,3 +302,22 @@ impl ModelArguments {
         self.recompute.validate()
     }
 }
+
+/// Makes a model whose family is not known yet.
+struct Config<'a> {
+    arguments: &'a ModelArguments,
+    checkpoint: Option<&'a Checkpoint>,
+    num_tokens: usize,
+}
+
+impl FamilyProgram for Config<'_> {
+    type Output = anyhow::Result<Box<dyn AnyModel>>;
+
+    fn run<C: ModelFamily>(self) -> Self::Output {
+        let model = self.arguments.model::<C>(self.checkpoint, self.num_tokens)?;
+        Ok(Box::new(model))
+    }
+}
+
+#[cfg(test)]
+mod tests;

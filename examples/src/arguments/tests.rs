@@ -356,19 +356,24 @@ fn profiled_steps_are_of_one_size() {
 fn positions_are_at_least_the_tokens_of_a_sample() {
     let arguments = parse("--seq-length 64 --max-position-embeddings 96").expect("valid");
     assert_eq!(arguments.validate().map_err(|error| error.to_string()), Ok(()));
-    let model = arguments.model.config(257).expect("a family");
+    let model = arguments.model.config(None, 257).expect("a family");
     assert_eq!(
-        (model.max_seq_length(), arguments.model.sample_length(&*model)),
+        (model.max_seq_length(), arguments.sample_length(&*model, None).unwrap()),
         (96, 64)
     );
     let plain = parse("--seq-length 64").expect("valid");
-    let model = plain.model.config(257).expect("a family");
-    assert_eq!((model.max_seq_length(), plain.model.sample_length(&*model)), (64, 64));
+    let model = plain.model.config(None, 257).expect("a family");
+    assert_eq!(
+        (model.max_seq_length(), plain.sample_length(&*model, None).unwrap()),
+        (64, 64)
+    );
     assert_eq!(
         refusal("--seq-length 64 --max-position-embeddings 63"),
         "--max-position-embeddings must be at least --seq-length 64, got 63"
     );
-    assert!(parse("--max-position-embeddings 96").is_err());
+    let more = parse("--max-position-embeddings 96").expect("valid");
+    let model = more.model.config(None, 257).expect("a family");
+    assert_eq!(more.sample_length(&*model, None).unwrap(), 96);
 }
 
 #[test]
@@ -384,7 +389,7 @@ fn flags_say_what_a_family_is_or_name_the_families_that_are() {
         "--model-family llama --window-size 4095,0",
     ] {
         let arguments = parse(flags).expect("known flags");
-        assert!(arguments.model.config(257).is_ok(), "{flags}");
+        assert!(arguments.model.config(None, 257).is_ok(), "{flags}");
     }
     let llama = "--model-family llama";
     for (flags, message) in [

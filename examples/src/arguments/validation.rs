@@ -79,10 +79,10 @@ impl TrainingArguments {
         self.adapters.validate()?;
         self.data.source()?;
         let checkpoint = self.checkpoint();
-        let vocabulary_size = self.vocabulary_size_with(checkpoint.as_ref())?;
-        let model = self.model.config(vocabulary_size)?;
+        let model = self.any_model(checkpoint.as_ref())?;
         model.validate(&parallel)?;
-        let training = self.training_config(self.model.sample_length(&*model))?;
+        let seq_length = self.sample_length(&*model, checkpoint.as_ref())?;
+        let training = self.training_config(seq_length)?;
         training.validate(&grid, parallel.sequence_parallel)?;
         if self.offload.config()? != OptimizerOffload::None {
             anyhow::ensure!(!training.uses(OptimizerKind::Muon), OffloadError::WholeMatrices);
@@ -107,15 +107,15 @@ impl TrainingArguments {
             layers: &layers,
             kernels: self.model.kernels(),
         };
-        let of_stages = self.model.family()?.stage_parameters;
-        let parameters = of_stages(&self.model.settings(vocabulary_size), &setting)?;
+        let parameters = model.stage_parameters(&setting)?;
         let setting = MemorySetting {
             parallel: &parallel,
             layers: &layers,
             schedule: &schedule,
+            seq_length,
             micro_batch_size: self.optimization.micro_batch_size,
             padded_vocab_size: padded_vocab_size(
-                vocabulary_size,
+                model.vocab_size(),
                 self.model.padded_vocab_size,
                 parallel.tensor_parallel_size,
             ),
@@ -123,13 +123,11 @@ impl TrainingArguments {
             offloaded_layers: 0,
         };
         let activations = |recompute: RecomputeArguments, offloaded_layers: usize| {
-            // Of a sample's tokens, however large the table of positions is.
-            let of_samples = ModelArguments {
-                max_position_embeddings: None,
+            let recomputing = ModelArguments {
                 recompute,
                 ..self.model.clone()
             };
-            let model = of_samples.config(vocabulary_size)?;
+            let model = recomputing.config(checkpoint.as_ref(), model.vocab_size())?;
             let setting = MemorySetting {
                 offloaded_layers,
                 ..setting
@@ -181,7 +179,7 @@ impl TrainingArguments {
             has_adapters: self.trains_adapters(checkpoint.as_ref()),
             can_offload_layers: offloaded_layers == 0 && self.can_offload_activations(),
             is_recomputed: self.model.recompute.layers() == RecomputeArguments::full().layers(),
-            run: self.in_words(&*model, &grid, &every_step),
+            run: self.in_words(&*model, seq_length, &grid, &every_step),
             grid,
         })
     }
@@ -201,17 +199,22 @@ impl TrainingArguments {
     }
 
     /// The model, the layout and the batches.
-    fn in_words(&self, model: &dyn ModelConfig, grid: &RankGrid, schedule: &ScheduleConfig) -> Vec<String> {
+    fn in_words(
+        &self,
+        model: &dyn ModelConfig,
+        seq_length: usize,
+        grid: &RankGrid,
+        schedule: &ScheduleConfig,
+    ) -> Vec<String> {
         let (parallel, flags) = (&self.parallel, &self.optimization);
         vec![
             format!(
-                "{} of {} parameters in {}: {} layers of {}, samples of {} tokens",
+                "{} of {} parameters in {}: {} layers of {}, samples of {seq_length} tokens",
                 model.family_name(),
                 model.num_parameters(),
                 DType::from(self.precision.dtype()).name(),
                 model.n_layers(),
                 model.d_model(),
-                self.model.sample_length(model),
             ),
             format!(
                 "{}: tensor {} (sequence {}), pipeline {} ({}), data {}",

@@ -227,7 +227,7 @@ mod tests {
             ));
             let recomputes = |training: TrainingArguments| {
                 training.validate().expect("fits");
-                let model = training.model.config(257).expect("a family");
+                let model = training.model.config(None, 257).expect("a family");
                 model.layer_recompute() != LayerRecompute::Nothing
             };
             assert!(!recomputes(arguments.reference()), "{flags}");
@@ -266,7 +266,7 @@ mod tests {
             let model = arguments
                 .training(&Layout::ONE_RANK)
                 .model
-                .config(257)
+                .config(None, 257)
                 .expect("a family");
             (model.n_layers(), model.d_model(), model.max_seq_length())
         };

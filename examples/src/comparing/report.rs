@@ -181,7 +181,10 @@ pub fn describe(arguments: &TrainingArguments, model: &dyn ModelConfig) -> Strin
         model.d_model(),
         model.n_heads(),
         model.num_parameters(),
-        flags.hidden_dropout.max(flags.attention_dropout),
+        flags
+            .hidden_dropout
+            .unwrap_or(0.0)
+            .max(flags.attention_dropout.unwrap_or(0.0)),
         match optimization.clip_grad {
             0.0 => "off".to_owned(),
             norm => format!("at norm {norm}"),

@@ -30,7 +30,7 @@ use crate::arguments::{CheckpointArguments, TrainingArguments};
 use crate::device::{TrainingBackend, reserved_bytes};
 use crate::launching::StopReason;
 use crate::run_tokenizer::RunTokenizer;
-use crate::saved_state::{ModelState, RunState};
+use crate::saved_state::RunState;
 use crate::step_observer::StepObserver;
 use data::{read_text, start_loader};
 use run_text::{RunText, SampleSizes, TextRequest};
@@ -54,6 +54,7 @@ pub struct Session<B: TrainingBackend, C: ModelFamily> {
     text_hash: String,
     text: RunText,
     tokenizer: RunTokenizer,
+    model_note: Option<String>,
     adapters: Option<AdapterConfig>,
     num_steps: u64,
     eval_iters: u64,
@@ -77,6 +78,8 @@ pub struct SessionSummary {
     pub num_documents: (usize, usize),
     /// What a person should know of where they come from.
     pub note: Option<String>,
+    /// What the model has from the checkpoint that is easily missed.
+    pub model: Option<String>,
     /// The adapters that are trained in place of the parameters, in words.
     pub adapters: Option<String>,
     /// Where the optimizer is, where that is not what the flags seem to say.
@@ -124,14 +127,14 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             } else {
                 0
             });
-        let family = arguments.model.family()?.name;
+        let found = found_checkpoint::find(&arguments.checkpoints, context)?;
+        let checkpoint = found.checkpoint;
+        let family = arguments.model.family(checkpoint.as_ref())?.name;
         ensure!(
             family == C::NAME,
             "the flags name the model family {family}, this is {}",
             C::NAME
         );
-        let found = found_checkpoint::find(&arguments.checkpoints, context)?;
-        let checkpoint = found.checkpoint;
         let arguments = &TrainingArguments {
             checkpoints: found.arguments,
             ..arguments.clone()
@@ -139,12 +142,18 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let tokenizer = RunTokenizer::choose(
             &arguments.data.tokenizer,
             checkpoint.as_ref(),
-            arguments.model.objective()?,
+            arguments.model.objective(checkpoint.as_ref())?,
         )?;
-        let model = C::from_settings(&arguments.model.settings(tokenizer.vocabulary_size()));
+        let model = arguments
+            .model
+            .model::<C>(checkpoint.as_ref(), tokenizer.vocabulary_size())?;
         model.validate(context.config())?;
+        let model_note = checkpoint.as_ref().and_then(|checkpoint| {
+            let given = [arguments.model.hidden_dropout, arguments.model.attention_dropout];
+            dropout_note(checkpoint, given)
+        });
         let adapters = RunAdapters::choose(arguments, checkpoint.as_ref(), &model)?;
-        let training = arguments.training_config(arguments.model.sample_length(&model))?;
+        let training = arguments.training_config(arguments.sample_length(&model, checkpoint.as_ref())?)?;
         training.validate(context.grid(), context.is_sequence_parallel())?;
 
         let num_samples = training.train_samples;
@@ -216,14 +225,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let timeline = Timeline::default().with_observer(observer.clone());
         let mut trainer = Trainer::new(chunks, &training, config, context, device)?.with_timeline(&timeline);
         if let Some(checkpoint) = checkpoint.filter(|_| !has_parameters) {
-            resume(
-                &mut trainer,
-                &checkpoint,
-                &arguments.checkpoints,
-                &model,
-                &training,
-                &text_hash,
-            )?;
+            resume::<B, C>(&mut trainer, &checkpoint, &arguments.checkpoints, &training, &text_hash)?;
         }
         let consumed_samples = trainer.consumed_samples();
         let num_steps = trainer.iteration() + training.batch_sizes()?.num_steps_from(consumed_samples, num_samples);
@@ -240,6 +242,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             text_hash,
             text,
             tokenizer,
+            model_note,
             adapters: adapters.map(|adapters| adapters.config),
             num_steps,
             eval_iters: arguments.logging.eval_iters,
@@ -257,6 +260,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             num_train_tokens: self.text.num_train_tokens,
             num_documents: self.text.num_documents,
             note: self.text.note.clone(),
+            model: self.model_note.clone(),
             adapters: self.adapters.as_ref().map(|adapters| in_words(adapters, &self.model)),
             offload: self.offload_notes.clone(),
         }
@@ -480,6 +484,18 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     }
 }
 
+/// Returns what a model drops that no flag speaks of; `None` if it drops nothing.
+fn dropout_note(checkpoint: &Checkpoint, given: [Option<f64>; 2]) -> Option<String> {
+    let known = ["hidden_dropout", "attention_dropout"].into_iter().zip(given);
+    let stored = known.filter_map(|(name, given)| {
+        let probability = checkpoint.state().get("model")?.get(name)?.as_f64()?;
+        let is_silent = given.is_none() && probability > 0.0;
+        is_silent.then(|| format!("--{} {probability}", name.replace('_', "-")))
+    });
+    let stored: Vec<String> = stored.collect();
+    (!stored.is_empty()).then(|| format!("as the model of {}: {}", checkpoint.path().display(), stored.join(" ")))
+}
+
 fn sample_sizes(training: &TrainingConfig, eval_iters: u64) -> SampleSizes {
     SampleSizes {
         seq_length: training.seq_length,
@@ -494,12 +510,10 @@ fn resume<B: TrainingBackend, C: ModelFamily>(
     trainer: &mut Trainer<B, C::Stage<B>>,
     checkpoint: &Checkpoint,
     flags: &CheckpointArguments,
-    model: &C,
     training: &TrainingConfig,
     text_hash: &str,
 ) -> anyhow::Result<()> {
     let path = checkpoint.path();
-    ModelState::<C>::of(checkpoint)?.check(path, model)?;
     if flags.finetune {
         return Ok(trainer.restore_parameters(checkpoint)?);
     }

@@ -66,7 +66,7 @@ pub trait DecoderFamily:
 
     /// The family's own [`sizes`](ModelConfig::sizes).
     fn own_sizes(&self) -> Vec<(&'static str, String)> {
-        vec![("the MLP's hidden size", self.parts(1).block.mlp.d_hidden.to_string())]
+        vec![("--ffn-hidden-size", self.parts(1).block.mlp.d_hidden.to_string())]
     }
 
     /// Takes the settings of a `config.json`: see [`FileTable::read`](super::FileTable::read).

@@ -32,6 +32,10 @@ impl<C: DecoderFamily> ModelConfig for C {
         self.common().max_seq_length
     }
 
+    fn limits_length(&self) -> bool {
+        self.positions() != Positions::Alibi
+    }
+
     fn vocab_size(&self) -> usize {
         self.common().vocab_size
     }
@@ -96,12 +100,15 @@ impl<C: DecoderFamily> ModelConfig for C {
             ("--num-layers", common.n_layers.to_string()),
             ("--hidden-size", common.d_model.to_string()),
             ("--num-attention-heads", common.n_heads.to_string()),
-            ("--seq-length", common.max_seq_length.to_string()),
         ];
+        if let Positions::Learned(count) = self.positions() {
+            sizes.push(("--max-position-embeddings", count.to_string()));
+        }
         sizes.extend(self.own_sizes());
+        let is_untied = !common.tied_embeddings;
         sizes.extend([
-            ("tied embeddings", common.tied_embeddings.to_string()),
-            ("the epsilon of norms", common.norm_epsilon.to_string()),
+            ("--untie-embeddings-and-output-weights", is_untied.to_string()),
+            ("--norm-epsilon", common.norm_epsilon.to_string()),
         ]);
         sizes
     }
@@ -183,8 +190,8 @@ impl<C: DecoderFamily> ModelFamily for C {
 
     type Stage<B: TrainingBackend> = Decoder<B>;
 
-    fn from_settings(settings: &ModelSettings) -> Self {
-        let base = match settings.preset.as_deref().and_then(Preset::<C>::named) {
+    fn base(settings: &ModelSettings) -> Self {
+        match settings.preset.as_deref().and_then(Preset::<C>::named) {
             Some(preset) => preset.config(),
             None => {
                 let small = CommonSettings::new(4, 256, 4, 128, settings.vocab_size)
@@ -192,9 +199,12 @@ impl<C: DecoderFamily> ModelFamily for C {
                     .with_norm_epsilon(C::NORM_EPSILON);
                 C::of(small.with(settings))
             }
-        };
-        let common = base.common().with(settings);
-        base.with_choices(settings).with_common(common)
+        }
+    }
+
+    fn with_settings(self, settings: &ModelSettings) -> Self {
+        let common = self.common().with(settings);
+        self.with_choices(settings).with_common(common)
     }
 
     fn with_usual_padding(self) -> Self {

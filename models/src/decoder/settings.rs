@@ -198,12 +198,12 @@ impl CommonSettings {
             vocab_size: settings.vocab_size,
             padded_vocab_size: settings.padded_vocab_size,
             tied_embeddings: settings.tied_embeddings.unwrap_or(self.tied_embeddings),
-            hidden_dropout: settings.hidden_dropout,
-            attention_dropout: settings.attention_dropout,
+            hidden_dropout: settings.hidden_dropout.unwrap_or(self.hidden_dropout),
+            attention_dropout: settings.attention_dropout.unwrap_or(self.attention_dropout),
             layer_recompute: settings.layer_recompute,
             logit_chunk_tokens: settings.logit_chunk_tokens,
             norm_epsilon: settings.norm_epsilon.unwrap_or(self.norm_epsilon),
-            init_deviation: settings.init_deviation,
+            init_deviation: settings.init_deviation.unwrap_or(self.init_deviation),
         }
     }
 }

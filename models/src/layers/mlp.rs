@@ -48,6 +48,17 @@ pub enum MlpActivation {
 }
 
 impl MlpActivation {
+    /// The name that Hugging Face's files have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gelu => "gelu_new",
+            Self::Relu => "relu",
+            Self::GeluErf => "gelu",
+            Self::SwiGlu => "silu, gated",
+            Self::GeGlu => "gated-gelu",
+        }
+    }
+
     /// How many matrices the first layer is.
     pub fn num_inputs(self) -> usize {
         match self {

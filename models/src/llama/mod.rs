@@ -274,11 +274,16 @@ impl DecoderFamily for LlamaConfig {
             ("--rotary-base", self.rotary_base.to_string()),
             (
                 "the scaling of rotary frequencies",
-                format!("{:?}", self.rotary_scaling),
+                json!(self.rotary_scaling).to_string(),
             ),
-            ("a bias of queries, keys and values", self.qkv_bias.to_string()),
+            ("--add-qkv-bias", self.qkv_bias.to_string()),
             ("--qk-layernorm", self.qk_norm.to_string()),
-            ("the keys of a window", format!("{:?}", self.window)),
+            (
+                "--window-size",
+                // The token itself does not count.
+                self.window
+                    .map_or("all".to_owned(), |keys| keys.saturating_sub(1).to_string()),
+            ),
         ]
     }
 
@@ -323,7 +328,7 @@ impl DecoderFamily for LlamaConfig {
         };
         if let Some(scaling) = scaling {
             let shown = Value::Object(scaling.clone());
-            config.rotary_scaling = read_scaling(fields, field, scaling)?;
+            config.rotary_scaling = read_scaling(fields, field, scaling, common.max_seq_length)?;
             // Of any head that is even: whether this one is, is the configuration's to check.
             let is_valid = check(2, config.rotary_base, &config.rotary_scaling);
             is_valid.map_err(|error| fields.refuse(field, &shown, &error.to_string()))?;
@@ -368,6 +373,17 @@ impl DecoderFamily for LlamaConfig {
         if self.rotary_scaling != RotaryScaling::None {
             fields["rope_scaling"] = json!(self.rotary_scaling);
         }
+        // Where a file says it of YaRN, some versions of transformers take its ratio to the longest sequence for the
+        // factor.
+        if let RotaryScaling::Yarn {
+            original_max_position, ..
+        } = self.rotary_scaling
+            && original_max_position == self.max_seq_length
+        {
+            fields["rope_scaling"]
+                .as_object_mut()
+                .and_then(|scaling| scaling.remove("original_max_position_embeddings"));
+        }
         fields
     }
 
@@ -409,11 +425,13 @@ fn read_window(model_type: &str, fields: &mut Fields) -> Result<Option<usize>, H
     }
 }
 
-/// Takes the scaling of rotary frequencies.
+/// Takes the scaling of rotary frequencies; the length of texts before, where it is needed and not given, is
+/// `max_position`.
 fn read_scaling(
     fields: &Fields,
     field: &str,
     mut scaling: serde_json::Map<String, Value>,
+    max_position: usize,
 ) -> Result<RotaryScaling, HuggingFaceError> {
     let whole = Value::Object(scaling.clone());
     // Its older name.
@@ -422,6 +440,11 @@ fn read_scaling(
     }
     if !scaling.contains_key("rope_type") {
         scaling.insert("rope_type".to_owned(), "default".into());
+    }
+    let needs_length = ["llama3", "yarn"].iter().any(|kind| scaling["rope_type"] == *kind);
+    let length = "original_max_position_embeddings";
+    if needs_length && scaling.get(length).is_none_or(Value::is_null) {
+        scaling.insert(length.to_owned(), max_position.into());
     }
     let read = serde_json::from_value::<RotaryScaling>(Value::Object(scaling.clone()));
     let read = read.map_err(|error| fields.refuse(field, &whole, &error.to_string()))?;

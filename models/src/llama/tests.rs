@@ -90,6 +90,24 @@ fn published_settings_are_the_presets() {
 }
 
 #[test]
+fn scaled_positions_begin_at_the_longest_sequence_unless_said() {
+    for (original, expected) in [(None, 131_072), (Some(Value::Null), 131_072), (Some(json!(8192)), 8192)] {
+        let mut fields = llama31();
+        fields["rope_scaling"] = json!({"factor": 4.0, "type": "yarn"});
+        if let Some(original) = original {
+            fields["rope_scaling"]["original_max_position_embeddings"] = original;
+        }
+        let RotaryScaling::Yarn {
+            original_max_position, ..
+        } = parse(fields).expect("settings").rotary_scaling
+        else {
+            panic!("no YaRN");
+        };
+        assert_eq!(original_max_position, expected);
+    }
+}
+
+#[test]
 fn what_no_flag_chooses_is_read_back() {
     let config = LlamaConfig::new(3, 24, 4, 2, 36, 15, 61);
     checks::expect_read_back(config.with_rotary_scaling(RotaryScaling::Linear { factor: 3.0 }));

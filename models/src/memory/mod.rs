@@ -36,6 +36,8 @@ pub struct MemorySetting<'a> {
     pub layers: &'a LayerLayout,
     /// The order of a step's micro-batches, with the stages and chunks of `layers`.
     pub schedule: &'a Schedule,
+    /// Tokens of a sample, at most those that the model takes: s.
+    pub seq_length: usize,
     /// Samples of a micro-batch: b.
     pub micro_batch_size: usize,
     /// The tokens of the vocabulary that are scored, with padding.
@@ -95,7 +97,7 @@ fn chunks_of_stage(model: &dyn ModelConfig, setting: &MemorySetting<'_>, stage: 
 fn logits(model: &dyn ModelConfig, setting: &MemorySetting<'_>) -> f64 {
     let tokens = match model.objective() {
         Objective::Spans { decoder_seq_length } => decoder_seq_length,
-        Objective::NextToken | Objective::MaskedTokens { .. } => model.max_seq_length(),
+        Objective::NextToken | Objective::MaskedTokens { .. } => setting.seq_length,
     };
     let rows = (tokens * setting.micro_batch_size) as f64;
     rows * setting.padded_vocab_size as f64 / setting.parallel.tensor_parallel_size as f64
@@ -127,7 +129,7 @@ fn held(chunks: &[ChunkActivations], schedule: &Schedule, stage: usize) -> f64 {
 fn chunk_activations(model: &dyn ModelConfig, setting: &MemorySetting<'_>, num_blocks: usize) -> ChunkActivations {
     let parallel = setting.parallel;
     let [s, b, h, t] = [
-        model.max_seq_length(),
+        setting.seq_length,
         setting.micro_batch_size,
         model.d_model(),
         parallel.tensor_parallel_size,

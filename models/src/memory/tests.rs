@@ -56,6 +56,7 @@ impl Run {
             parallel: &self.parallel,
             layers: &self.layers,
             schedule: &self.schedule,
+            seq_length: self.config.max_seq_length,
             micro_batch_size: 3,
             padded_vocab_size: self.config.padded_vocab(self.parallel.tensor_parallel_size),
             element_bytes: 4,

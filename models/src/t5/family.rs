@@ -28,6 +28,10 @@ impl ModelConfig for T5Config {
         self.max_seq_length
     }
 
+    fn limits_length(&self) -> bool {
+        false
+    }
+
     fn vocab_size(&self) -> usize {
         self.vocab_size
     }
@@ -101,10 +105,13 @@ impl ModelConfig for T5Config {
             ("--ffn-hidden-size", self.d_hidden.to_string()),
             ("the buckets of distances", self.distance_buckets.to_string()),
             ("the distance of the last bucket", self.max_distance.to_string()),
-            ("the MLP's activation", format!("{:?}", self.activation)),
-            ("tied embeddings", self.tied_embeddings.to_string()),
+            ("the MLP's activation", self.activation.name().to_owned()),
+            (
+                "--untie-embeddings-and-output-weights",
+                (!self.tied_embeddings).to_string(),
+            ),
             ("a head of divided hidden states", self.scales_head.to_string()),
-            ("the epsilon of norms", self.norm_epsilon.to_string()),
+            ("--norm-epsilon", self.norm_epsilon.to_string()),
         ]
     }
 
@@ -188,7 +195,7 @@ impl ModelFamily for T5Config {
     type Stage<B: TrainingBackend> = T5<B>;
 
     /// Layers that are asked for are the encoder's and, unless these are asked for, the decoder's.
-    fn from_settings(settings: &ModelSettings) -> Self {
+    fn base(settings: &ModelSettings) -> Self {
         let base = match settings.preset.as_deref().and_then(Preset::<Self>::named) {
             Some(preset) => preset.config(),
             None => {
@@ -208,32 +215,33 @@ impl ModelFamily for T5Config {
                 )
             }
         };
-        let n_encoder_layers = settings.n_layers.unwrap_or(base.n_encoder_layers);
-        let n_decoder_layers = match (settings.n_decoder_layers, settings.n_layers) {
-            (Some(layers), _) | (None, Some(layers)) => layers,
-            (None, None) => base.n_decoder_layers,
-        };
-        let tied_embeddings = settings.tied_embeddings.unwrap_or(base.tied_embeddings);
         T5Config {
-            n_encoder_layers,
-            n_decoder_layers,
-            d_model: settings.d_model.unwrap_or(base.d_model),
-            n_heads: settings.n_heads.unwrap_or(base.n_heads),
-            d_head: settings.d_head.unwrap_or(base.d_head),
-            d_hidden: settings.d_hidden.unwrap_or(base.d_hidden),
-            max_seq_length: settings.max_seq_length.unwrap_or(base.max_seq_length),
-            decoder_seq_length: settings.decoder_seq_length.unwrap_or(base.decoder_seq_length),
+            n_decoder_layers: settings.n_layers.unwrap_or(base.n_decoder_layers),
+            ..base
+        }
+    }
+
+    fn with_settings(self, settings: &ModelSettings) -> Self {
+        T5Config {
+            n_encoder_layers: settings.n_layers.unwrap_or(self.n_encoder_layers),
+            n_decoder_layers: settings.n_decoder_layers.unwrap_or(self.n_decoder_layers),
+            d_model: settings.d_model.unwrap_or(self.d_model),
+            n_heads: settings.n_heads.unwrap_or(self.n_heads),
+            d_head: settings.d_head.unwrap_or(self.d_head),
+            d_hidden: settings.d_hidden.unwrap_or(self.d_hidden),
+            max_seq_length: settings.max_seq_length.unwrap_or(self.max_seq_length),
+            decoder_seq_length: settings.decoder_seq_length.unwrap_or(self.decoder_seq_length),
             vocab_size: settings.vocab_size,
             padded_vocab_size: settings.padded_vocab_size,
-            norm_epsilon: settings.norm_epsilon.unwrap_or(base.norm_epsilon),
-            tied_embeddings,
-            scales_head: base.scales_head && tied_embeddings,
-            hidden_dropout: settings.hidden_dropout,
-            attention_dropout: settings.attention_dropout,
-            init_deviation: settings.init_deviation,
+            norm_epsilon: settings.norm_epsilon.unwrap_or(self.norm_epsilon),
+            tied_embeddings: settings.tied_embeddings.unwrap_or(self.tied_embeddings),
+            scales_head: self.scales_head && settings.tied_embeddings.unwrap_or(true),
+            hidden_dropout: settings.hidden_dropout.unwrap_or(self.hidden_dropout),
+            attention_dropout: settings.attention_dropout.unwrap_or(self.attention_dropout),
+            init_deviation: settings.init_deviation.unwrap_or(self.init_deviation),
             layer_recompute: settings.layer_recompute,
             logit_chunk_tokens: settings.logit_chunk_tokens,
-            ..base
+            ..self
         }
     }
 

@@ -43,6 +43,7 @@ impl HuggingFaceFormat for T5Config {
         let max_distance = fields.size_or("relative_attention_max_distance", 128)?;
         let is_tied = fields.flag("tie_word_embeddings", true)?;
         let scales_head = fields.flag("scale_decoder_outputs", is_tied)?;
+        let dropout = fields.number("dropout_rate", 0.1, 0.0..1.0)?;
         let config = T5Config::new(
             n_encoder_layers,
             n_decoder_layers,
@@ -60,7 +61,8 @@ impl HuggingFaceFormat for T5Config {
             .with_activation(activation)
             .with_tied_embeddings(is_tied)
             .with_scales_head(scales_head)
-            .with_hidden_dropout(fields.number("dropout_rate", 0.1, 0.0..1.0)?)
+            .with_hidden_dropout(dropout)
+            .with_attention_dropout(dropout)
             .with_norm_epsilon(fields.number("layer_norm_epsilon", 1e-6, f64::MIN_POSITIVE..1.0)?))
     }
 
@@ -194,7 +196,7 @@ mod tests {
         let preset = Preset::<T5Config>::named("t5-v1.1-small").expect("a preset").config();
         let published = T5Config {
             decoder_seq_length: DEFAULT_LENGTH,
-            ..preset.with_hidden_dropout(0.1)
+            ..preset.with_hidden_dropout(0.1).with_attention_dropout(0.1)
         };
         assert_eq!(checks::parse(t5_small()), Ok(published));
     }
@@ -206,7 +208,8 @@ mod tests {
             .with_activation(MlpActivation::GeGlu)
             .with_tied_embeddings(false)
             .with_scales_head(false)
-            .with_hidden_dropout(0.3);
+            .with_hidden_dropout(0.3)
+            .with_attention_dropout(0.3);
         for config in [plain, odd] {
             checks::expect_read_back(config);
         }

@@ -14,7 +14,7 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = tests::trials![
         bad_input => [
             bad_checkpoints_are_named_and_left_alone,
-            checkpoint_of_another_vocabulary_is_refused,
+            checkpoints_of_other_models_are_refused_before_ranks_start,
             other_text_is_refused_unless_allowed,
             other_schedule_is_refused_unless_asked_for,
             run_goes_on_with_another_batch_size_to_its_last_sample,

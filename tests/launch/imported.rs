@@ -1,0 +1,247 @@
+//! Models from Hugging Face's files, odd ones of every family: fine-tuned with no flag that says what they are, whole
+//! and by adapters, on one rank and on two, and exported again.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use tests::program::{self, Ended, training_text};
+use tests::takes_all;
+
+const LIMIT: Duration = Duration::from_secs(240);
+/// Sizes that every family takes.
+const SMALL: &str = "--num-layers 2 --hidden-size 24 --num-attention-heads 4 --seq-length 40 --init-method-std 0.2";
+/// Sizes of a Llama: heads that are wider together than a token, and keys that two of them share.
+const LLAMA: &str = "--num-query-groups 2 --kv-channels 8 --ffn-hidden-size 38";
+/// Training that says nothing of the model.
+const STEPS: &str = "--micro-batch-size 1 --global-batch-size 4 --train-iters 5 --eval-iters 0 --lr 0.01 \
+                     --lr-decay-style constant --dtype f64";
+
+/// A model that flags make, and what is then another in its `config.json`.
+struct Odd {
+    flags: &'static str,
+    changes: Value,
+    /// Whether it is tried by default, and not only where all trials are.
+    is_sharp: bool,
+}
+
+fn all() -> Vec<Odd> {
+    let odd = |flags, changes| Odd {
+        flags,
+        changes,
+        is_sharp: false,
+    };
+    let sharp = |flags, changes| Odd {
+        is_sharp: true,
+        ..odd(flags, changes)
+    };
+    vec![
+        odd(
+            "--model-family gpt --untie-embeddings-and-output-weights --ffn-hidden-size 50",
+            json!({"attn_pdrop": 0.1, "embd_pdrop": 0.2, "resid_pdrop": 0.2}),
+        ),
+        odd("--model-family gpt", json!({"layer_norm_epsilon": 0.002})),
+        odd(
+            "--model-family llama",
+            json!({"rope_scaling": {"factor": 3.0, "rope_type": "linear"}}),
+        ),
+        // Tied, and with scaled frequencies of its own.
+        odd("--model-size llama3.2-1b", json!({"rms_norm_eps": 0.002})),
+        odd("--model-family llama --add-qkv-bias", json!({"rope_theta": 300.0})),
+        sharp(
+            "--model-family llama --qk-layernorm",
+            json!({"rope_scaling": {"factor": 4.0, "rope_type": "yarn"}}),
+        ),
+        odd(
+            "--model-family llama --window-size 5",
+            json!({"attention_dropout": 0.1}),
+        ),
+        sharp(
+            "--model-family neox --rotary-percent 0.34",
+            json!({"hidden_act": "gelu_fast", "use_parallel_residual": false}),
+        ),
+        odd(
+            "--model-family neox --rotary-percent 0.7",
+            json!({"rotary_emb_base": 300.0}),
+        ),
+        odd(
+            "--model-family bloom --num-attention-heads 6",
+            json!({"seq_length": 24}),
+        ),
+        odd(
+            "--model-family bloom --untie-embeddings-and-output-weights",
+            json!({"layer_norm_epsilon": 0.002}),
+        ),
+        // Norms after the sublayers.
+        odd(
+            "--model-size bert-base --ffn-hidden-size 50",
+            json!({"hidden_act": "gelu_new"}),
+        ),
+        odd(
+            "--model-family bert --bert-no-binary-head --untie-embeddings-and-output-weights",
+            json!({"hidden_dropout_prob": 0.1}),
+        ),
+        // Gated, with a head of its own.
+        odd(
+            "--model-size t5-v1.1-small --decoder-num-layers 1 --decoder-seq-length 40 --ffn-hidden-size 38",
+            json!({"dropout_rate": 0.1}),
+        ),
+        odd(
+            "--model-family t5 --decoder-num-layers 1 --decoder-seq-length 40",
+            json!({"relative_attention_max_distance": 20}),
+        ),
+    ]
+}
+
+pub fn trials() -> Vec<Trial> {
+    tests::trials![self => [imported_models_are_fine_tuned_as_they_are]]
+}
+
+fn imported_models_are_fine_tuned_as_they_are() -> anyhow::Result<()> {
+    let odd = all().into_iter().filter(|odd| odd.is_sharp || takes_all());
+    let failure = |odd: Odd| Some(format!("{}: {:#}", odd.flags, fine_tune(&odd).err()?));
+    let failures: Vec<String> = odd.filter_map(failure).collect();
+    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
+
+fn fine_tune(odd: &Odd) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let text = training_text().display().to_string();
+    let run = |program: &'static str, flags: &str, more: &[&str]| -> anyhow::Result<Ended> {
+        let ended = program::run(program, folder.path(), flags, more, LIMIT)?;
+        ended.expect_code(0)?;
+        Ok(ended)
+    };
+    let own = if odd.flags.contains("llama") { LLAMA } else { "" };
+    let flags = format!(
+        "{SMALL} {own} {} --train-iters 1 --global-batch-size 8 --eval-iters 0",
+        odd.flags
+    );
+    run("pretrain_gpt", &format!("{flags} --save made --data-path"), &[&text])?;
+    run("checkpoint", "convert made files --to huggingface", &[])?;
+    let config = change(&folder.path().join("files"), &odd.changes)?;
+    run("checkpoint", "convert files imported --from huggingface", &[])?;
+
+    let adapters = "--lora-rank 2";
+    for (name, more) in [("plain", ""), ("adapted", adapters)] {
+        let train = |layout: &str, log: &str| -> anyhow::Result<Vec<f64>> {
+            let flags = format!("{STEPS} --load imported --finetune {more} {layout} --log-jsonl {log} --data-path");
+            run("pretrain_gpt", &flags, &[&text])?;
+            losses(&folder.path().join(log))
+        };
+        let one = train(&format!("--save {name}"), &format!("{name}.jsonl"))?;
+        let two = train(
+            "--tensor-model-parallel-size 2 --sequence-parallel",
+            &format!("{name}-tp2.jsonl"),
+        )?;
+        ensure!(one.len() == 5, "{name}: {one:?}");
+        let is_same = |(one, two): (&f64, &f64)| (one - two).abs() <= 1e-10 * one.abs();
+        ensure!(
+            one.iter().zip(&two).all(is_same),
+            "{name}: {one:?} on one rank, {two:?} on two"
+        );
+
+        run(
+            "checkpoint",
+            &format!("convert {name} {name}_files --to huggingface"),
+            &[],
+        )?;
+        let written = read(&folder.path().join(format!("{name}_files/config.json")))?;
+        for key in odd
+            .changes
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.as_str())
+            .chain(["vocab_size"])
+        {
+            let (found, expected) = (&written[key], &config[key]);
+            let is_there = expected.as_object().map_or(found == expected, |expected| {
+                expected.iter().all(|(key, value)| found.get(key) == Some(value))
+            });
+            ensure!(is_there, "{name}: {key} is {found}, and {expected} was imported");
+        }
+    }
+    let resumed = run("pretrain_gpt", &format!("{STEPS} --load plain --data-path"), &[&text])?;
+    let has_no_steps = resumed.stdout.contains("nothing is left to train on after step 5");
+    ensure!(has_no_steps, "it does not continue without flags:\n{}", resumed.stdout);
+    if ["bert", "t5"].iter().any(|family| odd.flags.contains(family)) {
+        return Ok(());
+    }
+    for name in ["plain", "adapted"] {
+        let generate = |from: &str, more: &str| -> anyhow::Result<String> {
+            let flags = format!("--load {from} --out-seq-length 12 --greedy --dtype f64 {more} --prompt");
+            Ok(run("generate_samples_gpt", &flags, &["fn new"])?.stdout)
+        };
+        let first = generate(name, "")?;
+        ensure!(first.starts_with("fn new"), "{first:?}");
+        for (from, more) in [
+            (name.to_owned(), "--model-parallel-size 2"),
+            (format!("{name}_files"), ""),
+        ] {
+            let found = generate(&from, more)?;
+            ensure!(found == first, "{from} {more}: {found:?} in place of {first:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Changes settings of a model's files, and gives it a tokenizer with fewer tokens than its vocabulary has rows.
+/// Returns the settings.
+fn change(folder: &Path, changes: &Value) -> anyhow::Result<Value> {
+    let path = folder.join("config.json");
+    let mut config = read(&path)?;
+    for (key, value) in changes.as_object().into_iter().flatten() {
+        config[key] = value.clone();
+    }
+    fs::write(path, config.to_string())?;
+    let tokenizer = tokenizer();
+    let tokens = tokenizer["model"]["vocab"].as_object().map_or(0, serde_json::Map::len) as u64;
+    ensure!(
+        config["vocab_size"].as_u64() > Some(tokens),
+        "no row is without a token: {config}"
+    );
+    fs::write(folder.join("tokenizer.json"), tokenizer.to_string())?;
+    Ok(config)
+}
+
+/// Characters as tokens, and what samples of all objectives need.
+fn tokenizer() -> Value {
+    let special = ["[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]", "</s>"].map(str::to_owned);
+    let sentinels = (0..12).map(|number| format!("<extra_id_{number}>"));
+    let special: Vec<String> = special.into_iter().chain(sentinels).collect();
+    let characters = ('\n'..='\n').chain(' '..='~').map(String::from);
+    let texts = special.iter().cloned().chain(characters);
+    let vocabulary: serde_json::Map<_, _> = texts.enumerate().map(|(token, text)| (text, token.into())).collect();
+    let added = special.iter().enumerate().map(|(token, text)| {
+        json!({
+            "id": token, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            "special": true,
+        })
+    });
+    json!({
+        "version": "1.0",
+        "added_tokens": added.collect::<Vec<_>>(),
+        "decoder": {"type": "Fuse"},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": [], "unk_token": "[UNK]"},
+    })
+}
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// The loss of each step.
+fn losses(log: &Path) -> anyhow::Result<Vec<f64>> {
+    let text = fs::read_to_string(log)?;
+    let loss = |line: &str| {
+        let metrics: Value = serde_json::from_str(line)?;
+        metrics["loss"].as_f64().context("a line has a loss")
+    };
+    text.lines().map(loss).collect()
+}
