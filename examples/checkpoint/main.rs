@@ -243,6 +243,9 @@ impl FamilyProgram for Import<'_> {
 
     fn run<C: ModelFamily>(self) -> anyhow::Result<PathBuf> {
         let model = HuggingFaceModel::<C>::open(self.files)?;
+        for remark in model.remarks() {
+            eprintln!("note: {remark}");
+        }
         let tokenizer = CarriedTokenizer::of_folder(self.files, model.config().vocab_size())?;
         let mut state = ModelState::imported(model.config().clone(), self.files, tokenizer.state);
         let mut arrays = Vec::new();

@@ -245,6 +245,9 @@ impl FamilyProgram for Import<'_> {
 
     fn run<C: ModelFamily>(self) -> anyhow::Result<()> {
         let model = HuggingFaceModel::<C>::open(self.files)?;
+        for remark in model.remarks() {
+            eprintln!("note: {remark}");
+        }
         // The tokenizer is read from the folder itself, or is another one that the flags name.
         let state = ModelState::imported(model.config().clone(), self.files, None);
         model.write_checkpoint(self.output, serde_json::to_value(state)?)?;

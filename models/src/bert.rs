@@ -14,7 +14,7 @@ use crate::decoder::{
     MaskedTokenConfig, MaskedTokenNames, Positions, StoredLayers, decoder_config,
 };
 use crate::family::{ModelSettings, Preset};
-use crate::huggingface::{Fields, HuggingFaceError};
+use crate::huggingface::{ERF_GELUS, Fields, HuggingFaceError, Key, KeyTable, SecondName, TANH_GELUS};
 use crate::layers::{BlockConfig, BlockNames, MlpActivation, Residual};
 
 /// Where norms are.
@@ -77,20 +77,23 @@ const TABLE: FamilyTable = FamilyTable {
         },
         mlp_in_block: true,
         keys: ConfigKeys {
-            hidden_dropout: Some(("hidden_dropout_prob", 0.1)),
-            attention_dropout: ("attention_probs_dropout_prob", 0.1),
-            norm_epsilon: ("layer_norm_eps", 1e-12),
+            hidden_dropout: Some("hidden_dropout_prob"),
+            attention_dropout: "attention_probs_dropout_prob",
             ..ConfigKeys::USUAL
         },
-        ignored: &[
-            "classifier_dropout",
-            "directionality",
-            "pooler_fc_size",
-            "pooler_num_attention_heads",
-            "pooler_num_fc_layers",
-            "pooler_size_per_head",
-            "pooler_type",
+        settings: &[
+            KeyTable {
+                model_types: &["megatron-bert"],
+                keys: MEGATRON_KEYS,
+            },
+            KeyTable::of_all(KEYS),
         ],
+        // With a head that is not tied, transformers 5 computes with the second, and has the first without effect.
+        second_names: &[SecondName {
+            name: "cls.predictions.decoder.bias",
+            key: "cls.predictions.bias",
+            is_preferred: true,
+        }],
         // Of files that were converted from TensorFlow.
         older_ends: &[
             ("LayerNorm.gamma", "LayerNorm.weight"),
@@ -109,11 +112,46 @@ const MASKED_NAMES: MaskedTokenNames = MaskedTokenNames {
     pairs: "cls.seq_relationship",
 };
 
-/// Buffers, and a second name of `cls.predictions.bias`.
-const NO_PARAMETERS: [&str; 3] = [
-    "embeddings.position_ids",
-    "embeddings.token_type_ids",
-    "cls.predictions.decoder.bias",
+/// Buffers.
+const NO_PARAMETERS: [&str; 2] = ["embeddings.position_ids", "embeddings.token_type_ids"];
+
+/// What differs in `MegatronBertConfig` of transformers.
+const MEGATRON_KEYS: &[Key] = &[
+    Key::honoured("vocab_size", "29056", "61"),
+    Key::honoured("hidden_size", "1024", "32"),
+    Key::honoured("num_hidden_layers", "24", "3"),
+    Key::honoured("num_attention_heads", "16", "8"),
+    Key::honoured("intermediate_size", "4096", "36"),
+];
+
+/// `BertConfig` of transformers.
+const KEYS: &[Key] = &[
+    Key::honoured("vocab_size", "30522", "61"),
+    Key::honoured("hidden_size", "768", "24"),
+    Key::honoured("num_hidden_layers", "12", "3"),
+    Key::honoured("num_attention_heads", "12", "6"),
+    Key::honoured("intermediate_size", "3072", "36"),
+    Key::honoured("hidden_act", "gelu", "gelu_new"),
+    Key::honoured("hidden_dropout_prob", "0.1", "0.3"),
+    Key::honoured("attention_probs_dropout_prob", "0.1", "0.3"),
+    Key::honoured("max_position_embeddings", "512", "16"),
+    Key::honoured("type_vocab_size", "2", "3"),
+    Key::honoured("initializer_range", "0.02", "0.5"),
+    Key::honoured("layer_norm_eps", "1e-12", "1e-3"),
+    Key::honoured("tie_word_embeddings", "true", "false"),
+    Key::only_saying(
+        "is_decoder",
+        &["false"],
+        "tokens of a BERT see each other in both directions here",
+    ),
+    Key::only("position_embedding_type", &["absolute"]),
+    Key::idle("classifier_dropout", "null"),
+    Key::idle("directionality", "bidi"),
+    Key::idle("pooler_fc_size", "768"),
+    Key::idle("pooler_num_attention_heads", "12"),
+    Key::idle("pooler_num_fc_layers", "3"),
+    Key::idle("pooler_size_per_head", "128"),
+    Key::idle("pooler_type", "first_token_transform"),
 ];
 
 /// Well-known sizes, from the smallest to the largest: the two of the original, and those of arXiv:1909.08053, table 4.
@@ -214,23 +252,15 @@ impl DecoderFamily for BertConfig {
 
     /// A model `…ForMaskedLM` tells no pairs apart, unless its [tensors](Self::see) do.
     fn read(model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
-        fields.expect("position_embedding_type", &["absolute".into()])?;
-        fields.expect("add_cross_attention", &[false.into()])?;
-        let activations = [
-            ("gelu", MlpActivation::GeluErf),
-            ("gelu_new", MlpActivation::Gelu),
-            ("gelu_pytorch_tanh", MlpActivation::Gelu),
-        ];
-        let name = fields.name("hidden_act", "gelu");
-        let Some((_, activation)) = activations.into_iter().find(|(known, _)| name == **known) else {
-            return Err(fields.refuse("hidden_act", &name.into(), "gelu, gelu_new or gelu_pytorch_tanh"));
-        };
+        let erf = ERF_GELUS.map(|name| (name, MlpActivation::GeluErf)).to_vec();
+        let tanh = TANH_GELUS.map(|name| (name, MlpActivation::Gelu)).to_vec();
+        let activation = fields.choice("hidden_act", &[erf, tanh].concat())?;
         let order = match model_type {
             "bert" => NormOrder::After,
             _ => NormOrder::Before,
         };
         let tells_pairs = !fields.architectures().iter().any(|name| name.ends_with("ForMaskedLM"));
-        let common = TABLE.files.read::<Self>(fields)?;
+        let common = TABLE.files.keys.read(fields)?;
         Ok(Self::of(common)
             .with_d_hidden(fields.size_unless("intermediate_size", 4 * common.d_model)?)
             .with_token_types(fields.size("type_vocab_size")?)
@@ -322,9 +352,14 @@ mod tests {
             ("hidden_act", json!("relu"), "gelu_new"),
             ("position_embedding_type", json!("relative_key"), "\"absolute\""),
             ("is_encoder_decoder", json!(true), "false"),
+            ("is_decoder", json!(true), "false: tokens of a BERT see each other"),
             ("model_type", json!("roberta"), "\"bert\" or \"megatron-bert\""),
             ("type_vocab_size", json!(0), "from 1"),
-            ("extra", json!(3), "remove it if it changes nothing"),
+            (
+                "type_vocab_sise",
+                json!(3),
+                "type_vocab_size, the nearest known setting",
+            ),
         ];
         checks::expect_refused::<BertConfig>(&bert_base(), &others);
     }

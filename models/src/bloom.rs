@@ -11,7 +11,7 @@ use crate::decoder::{
     decoder_config,
 };
 use crate::family::Preset;
-use crate::huggingface::{Fields, HuggingFaceError};
+use crate::huggingface::{Fields, HuggingFaceError, Key, KeyTable};
 use crate::layers::{BlockConfig, BlockNames, HeadOrder};
 
 decoder_config! {
@@ -45,26 +45,44 @@ const TABLE: FamilyTable = FamilyTable {
             n_layers: "n_layer",
             n_heads: "n_head",
             max_seq_length: "seq_length",
-            norm_epsilon: ("layer_norm_epsilon", 1e-5),
+            norm_epsilon: "layer_norm_epsilon",
             ..ConfigKeys::USUAL
         },
-        flags: &[("apply_residual_connection_post_layernorm", false)],
-        // Of Megatron-DeepSpeed's kernels, of the order of sums, and of padding.
-        ignored: &[
-            "attention_softmax_in_fp32",
-            "bias_dropout_fusion",
-            "masked_softmax_fusion",
-            "offset_alibi",
-            "pretraining_pp",
-            "pretraining_tp",
-            "skip_bias_add",
-            "skip_bias_add_qkv",
-            "slow_but_exact",
-            "unk_token_id",
-        ],
+        settings: &[KeyTable::of_all(KEYS)],
         ..FileTable::USUAL
     },
 };
+
+/// `BloomConfig` of transformers.
+const KEYS: &[Key] = &[
+    Key::honoured("vocab_size", "250880", "61"),
+    Key::honoured("hidden_size", "64", "32"),
+    Key::honoured("n_layer", "2", "3"),
+    Key::honoured("n_head", "8", "4"),
+    // Of the files alone: transformers has no limit.
+    Key::honoured("seq_length", "2048", "16"),
+    Key::honoured("hidden_dropout", "0.0", "0.1"),
+    Key::honoured("attention_dropout", "0.0", "0.1"),
+    Key::honoured("layer_norm_epsilon", "1e-5", "1e-3"),
+    Key::honoured("initializer_range", "0.02", "0.5"),
+    Key::honoured("tie_word_embeddings", "true", "false"),
+    Key::alias("n_embed", "hidden_size"),
+    Key::alias("num_attention_heads", "n_head"),
+    Key::alias("num_hidden_layers", "n_layer"),
+    Key::only("apply_residual_connection_post_layernorm", &["false"]),
+    // Where matmuls are cut as in the training, it leaves out biases.
+    Key::checked("slow_but_exact", "false", "true").with(&[("pretraining_tp", "2")]),
+    Key::idle("pretraining_tp", "1"),
+    // Of Megatron-DeepSpeed's kernels, of the order of sums, and of padding.
+    Key::idle("attention_softmax_in_fp32", "true"),
+    Key::idle("bias_dropout_fusion", "true"),
+    Key::idle("masked_softmax_fusion", "true"),
+    Key::idle("n_inner", "null"),
+    Key::idle("offset_alibi", "100"),
+    Key::idle("pretraining_pp", "1"),
+    Key::idle("skip_bias_add", "true"),
+    Key::idle("skip_bias_add_qkv", "false"),
+];
 
 /// The tokens of a sample that the published models were trained with.
 const TRAINED_LENGTH: usize = 2048;
@@ -102,23 +120,11 @@ impl DecoderFamily for BloomConfig {
 
     /// The longest sequence is what the file says of training, `seq_length`, or 2048: there is no limit of its own.
     fn read(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
-        let mut files = TABLE.files;
-        let keys = &mut files.keys;
-        for (key, other) in [
-            (&mut keys.n_layers, "num_hidden_layers"),
-            (&mut keys.n_heads, "num_attention_heads"),
-            (&mut keys.d_model, "n_embed"),
-        ] {
-            if !fields.has(key) {
-                *key = other;
-            }
+        if fields.look("pretraining_tp").is_some_and(|parts| *parts != 1) {
+            let said = "pretraining_tp is not 1: biases would be left out";
+            fields.agree("slow_but_exact", &false.into(), said)?;
         }
-        if !fields.has(keys.max_seq_length) {
-            fields.put(keys.max_seq_length, TRAINED_LENGTH.into());
-        }
-        let common = files.read::<Self>(fields)?;
-        fields.expect("n_inner", &[(4 * common.d_model).into()])?;
-        Ok(Self::of(common))
+        Ok(Self::of(TABLE.files.keys.read(fields)?))
     }
 
     fn written(&self) -> Value {
@@ -182,12 +188,21 @@ mod tests {
     fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         let others = [
             ("apply_residual_connection_post_layernorm", json!(true), "false"),
-            ("n_inner", json!(1000), "4096"),
             ("n_layer", json!(0), "from 1"),
-            ("n_embed", json!(null), "from 1"),
-            ("layer_norm_epsilon", json!(0.0), "to below 1e0"),
-            ("extra", json!(3), "remove it if it changes nothing"),
+            ("n_embed", json!(0), "from 1"),
+            ("slow_but_exact", json!(true), "false, as pretraining_tp is not 1"),
+            ("layer_norm_epsilon", json!(0.0), "and below 1"),
+            ("n_leyer", json!(3), "n_layer, the nearest known setting"),
         ];
-        checks::expect_refused::<BloomConfig>(&bloom(), &others);
+        let mut cut = bloom();
+        cut["pretraining_tp"] = json!(4);
+        checks::expect_refused::<BloomConfig>(&cut, &others);
+        let mut both = bloom();
+        both["n_head"] = json!(8);
+        let error = checks::parse::<BloomConfig>(both).unwrap_err();
+        assert!(
+            error.contains("num_attention_heads is 16: expected 8, as n_head"),
+            "{error}"
+        );
     }
 }

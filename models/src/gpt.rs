@@ -10,7 +10,7 @@ use crate::decoder::{
     Positions, StoredLayers, decoder_config,
 };
 use crate::family::{ModelSettings, Preset};
-use crate::huggingface::{Fields, HuggingFaceError};
+use crate::huggingface::{Fields, HuggingFaceError, Key, KeyTable, TANH_GELUS};
 use crate::layers::{BlockConfig, BlockNames};
 
 decoder_config! {
@@ -55,28 +55,48 @@ const TABLE: FamilyTable = FamilyTable {
             d_model: "n_embd",
             n_heads: "n_head",
             max_seq_length: "n_positions",
-            hidden_dropout: Some(("resid_pdrop", 0.1)),
-            attention_dropout: ("attn_pdrop", 0.1),
-            norm_epsilon: ("layer_norm_epsilon", 1e-5),
+            hidden_dropout: Some("resid_pdrop"),
+            attention_dropout: "attn_pdrop",
+            norm_epsilon: "layer_norm_epsilon",
         },
-        flags: &[
-            ("scale_attn_weights", true),
-            ("scale_attn_by_inverse_layer_idx", false),
-            // The same function, but it asks for scores in f32 where the rest has 16 bits.
-            ("reorder_and_upcast_attn", false),
-            ("add_cross_attention", false),
-        ],
-        // Of other heads than the language model's.
-        ignored: &[
-            "summary_activation",
-            "summary_first_dropout",
-            "summary_proj_to_labels",
-            "summary_type",
-            "summary_use_proj",
-        ],
+        settings: &[KeyTable::of_all(KEYS)],
         ..FileTable::USUAL
     },
 };
+
+/// `GPT2Config` of transformers.
+const KEYS: &[Key] = &[
+    Key::honoured("vocab_size", "50257", "61"),
+    Key::honoured("n_positions", "1024", "16"),
+    Key::honoured("n_embd", "768", "24"),
+    Key::honoured("n_layer", "12", "3"),
+    Key::honoured("n_head", "12", "6"),
+    Key::honoured("n_inner", "null", "36"),
+    Key::honoured("resid_pdrop", "0.1", "0.3").with(&[("embd_pdrop", "0.3")]),
+    // There is one dropout for embeddings and outputs of layers.
+    Key::checked("embd_pdrop", "0.1", "0.3"),
+    Key::honoured("attn_pdrop", "0.1", "0.3"),
+    Key::honoured("layer_norm_epsilon", "1e-5", "1e-3"),
+    Key::honoured("initializer_range", "0.02", "0.5"),
+    Key::honoured("tie_word_embeddings", "true", "false"),
+    Key::alias("hidden_size", "n_embd"),
+    Key::alias("max_position_embeddings", "n_positions"),
+    Key::alias("num_attention_heads", "n_head"),
+    Key::alias("num_hidden_layers", "n_layer"),
+    Key::only("activation_function", &TANH_GELUS),
+    Key::only("scale_attn_weights", &["true"]),
+    Key::only("scale_attn_by_inverse_layer_idx", &["false"]),
+    // The same function, but it asks for scores in f32 where the rest has 16 bits.
+    Key::only("reorder_and_upcast_attn", &["false"]),
+    // Of transformers before version 4.
+    Key::idle("n_ctx", "1024"),
+    // Of other heads than the language model's.
+    Key::idle("summary_activation", "null"),
+    Key::idle("summary_first_dropout", "0.1"),
+    Key::idle("summary_proj_to_labels", "true"),
+    Key::idle("summary_type", "cls_index"),
+    Key::idle("summary_use_proj", "true"),
+];
 
 /// The end of a text by default; the last of GPT-2's vocabulary.
 const DEFAULT_END_OF_TEXT: usize = 50256;
@@ -138,22 +158,13 @@ impl DecoderFamily for GptConfig {
     }
 
     fn read(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
-        fields.expect(
-            "activation_function",
-            &["gelu_new", "gelu_pytorch_tanh"].map(Value::from),
+        let common = TABLE.files.keys.read(fields)?;
+        fields.agree(
+            "embd_pdrop",
+            &common.hidden_dropout.into(),
+            "resid_pdrop: there is one dropout for both",
         )?;
-        fields.expect("pruned_heads", &[json!({})])?;
-        let common = TABLE.files.read::<Self>(fields)?;
-        fields.expect("n_ctx", &[common.max_seq_length.into()])?;
-        let residual = common.hidden_dropout;
-        let embedding = fields.number("embd_pdrop", 0.1, 0.0..1.0)?;
-        if embedding != residual {
-            let expected =
-                format!("{residual}, as resid_pdrop: there is one dropout for embeddings and outputs of layers");
-            return Err(fields.refuse("embd_pdrop", &embedding.into(), &expected));
-        }
-        let d_hidden = fields.has("n_inner").then(|| fields.size("n_inner")).transpose()?;
-        Ok(Self::of(common).with_d_hidden(d_hidden))
+        Ok(Self::of(common).with_d_hidden(fields.optional_size("n_inner")?))
     }
 
     fn written(&self) -> Value {
@@ -265,11 +276,7 @@ mod tests {
     #[test]
     fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         let others = [
-            (
-                "activation_function",
-                json!("relu"),
-                "\"gelu_new\" or \"gelu_pytorch_tanh\"",
-            ),
+            ("activation_function", json!("relu"), "\"gelu_new\" or \"gelu_fast\""),
             ("scale_attn_by_inverse_layer_idx", json!(true), "false"),
             ("scale_attn_weights", json!(false), "true"),
             ("reorder_and_upcast_attn", json!(true), "false"),
@@ -277,10 +284,9 @@ mod tests {
             ("pruned_heads", json!({"0": [1]}), "{}"),
             ("model_type", json!("llama"), "\"gpt2\""),
             ("model_type", json!(null), "\"gpt2\""),
-            ("n_ctx", json!(512), "1024"),
             ("embd_pdrop", json!(0.2), "0.1, as resid_pdrop"),
-            ("attn_pdrop", json!(1.0), "to below 1e0"),
-            ("layer_norm_epsilon", json!(0.0), "to below 1e0"),
+            ("attn_pdrop", json!(1.0), "and below 1"),
+            ("layer_norm_epsilon", json!(0.0), "and below 1"),
             ("n_layer", json!(0), "from 1"),
             ("n_layer", json!(2.5), "from 1"),
             ("n_embd", json!(null), "from 1"),
@@ -290,8 +296,10 @@ mod tests {
             (
                 "quantization_config",
                 json!({"bits": 4}),
-                "remove it if it changes nothing",
+                "null: load it with transformers",
             ),
+            ("n_hed", json!(12), "n_head, the nearest known setting"),
+            ("layer_norm_epsilon", json!("1e-5"), "a number above 0 and below 1"),
         ];
         checks::expect_refused::<GptConfig>(&gpt2(), &others);
     }
@@ -304,7 +312,7 @@ mod tests {
 
     #[test]
     fn long_values_are_cut() {
-        let error = gpt2_with("extra", json!("ä".repeat(1000))).unwrap_err();
+        let error = gpt2_with("n_embd", json!("ä".repeat(1000))).unwrap_err();
         assert!(error.chars().count() < 300 && error.contains('…'), "{error}");
     }
 

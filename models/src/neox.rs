@@ -4,18 +4,17 @@
 //! Parameter names are those of Hugging Face's GPT-NeoX (`embed_in.weight`,
 //! `layers.0.attention.query_key_value.weight`, …). The fused projection is, head after head, its query, key and value.
 
-use std::ops::Range;
-
 use burn_megatron::topology::{TopologyError, check_divides};
 use cubecl_kernels::rotary::RotaryLayout;
 use cubecl_kernels::rotary::tables::{RotaryScaling, check};
 use serde_json::{Value, json};
 
 use crate::decoder::{
-    CommonSettings, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings, Positions, decoder_config,
+    ABOVE_1, CommonSettings, DecoderFamily, DecoderNames, FamilyTable, FileRope, FileTable, HasCommonSettings,
+    Positions, RopeKind, SHARE, decoder_config,
 };
 use crate::family::{ModelSettings, Preset};
-use crate::huggingface::{Fields, HuggingFaceError};
+use crate::huggingface::{ERF_GELUS, Fields, HuggingFaceError, Key, KeyTable, TANH_GELUS};
 use crate::layers::{BlockConfig, BlockNames, HeadOrder, MlpActivation, Residual, RotaryConfig};
 
 decoder_config! {
@@ -62,18 +61,42 @@ const TABLE: FamilyTable = FamilyTable {
         embedding: "embed_in.weight",
         head: "embed_out.weight",
         norms_first: true,
-        flags: &[("attention_bias", true)],
-        ignored: &["classifier_dropout"],
+        settings: &[KeyTable::of_all(KEYS)],
         ..FileTable::USUAL
     },
 };
 
 /// What transformers 5 calls the head in memory.
 const NEWER_HEAD: &str = "lm_head.weight";
-/// The forms of GELU by tanh, which differ in the digits of their constants.
-const TANH_GELUS: [&str; 3] = ["gelu_fast", "gelu_new", "gelu_pytorch_tanh"];
-/// GELU by the error function.
-const GELU: &str = "gelu";
+/// `GPTNeoXConfig` of transformers.
+const KEYS: &[Key] = &[
+    Key::honoured("vocab_size", "50432", "61"),
+    Key::honoured("hidden_size", "6144", "3072"),
+    Key::honoured("num_hidden_layers", "44", "3"),
+    Key::honoured("num_attention_heads", "64", "32"),
+    Key::honoured("intermediate_size", "24576", "36"),
+    Key::honoured("hidden_act", "gelu", "gelu_fast"),
+    Key::honoured("hidden_dropout", "0.0", "0.1"),
+    Key::honoured("attention_dropout", "0.0", "0.1"),
+    Key::honoured("max_position_embeddings", "2048", "16"),
+    Key::honoured("initializer_range", "0.02", "0.5"),
+    Key::honoured("layer_norm_eps", "1e-5", "1e-3"),
+    Key::honoured("tie_word_embeddings", "false", "true"),
+    Key::honoured("use_parallel_residual", "true", "false"),
+    Key::honoured("rotary_pct", "0.25", "0.5"),
+    Key::honoured("rotary_emb_base", "10000", "500"),
+    Key::honoured(
+        "rope_parameters",
+        "null",
+        r#"{"rope_theta": 500, "partial_rotary_factor": 0.5}"#,
+    ),
+    Key::honoured("rope_scaling", "null", r#"{"rope_theta": 500}"#),
+    // transformers 4 computes with these, and transformers 5 does not.
+    Key::checked("rope_theta", "null", "500"),
+    Key::checked("partial_rotary_factor", "null", "0.5"),
+    Key::only("attention_bias", &["true"]),
+    Key::idle("classifier_dropout", "0.1"),
+];
 
 /// Well-known sizes, from the smallest to the largest.
 const PRESETS: &[Preset<NeoxConfig>] = &[
@@ -174,31 +197,30 @@ impl DecoderFamily for NeoxConfig {
     }
 
     fn read(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
-        fields.expect("rope_scaling", &[Value::Null])?;
-        // transformers 5 has what is rotary in one place.
-        if let Some(mut rotary) = fields.object("rope_parameters")? {
-            let shown = Value::Object(rotary.clone());
-            for field in ["rope_theta", "partial_rotary_factor"] {
-                if let Some(value) = rotary.remove(field) {
-                    fields.put(field, value);
-                }
-            }
-            let is_plain = |(key, value): (&String, &Value)| key == "rope_type" && value == "default";
-            if !rotary.iter().all(is_plain) {
-                return Err(fields.refuse("rope_parameters", &shown, "no other than \"default\" frequencies"));
-            }
-        }
-        let any_gelu: Vec<Value> = TANH_GELUS.into_iter().chain([GELU]).map(Value::from).collect();
-        let activation = fields.one_of("hidden_act", GELU.into(), &any_gelu)?;
-        let common = TABLE.files.read::<Self>(fields)?;
-        let above_0 = f64::MIN_POSITIVE..1.0 + f64::EPSILON;
-        let above_1 = 1.0 + f64::EPSILON..f64::MAX;
-        Ok(Self::of(common)
+        let of = |names: &[&'static str], is_tanh| names.iter().map(|&name| (name, is_tanh)).collect::<Vec<_>>();
+        let tanh_gelu = fields.choice("hidden_act", &[of(&ERF_GELUS, false), of(&TANH_GELUS, true)].concat())?;
+        let common = TABLE.files.keys.read(fields)?;
+        let rope = FileRope::read(fields, &[("default", RopeKind::None)], common.max_seq_length)?;
+        let mut either = |newer: Option<f64>, older, range| match newer {
+            Some(newer) if fields.has(older) => fields.agree(older, &newer.into(), "rope_parameters").map(|()| newer),
+            Some(newer) => Ok(newer),
+            None => fields.number(older, range),
+        };
+        let (base, percent) = (
+            either(rope.base, "rotary_emb_base", ABOVE_1)?,
+            either(rope.percent, "rotary_pct", SHARE)?,
+        );
+        let config = Self::of(common)
             .with_d_hidden(fields.size_unless("intermediate_size", 4 * common.d_model)?)
-            .with_rotary_percent(either(fields, ["rotary_pct", "partial_rotary_factor"], 0.25, above_0)?)
-            .with_rotary_base(either(fields, ["rotary_emb_base", "rope_theta"], 10000.0, above_1)?)
-            .with_parallel_residual(fields.flag("use_parallel_residual", true)?)
-            .with_tanh_gelu(activation != GELU))
+            .with_rotary_percent(percent)
+            .with_rotary_base(base)
+            .with_parallel_residual(fields.flag("use_parallel_residual")?)
+            .with_tanh_gelu(tanh_gelu);
+        let said = "rotary_emb_base: versions of transformers differ in which they take";
+        fields.agree("rope_theta", &config.rotary_base.into(), said)?;
+        let said = "rotary_pct: versions of transformers differ in which they take";
+        fields.agree("partial_rotary_factor", &config.rotary_percent.into(), said)?;
+        Ok(config)
     }
 
     fn written(&self) -> Value {
@@ -206,7 +228,7 @@ impl DecoderFamily for NeoxConfig {
             "architectures": ["GPTNeoXForCausalLM"],
             "bos_token_id": null,
             "eos_token_id": null,
-            "hidden_act": if self.tanh_gelu { TANH_GELUS[0] } else { GELU },
+            "hidden_act": if self.tanh_gelu { "gelu_fast" } else { "gelu" },
             "intermediate_size": self.hidden_size(),
             "model_type": "gpt_neox",
             "rotary_emb_base": self.rotary_base,
@@ -224,22 +246,6 @@ impl DecoderFamily for NeoxConfig {
             _ => Some(name),
         }
     }
-}
-
-/// Takes a number that files have by an older name, a newer one, or both.
-fn either(
-    fields: &mut Fields,
-    [older, newer]: [&str; 2],
-    default: f64,
-    range: Range<f64>,
-) -> Result<f64, HuggingFaceError> {
-    let is_given = fields.has(newer);
-    let value = fields.number(newer, default, range.clone())?;
-    let other = fields.number(older, value, range)?;
-    if is_given && other != value {
-        return Err(fields.refuse(older, &other.into(), &format!("{value}, as {newer}")));
-    }
-    Ok(other)
 }
 
 #[cfg(test)]
@@ -309,7 +315,11 @@ mod tests {
         let config = parse(newer.clone()).expect("valid");
         assert_eq!((config.rotary_base, config.rotary_percent), (77.0, 0.5));
         newer["rope_parameters"]["rope_type"] = json!("linear");
-        assert!(parse(newer).unwrap_err().contains("rope_parameters is {"));
+        assert!(
+            parse(newer)
+                .unwrap_err()
+                .contains("rope_parameters.rope_type is \"linear\": expected \"default\"")
+        );
     }
 
     #[test]
@@ -322,19 +332,24 @@ mod tests {
     fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         let others = [
             ("hidden_act", json!("relu"), "\"gelu_fast\""),
+            ("rope_theta", json!(77), "10000.0, as rotary_emb_base"),
             ("attention_bias", json!(false), "true"),
-            ("rope_scaling", json!({"type": "linear", "factor": 2.0}), "null"),
-            ("rotary_pct", json!(1.5), "to below"),
-            ("rotary_pct", json!(0.0), "a number from"),
-            ("partial_rotary_factor", json!("half"), "a number from"),
+            ("rope_scaling", json!("linear"), "an object"),
+            ("rotary_pct", json!(1.5), "and up to 1"),
+            ("rotary_pct", json!(0.0), "a number above 0"),
+            ("partial_rotary_factor", json!("half"), "0.25, as rotary_pct"),
             ("intermediate_size", json!(null), "from 1"),
             ("use_parallel_residual", json!("no"), "true or false"),
-            ("extra", json!(3), "remove it if it changes nothing"),
+            ("layer_norm_ep", json!(3), "layer_norm_eps, the nearest known setting"),
         ];
         checks::expect_refused::<NeoxConfig>(&pythia(), &others);
         let mut both = pythia();
         both["partial_rotary_factor"] = json!(0.5);
-        assert!(parse(both).unwrap_err().contains("rotary_pct is 0.25: expected 0.5"));
+        assert!(
+            parse(both)
+                .unwrap_err()
+                .contains("partial_rotary_factor is 0.5: expected 0.25")
+        );
         let mut odd = pythia();
         odd["rotary_pct"] = json!(0.05);
         assert!(parse(odd).unwrap_err().contains("--rotary-percent"));

@@ -141,7 +141,7 @@ mod tests {
     use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 
     use super::*;
-    use crate::huggingface::checks;
+    use crate::huggingface::{checks, key_of};
 
     /// Models that flags can choose; each family takes what it has.
     fn chosen() -> Vec<ModelSettings> {
@@ -196,7 +196,7 @@ mod tests {
                 checks::expect_declared::<Autodiff<Flex>, _>(&config, &chunks.expect("sizes that fit"), &context);
                 for tensor in config.parameters().flat_map(|parameter| parameter.tensors) {
                     for name in [&tensor.file_name, &tensor.key] {
-                        assert_eq!(C::imported_name(name), Some(tensor.key.as_str()), "{name}");
+                        assert_eq!(key_of::<C>(name).as_deref(), Some(tensor.key.as_str()), "{name}");
                     }
                 }
             }
@@ -246,6 +246,24 @@ mod tests {
         // T5's say nothing of lengths and deviations.
         for family in FAMILIES.iter().filter(|family| family.name != "t5") {
             run_with_family(family.name, Settings).expect("a family");
+        }
+    }
+
+    /// Checks the tables of a family's settings.
+    struct Keys;
+
+    impl FamilyProgram for Keys {
+        type Output = ();
+
+        fn run<C: ModelFamily>(self) {
+            checks::expect_keys::<C>();
+        }
+    }
+
+    #[test]
+    fn each_setting_of_every_family_is_honoured_refused_or_listed() {
+        for family in FAMILIES {
+            run_with_family(family.name, Keys).expect("a family");
         }
     }
 

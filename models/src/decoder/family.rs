@@ -69,7 +69,7 @@ pub trait DecoderFamily:
         vec![("--ffn-hidden-size", self.parts(1).block.mlp.d_hidden.to_string())]
     }
 
-    /// Takes the settings of a `config.json`: see [`FileTable::read`](super::FileTable::read).
+    /// Takes the settings of a `config.json`: see [`ConfigKeys::read`](super::ConfigKeys::read).
     ///
     /// # Errors
     /// One asks for what the family does not have.

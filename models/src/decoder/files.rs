@@ -30,6 +30,11 @@ pub(super) fn stored_parameters(decoder: DecoderConfig, files: FileTable) -> imp
     let of_model = embeddings.chain(blocks).chain(names.norm.into_iter().flat_map(norm));
     let before_head = masked.into_iter().flat_map(move |masked| {
         let bias = Parameter::same(format!("{}.bias", masked.names.head), [vocab_size]);
+        let bias = if decoder.tied_embeddings {
+            bias
+        } else {
+            bias.written_twice(format!("{}.bias", names.head))
+        };
         let transform = Parameter::linear(masked.names.transform, &[d, d]);
         [bias]
             .into_iter()

@@ -14,7 +14,7 @@ use super::settings::CommonSettings;
 use super::sizes::{activations_per_element, layer_flops_per_token, layer_weights_and_parameters, unfused_per_element};
 use crate::architecture::Architecture;
 use crate::family::{InferenceStage, InnerStage, ModelFamily, ModelSettings, Preset};
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, KeyTable, Parameter, SecondName};
 use crate::layers::{BlockConfig, LayerRecompute, MlpActivation, ModelError, NormType};
 use crate::model_config::{ForwardFlops, ModelConfig, Objective, ParameterCounts};
 use crate::vocabulary::check_padded_vocab;
@@ -233,6 +233,8 @@ impl<C: DecoderFamily> HuggingFaceFormat for C {
     const EMBEDDING: &'static str = C::TABLE.files.embedding;
     const HEAD: &'static str = C::TABLE.files.head;
     const OLDER_ENDS: &'static [(&'static str, &'static str)] = C::TABLE.files.older_ends;
+    const SECOND_NAMES: &'static [SecondName] = C::TABLE.files.second_names;
+    const KEYS: &'static [KeyTable] = C::TABLE.files.settings;
 
     fn read_fields(model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
         C::read(model_type, fields)

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::config::DecoderNames;
-use super::settings::{CommonSettings, HasCommonSettings};
-use crate::huggingface::{Fields, HuggingFaceError};
+use super::settings::CommonSettings;
+use crate::huggingface::{Fields, HuggingFaceError, KeyTable, SecondName};
 
 /// Properties that all models of a family share.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +38,12 @@ pub struct FileTable {
     pub mlp_in_block: bool,
     /// The names of common settings in `config.json`.
     pub keys: ConfigKeys,
-    /// Flags that have one value, which is written.
-    pub flags: &'static [(&'static str, bool)],
-    /// Settings that change nothing of what the model computes.
-    pub ignored: &'static [&'static str],
+    /// The settings of `config.json`, and what each does here.
+    pub settings: &'static [KeyTable],
     /// Ends that names of tensors have in older files, and what these are now.
     pub older_ends: &'static [(&'static str, &'static str)],
+    /// Second names of tensors.
+    pub second_names: &'static [SecondName],
 }
 
 /// How a family's linear layers are stored.
@@ -62,7 +62,7 @@ pub enum StoredLayers {
     },
 }
 
-/// The names of common settings in `config.json`; of some also their values if they are not there.
+/// The names of common settings in `config.json`.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigKeys {
     /// The number of blocks.
@@ -74,11 +74,11 @@ pub struct ConfigKeys {
     /// The longest sequence.
     pub max_seq_length: &'static str,
     /// The dropout of hidden states, where the family has it.
-    pub hidden_dropout: Option<(&'static str, f64)>,
+    pub hidden_dropout: Option<&'static str>,
     /// The dropout of attention weights.
-    pub attention_dropout: (&'static str, f64),
+    pub attention_dropout: &'static str,
     /// The number that norms add.
-    pub norm_epsilon: (&'static str, f64),
+    pub norm_epsilon: &'static str,
 }
 
 impl FileTable {
@@ -92,31 +92,15 @@ impl FileTable {
         norms_first: false,
         mlp_in_block: false,
         keys: ConfigKeys::USUAL,
-        flags: &[],
-        ignored: &[],
+        settings: &[],
         older_ends: &[],
+        second_names: &[],
     };
 
-    /// Takes the common settings, and those that change nothing or have one value.
-    ///
-    /// # Errors
-    /// One is missing, or not what it may be.
-    pub fn read<C: HasCommonSettings>(&self, fields: &mut Fields) -> Result<CommonSettings, HuggingFaceError> {
-        fields.ignore(self.ignored);
-        for (flag, value) in self.flags {
-            fields.expect(flag, &[(*value).into()])?;
-        }
-        fields.expect("is_encoder_decoder", &[false.into()])?;
-        self.keys.read(C::TIED_EMBEDDINGS, fields)
-    }
-
-    /// Returns `config.json` with the common settings, and those that have one value.
+    /// Returns `config.json` with the common settings.
     pub fn write(&self, common: &CommonSettings, dtype: &str) -> Value {
         let mut fields = self.keys.write(common);
         fields["torch_dtype"] = dtype.into();
-        for (flag, value) in self.flags {
-            fields[*flag] = (*value).into();
-        }
         fields
     }
 }
@@ -128,17 +112,19 @@ impl ConfigKeys {
         d_model: "hidden_size",
         n_heads: "num_attention_heads",
         max_seq_length: "max_position_embeddings",
-        hidden_dropout: Some(("hidden_dropout", 0.0)),
-        attention_dropout: ("attention_dropout", 0.0),
-        norm_epsilon: ("layer_norm_eps", 1e-5),
+        hidden_dropout: Some("hidden_dropout"),
+        attention_dropout: "attention_dropout",
+        norm_epsilon: "layer_norm_eps",
     };
 
-    /// Takes the common settings; embeddings are tied as `is_tied` if nothing is said of it.
-    fn read(&self, is_tied: bool, fields: &mut Fields) -> Result<CommonSettings, HuggingFaceError> {
-        let mut dropout = |(key, usual): (&str, f64)| fields.number(key, usual, 0.0..1.0);
-        let hidden_dropout = self.hidden_dropout.map_or(Ok(0.0), &mut dropout)?;
-        let attention_dropout = dropout(self.attention_dropout)?;
-        let (epsilon, usual) = self.norm_epsilon;
+    /// Takes the common settings.
+    ///
+    /// # Errors
+    /// One is not what it may be.
+    pub fn read(&self, fields: &mut Fields) -> Result<CommonSettings, HuggingFaceError> {
+        let hidden_dropout = self
+            .hidden_dropout
+            .map_or(Ok(0.0), |key| fields.number(key, 0.0..1.0))?;
         Ok(CommonSettings::new(
             fields.size(self.n_layers)?,
             fields.size(self.d_model)?,
@@ -147,10 +133,10 @@ impl ConfigKeys {
             fields.size("vocab_size")?,
         )
         .with_hidden_dropout(hidden_dropout)
-        .with_attention_dropout(attention_dropout)
-        .with_norm_epsilon(fields.number(epsilon, usual, f64::MIN_POSITIVE..1.0)?)
-        .with_init_deviation(fields.number("initializer_range", 0.02, 0.0..f64::MAX)?)
-        .with_tied_embeddings(fields.flag("tie_word_embeddings", is_tied)?))
+        .with_attention_dropout(fields.number(self.attention_dropout, 0.0..1.0)?)
+        .with_norm_epsilon(fields.number(self.norm_epsilon, f64::MIN_POSITIVE..1.0)?)
+        .with_init_deviation(fields.number("initializer_range", 0.0..f64::MAX)?)
+        .with_tied_embeddings(fields.flag("tie_word_embeddings")?))
     }
 
     fn write(&self, common: &CommonSettings) -> Value {
@@ -160,12 +146,12 @@ impl ConfigKeys {
             self.n_heads: common.n_heads,
             self.max_seq_length: common.max_seq_length,
             "vocab_size": common.vocab_size,
-            self.attention_dropout.0: common.attention_dropout,
-            self.norm_epsilon.0: common.norm_epsilon,
+            self.attention_dropout: common.attention_dropout,
+            self.norm_epsilon: common.norm_epsilon,
             "initializer_range": common.init_deviation,
             "tie_word_embeddings": common.tied_embeddings,
         });
-        if let Some((key, _)) = self.hidden_dropout {
+        if let Some(key) = self.hidden_dropout {
             fields[key] = common.hidden_dropout.into();
         }
         fields

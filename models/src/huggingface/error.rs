@@ -4,8 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use burn_megatron::checkpoint::CheckpointError;
+use serde_json::Value;
 
 use super::{INDEX_NAME, MODEL_NAME};
+
+/// The most characters of a value that are shown.
+const SHOWN_CHARACTERS: usize = 80;
 
 /// Why a model could not be exported or imported.
 #[derive(Debug, thiserror::Error)]
@@ -19,10 +23,14 @@ pub enum HuggingFaceError {
         source: io::Error,
     },
     #[error(
-        "{folder} has no tensors: expected {MODEL_NAME}, or {INDEX_NAME} and the files that it names",
+        "{folder} has no tensors: expected {MODEL_NAME}, or {INDEX_NAME} and the files that it names{advice}",
         folder = .folder.display()
     )]
-    NoTensors { folder: PathBuf },
+    NoTensors {
+        folder: PathBuf,
+        /// What to do with other files that are there; may be empty.
+        advice: String,
+    },
     /// A file that is not what it should be.
     #[error("{path}: {what}", path = .path.display())]
     Broken { path: PathBuf, what: String },
@@ -83,6 +91,21 @@ impl HuggingFaceError {
     pub(super) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { action, path, source }
+    }
+
+    /// Returns the error of a setting, with its value cut if it is long.
+    pub(super) fn field(path: &Path, field: impl Into<String>, value: &Value, expected: &str) -> Self {
+        let text = value.to_string();
+        let mut shown: String = text.chars().take(SHOWN_CHARACTERS).collect();
+        if shown.len() < text.len() {
+            shown.push('…');
+        }
+        Self::Field {
+            path: path.to_owned(),
+            field: field.into(),
+            value: shown,
+            expected: expected.to_owned(),
+        }
     }
 
     /// Returns the error of a file that is not what it should be.

@@ -1,100 +1,112 @@
-//! [`Fields`]: the settings of a model's `config.json`. Each is understood, known to change nothing of what the model
-//! computes, or refused.
+//! [`Fields`]: the settings of a file's JSON object, by a table of what each does here: it is honoured, without effect, or
+//! refused by name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::HuggingFaceError;
+use super::keys::{Effect, Key, is_same, value_of};
 
 /// The largest size, so that the elements of a matrix and their bytes can be counted.
 const MAX_SIZE: u64 = 1 << 28;
-const SHOWN_CHARACTERS: usize = 80;
+/// The least number above 1.
+const ABOVE_1: f64 = 1.0 + f64::EPSILON;
+/// The most edits between a name that is unknown and the one that is meant.
+const MAX_EDITS: usize = 2;
 
-/// Settings that leave what the model computes alone: of the tokenizer, of generation, of other heads, of the library.
-const WITHOUT_EFFECT: &[&str] = &[
-    "_attn_implementation_autoset",
-    "_name_or_path",
-    "_num_labels",
-    "architectures",
-    "attn_implementation",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "bos_token_id",
-    "chunk_size_feed_forward",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "eos_token_id",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "gradient_checkpointing",
-    "id2label",
-    "is_decoder",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "output_past",
-    "output_scores",
-    "pad_token_id",
-    "prefix",
-    "problem_type",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tf_legacy_loss",
-    "tie_encoder_decoder",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers_version",
-    "typical_p",
-    "use_bfloat16",
-    "use_cache",
-];
-
-/// The settings of a `config.json` that have not been read yet.
+/// The settings of an object that have not been read yet.
+///
+/// # Panics
+/// Its methods panic when they are asked for a setting that is not in the table.
 #[derive(Debug)]
 pub struct Fields {
-    pub(super) path: PathBuf,
-    pub(super) left: Map<String, Value>,
+    path: PathBuf,
+    /// The name of the object in the file, with a dot; empty of the whole.
+    section: String,
+    left: Map<String, Value>,
+    keys: Vec<&'static Key>,
+    /// Usual names, and those by which the file has the settings.
+    renamed: Vec<[&'static str; 2]>,
+    /// What there is to say of objects inside that have been read.
+    remarks: Vec<String>,
 }
 
 impl Fields {
+    /// Returns settings of which names are the usual ones, and those that have one value have it.
+    ///
+    /// # Errors
+    /// One has another value; two names of a setting have different values.
+    pub(crate) fn new(
+        path: &Path,
+        left: Map<String, Value>,
+        keys: Vec<&'static Key>,
+    ) -> Result<Self, HuggingFaceError> {
+        Self::of_section(path, String::new(), left, keys)
+    }
+
+    fn of_section(
+        path: &Path,
+        section: String,
+        left: Map<String, Value>,
+        keys: Vec<&'static Key>,
+    ) -> Result<Self, HuggingFaceError> {
+        let mut fields = Self {
+            path: path.to_owned(),
+            section,
+            left,
+            keys,
+            renamed: Vec::new(),
+            remarks: Vec::new(),
+        };
+        for key in fields.keys.clone() {
+            match key.effect {
+                Effect::Alias(of) => fields.rename(key.name, of)?,
+                Effect::Only(values, advice) => {
+                    let values: Vec<Value> = values.iter().copied().map(value_of).collect();
+                    fields.expect(key.name, &values, advice)?;
+                }
+                _ => (),
+            }
+        }
+        Ok(fields)
+    }
+
+    fn rename(&mut self, name: &'static str, of: &'static str) -> Result<(), HuggingFaceError> {
+        let Some(value) = self.take(name) else {
+            return Ok(());
+        };
+        match self.look(of) {
+            None => {
+                self.left.insert(of.to_owned(), value);
+                self.renamed.push([of, name]);
+            }
+            Some(other) if is_same(&value, other) => (),
+            Some(other) => return Err(self.refuse(name, &value, &format!("{other}, as {of}"))),
+        }
+        Ok(())
+    }
+
     /// Takes a setting. One that is null counts as one that is not there, as in transformers.
-    pub(super) fn take(&mut self, field: &str) -> Option<Value> {
+    fn take(&mut self, field: &str) -> Option<Value> {
         self.left.remove(field).filter(|value| !value.is_null())
     }
 
-    /// Takes a setting that is a name; `default` if it is not there or something else than text, which is then refused
-    /// as unknown.
-    pub fn name(&mut self, field: &str, default: &str) -> String {
-        match self.left.get(field).and_then(Value::as_str).map(str::to_owned) {
-            Some(name) => {
-                self.left.remove(field);
-                name
-            }
-            None => default.to_owned(),
-        }
+    /// Takes a setting, its default if it is not there; null if that is what it is.
+    fn take_or_default(&mut self, field: &str) -> Value {
+        let default = self.default_of(field);
+        self.left.remove(field).unwrap_or(default)
+    }
+
+    /// Takes a setting, its default if it is not there or null.
+    fn take_value(&mut self, field: &str) -> Value {
+        let default = self.default_of(field);
+        self.take(field).unwrap_or(default)
+    }
+
+    fn default_of(&self, field: &str) -> Value {
+        let key = self.keys.iter().find(|key| key.name == field);
+        value_of(key.unwrap_or_else(|| panic!("{field} is in the table")).default)
     }
 
     /// The names of the model's classes in transformers; none if they are not given.
@@ -104,72 +116,92 @@ impl Fields {
     }
 
     pub fn has(&self, field: &str) -> bool {
-        self.left.get(field).is_some_and(|value| !value.is_null())
-    }
-
-    /// Whether a setting is written down, be it null.
-    pub fn is_given(&self, field: &str) -> bool {
-        self.left.contains_key(field)
-    }
-
-    /// Drops settings of this family that change nothing of what the model computes.
-    pub fn ignore(&mut self, fields: &[&str]) {
-        for field in fields {
-            self.left.remove(*field);
-        }
+        self.look(field).is_some()
     }
 
     /// Returns the error of a setting that the family does not have.
     pub fn refuse(&self, field: &str, value: &Value, expected: &str) -> HuggingFaceError {
-        let text = value.to_string();
-        let mut shown: String = text.chars().take(SHOWN_CHARACTERS).collect();
-        if shown.len() < text.len() {
-            shown.push('…');
-        }
-        HuggingFaceError::Field {
-            path: self.path.clone(),
-            field: field.to_owned(),
-            value: shown,
-            expected: expected.to_owned(),
-        }
+        let renamed = self.renamed.iter().find(|[of, _]| *of == field);
+        let name = renamed.map_or(field, |[_, name]| name);
+        HuggingFaceError::field(&self.path, format!("{}{name}", self.section), value, expected)
     }
 
     /// Checks that a setting is not there, or has one of `values`.
-    pub fn expect(&mut self, field: &str, values: &[Value]) -> Result<(), HuggingFaceError> {
+    fn expect(&mut self, field: &str, values: &[Value], advice: &str) -> Result<(), HuggingFaceError> {
         match self.take(field) {
-            Some(value) if !values.contains(&value) => {
+            Some(value) if !values.iter().any(|known| is_same(known, &value)) => {
                 let texts: Vec<String> = values.iter().map(Value::to_string).collect();
-                Err(self.refuse(field, &value, &texts.join(" or ")))
+                let separator = if advice.is_empty() { "" } else { ": " };
+                let expected = format!("{}{separator}{advice}", texts.join(" or "));
+                Err(self.refuse(field, &value, &expected))
             }
             _ => Ok(()),
         }
     }
 
-    /// Takes one of `values`, `default` if the setting is not there.
-    pub fn one_of(&mut self, field: &str, default: Value, values: &[Value]) -> Result<Value, HuggingFaceError> {
-        let value = self.left.get(field).filter(|value| !value.is_null()).cloned();
-        self.expect(field, values)?;
-        Ok(value.unwrap_or(default))
+    /// Takes a setting that, unless it is null, must be what another one says.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn agree(&mut self, field: &str, said: &Value, by: &str) -> Result<(), HuggingFaceError> {
+        let value = self.take_value(field);
+        if value.is_null() || is_same(&value, said) {
+            return Ok(());
+        }
+        Err(self.refuse(field, &value, &format!("{said}, as {by}")))
+    }
+
+    /// Takes an object of values, each of which must be what another setting says.
+    ///
+    /// # Errors
+    /// It is no object, or one is something else.
+    pub fn agree_all(&mut self, field: &str, said: &Value, by: &str) -> Result<(), HuggingFaceError> {
+        let value = self.take_value(field);
+        match value.as_object() {
+            Some(object) if object.values().all(|value| is_same(value, said)) => Ok(()),
+            _ => Err(self.refuse(field, &value, &format!("{said} of each, as {by}"))),
+        }
+    }
+
+    /// Leaves out a setting that others say, too.
+    pub fn leave(&mut self, field: &str) {
+        self.left.remove(field);
     }
 
     /// Takes a size.
     ///
     /// # Errors
-    /// It is missing, no whole number, 0 or too large.
+    /// It is no whole number, 0 or too large.
     pub fn size(&mut self, field: &str) -> Result<usize, HuggingFaceError> {
-        let value = self.take(field).unwrap_or_default();
-        match value.as_u64() {
-            Some(size @ 1..=MAX_SIZE) => Ok(size as usize),
-            _ => Err(self.refuse(field, &value, &format!("a whole number from 1 to {MAX_SIZE}"))),
-        }
+        let value = self.take_or_default(field);
+        self.as_size(field, &value)
     }
 
-    /// Takes a size, `default` if it is not there.
+    /// Takes a size that may be null.
     ///
     /// # Errors
     /// It is no whole number, 0 or too large.
-    pub fn size_or(&mut self, field: &str, default: usize) -> Result<usize, HuggingFaceError> {
-        if self.has(field) { self.size(field) } else { Ok(default) }
+    pub fn optional_size(&mut self, field: &str) -> Result<Option<usize>, HuggingFaceError> {
+        match self.take_or_default(field) {
+            Value::Null => Ok(None),
+            value => self.as_size(field, &value).map(Some),
+        }
+    }
+
+    /// Takes a whole number, which may be 0.
+    ///
+    /// # Errors
+    /// It is no whole number, or too large.
+    pub fn whole(&mut self, field: &str) -> Result<usize, HuggingFaceError> {
+        let value = self.take_or_default(field);
+        if value == 0 { Ok(0) } else { self.as_size(field, &value) }
+    }
+
+    fn as_size(&self, field: &str, value: &Value) -> Result<usize, HuggingFaceError> {
+        match value.as_u64() {
+            Some(size @ 1..=MAX_SIZE) => Ok(size as usize),
+            _ => Err(self.refuse(field, value, &format!("a whole number from 1 to {MAX_SIZE}"))),
+        }
     }
 
     /// Takes a size; `None` if it is the usual one.
@@ -177,30 +209,74 @@ impl Fields {
         Ok(Some(self.size(field)?).filter(|size| *size != usual))
     }
 
-    /// Takes a number, `default` if it is not there.
+    /// Takes a number.
     ///
     /// # Errors
-    /// It is no number, or outside `range`.
-    pub fn number(&mut self, field: &str, default: f64, range: std::ops::Range<f64>) -> Result<f64, HuggingFaceError> {
-        let Some(value) = self.take(field) else {
-            return Ok(default);
-        };
+    /// It is no number, or outside `range`; it is not there, and has no default.
+    pub fn number(&mut self, field: &str, range: std::ops::Range<f64>) -> Result<f64, HuggingFaceError> {
+        let value = self.take_value(field);
         match value.as_f64() {
             Some(number) if range.contains(&number) => Ok(number),
             _ => {
-                let expected = format!("a number from {:e} to below {:e}", range.start, range.end);
-                Err(self.refuse(field, &value, &expected))
+                let above = match range.start {
+                    f64::MIN_POSITIVE => "above 0".to_owned(),
+                    ABOVE_1 => "above 1".to_owned(),
+                    start => format!("from {start}"),
+                };
+                let below = match range.end {
+                    f64::MAX => String::new(),
+                    ABOVE_1 => " and up to 1".to_owned(),
+                    end => format!(" and below {end}"),
+                };
+                Err(self.refuse(field, &value, &format!("a number {above}{below}")))
             }
         }
     }
 
-    /// Takes an object, if it is there.
-    pub fn object(&mut self, field: &str) -> Result<Option<Map<String, Value>>, HuggingFaceError> {
+    /// Takes a number, if it is there.
+    ///
+    /// # Errors
+    /// It is no number, or outside `range`.
+    pub fn optional_number(
+        &mut self,
+        field: &str,
+        range: std::ops::Range<f64>,
+    ) -> Result<Option<f64>, HuggingFaceError> {
+        self.has(field).then(|| self.number(field, range)).transpose()
+    }
+
+    /// Takes what a name stands for.
+    ///
+    /// # Errors
+    /// It is none of `choices`.
+    pub fn choice<T: Clone>(&mut self, field: &str, choices: &[(&str, T)]) -> Result<T, HuggingFaceError> {
+        let value = self.take_value(field);
+        let found = choices.iter().find(|(name, _)| value == *name);
+        found.map(|(_, chosen)| chosen.clone()).ok_or_else(|| {
+            let names: Vec<String> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+            self.refuse(field, &value, &names.join(" or "))
+        })
+    }
+
+    /// Takes an object, if it is there, with a table of its own. It is given back by [`close`](Self::close).
+    pub fn object(&mut self, field: &str, keys: &'static [Key]) -> Result<Option<Self>, HuggingFaceError> {
         match self.take(field) {
             None => Ok(None),
-            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(Value::Object(object)) => {
+                let section = format!("{}{field}.", self.section);
+                Self::of_section(&self.path, section, object, keys.iter().collect()).map(Some)
+            }
             Some(value) => Err(self.refuse(field, &value, "an object")),
         }
+    }
+
+    /// Ends the reading of an object inside this one.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn close(&mut self, inside: Self) -> Result<(), HuggingFaceError> {
+        self.remarks.extend(inside.finish()?);
+        Ok(())
     }
 
     /// Takes a list, if it is there.
@@ -212,34 +288,54 @@ impl Fields {
         }
     }
 
-    /// Puts a setting where the others are, which was found inside an object.
-    pub fn put(&mut self, field: &str, value: Value) {
-        self.left.insert(field.to_owned(), value);
+    /// Returns a setting without taking it, if it is there.
+    pub fn look(&self, field: &str) -> Option<&Value> {
+        self.left.get(field).filter(|value| !value.is_null())
     }
 
-    /// Takes a flag, `default` if it is not there.
+    /// Takes a flag.
     ///
     /// # Errors
     /// It is neither true nor false.
-    pub fn flag(&mut self, field: &str, default: bool) -> Result<bool, HuggingFaceError> {
-        match self.take(field) {
-            None => Ok(default),
-            Some(Value::Bool(flag)) => Ok(flag),
-            Some(value) => Err(self.refuse(field, &value, "true or false")),
+    pub fn flag(&mut self, field: &str) -> Result<bool, HuggingFaceError> {
+        match self.take_value(field) {
+            Value::Bool(flag) => Ok(flag),
+            value => Err(self.refuse(field, &value, "true or false")),
         }
     }
 
-    /// Checks that what has not been read changes nothing.
-    pub(super) fn finish(self) -> Result<(), HuggingFaceError> {
-        let changes =
-            |(field, value): &(&String, &Value)| !value.is_null() && !WITHOUT_EFFECT.contains(&field.as_str());
-        match self.left.iter().find(changes) {
-            None => Ok(()),
-            Some((field, value)) => Err(self.refuse(
-                field,
-                value,
-                "only settings that are known here; remove it if it changes nothing of what the model computes",
-            )),
+    /// Checks that what has not been read changes nothing, and returns what there is to say of it.
+    ///
+    /// # Errors
+    /// A name is unknown, and so near to that of a setting that has an effect that this is what is meant.
+    pub fn finish(self) -> Result<Vec<String>, HuggingFaceError> {
+        let (mut idle, mut remarks) = (Vec::new(), self.remarks.clone());
+        let path = self.path.display();
+        for (field, value) in self.left.iter().filter(|(_, value)| !value.is_null()) {
+            let name = format!("{}{field}", self.section);
+            match self.keys.iter().find(|key| key.name == field) {
+                Some(key) if matches!(key.effect, Effect::Elsewhere) || is_same(value, &value_of(key.default)) => (),
+                Some(_) => idle.push(name),
+                None => {
+                    let edits = |key: &&&Key| strsim::damerau_levenshtein(key.name, field);
+                    let nearest = self.keys.iter().filter(|key| key.is_effective()).min_by_key(edits);
+                    let nearest = nearest.expect("a table has settings with an effect");
+                    // Of a short name a third may be another.
+                    if edits(&nearest) <= MAX_EDITS.min(nearest.name.len() / 3) {
+                        let expected = format!("{}, the nearest known setting, or nothing", nearest.name);
+                        return Err(self.refuse(field, value, &expected));
+                    }
+                    remarks.push(format!(
+                        "{path}: {name} is not known here, and taken as without effect; the nearest known setting is \
+                         {}",
+                        nearest.name
+                    ));
+                }
+            }
         }
+        if !idle.is_empty() {
+            remarks.push(format!("{path}: without effect here: {}", idle.join(", ")));
+        }
+        Ok(remarks)
     }
 }

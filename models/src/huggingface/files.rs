@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use burn_megatron::checkpoint;
 use safetensors::tensor::{Dtype, Metadata};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{HuggingFaceError, INDEX_NAME, MODEL_NAME};
 
@@ -22,6 +22,10 @@ const MAX_INDEX_BYTES: u64 = 64 << 20;
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// The bytes before the header: its length.
 const LENGTH_BYTES: u64 = 8;
+/// The first bytes of what Git has in the place of a large file.
+const LFS_POINTER: &[u8] = b"version https://git-lfs";
+/// Words of Python's JSON that are no JSON.
+const PYTHON_NUMBERS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
 /// The tensors of a model.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(super) struct TensorFiles {
     files: Vec<TensorFile>,
     /// By name, as it stands in the files.
     tensors: BTreeMap<String, FileTensor>,
+    /// Names in the index that no file has, with the files that should have them.
+    absent: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
@@ -58,7 +64,8 @@ impl TensorFiles {
     /// Opens the files of a folder, and reads and checks their headers.
     ///
     /// # Errors
-    /// There are none; one is missing, truncated, or no safetensors file; the index names another file for a tensor.
+    /// There are none; one is missing, truncated, or no safetensors file; the index names another file for a tensor, or
+    /// two have it.
     pub fn open(folder: &Path) -> Result<Self, HuggingFaceError> {
         let (single, index) = (folder.join(MODEL_NAME), folder.join(INDEX_NAME));
         let (path, weight_map) = if single.exists() {
@@ -69,6 +76,7 @@ impl TensorFiles {
         } else {
             return Err(HuggingFaceError::NoTensors {
                 folder: folder.to_owned(),
+                advice: advice_for(folder),
             });
         };
         let names: Vec<String> = match &weight_map {
@@ -79,18 +87,27 @@ impl TensorFiles {
             path,
             files: Vec::with_capacity(names.len()),
             tensors: BTreeMap::new(),
+            absent: BTreeMap::new(),
         };
         for name in names {
             found.add(folder.join(&name), &name, weight_map.as_ref())?;
         }
-        let absent = weight_map
-            .iter()
-            .flatten()
-            .find(|(tensor, _)| !found.tensors.contains_key(*tensor));
-        match absent {
-            None => Ok(found),
+        let listed = weight_map.into_iter().flatten();
+        found.absent = listed
+            .filter(|(tensor, _)| !found.tensors.contains_key(tensor))
+            .collect();
+        Ok(found)
+    }
+
+    /// Checks that the files have what the index says, but for what is not needed.
+    ///
+    /// # Errors
+    /// Names the first tensor that a file does not have.
+    pub fn check_index(&self, is_needed: impl Fn(&str) -> bool) -> Result<(), HuggingFaceError> {
+        match self.absent.iter().find(|(tensor, _)| is_needed(tensor)) {
+            None => Ok(()),
             Some((tensor, file)) => Err(HuggingFaceError::broken(
-                &folder.join(file),
+                &self.path.with_file_name(file),
                 format!("expected the tensor {tensor:?}, which {INDEX_NAME} says is in it"),
             )),
         }
@@ -105,11 +122,12 @@ impl TensorFiles {
         let file = open_file(&path)?;
         let (data_begin, header) = read_header(&path, &file)?;
         for (tensor, info) in header.tensors() {
-            let stated = weight_map.map(|map| map.get(&tensor).map(String::as_str));
-            if stated.is_some_and(|stated| stated != Some(name)) {
+            // transformers takes what a file has and the index does not list.
+            let stated = weight_map.and_then(|map| map.get(&tensor));
+            if let Some(stated) = stated.filter(|stated| *stated != name) {
                 return Err(HuggingFaceError::broken(
                     &path,
-                    format!("{INDEX_NAME} does not say that the tensor {tensor:?} is in it"),
+                    format!("it has the tensor {tensor:?}, which {INDEX_NAME} says is in {stated}"),
                 ));
             }
             let (begin, end) = info.data_offsets;
@@ -120,6 +138,11 @@ impl TensorFiles {
                 begin: data_begin + begin as u64,
                 num_bytes: end - begin,
             };
+            if let Some(other) = self.tensors.get(&tensor) {
+                let other = self.path_of(other).display();
+                let what = format!("it has the tensor {tensor:?}, and so has {other}: expected it in one of them");
+                return Err(HuggingFaceError::broken(&path, what));
+            }
             self.tensors.insert(tensor, entry);
         }
         self.files.push(TensorFile { path, file });
@@ -154,8 +177,40 @@ fn open_file(path: &Path) -> Result<File, HuggingFaceError> {
     checkpoint::open_file(path).map_err(HuggingFaceError::file("open", path))
 }
 
-/// Reads a JSON file of at most `limit` bytes.
-pub(super) fn read_json(path: &Path, limit: u64) -> Result<Value, HuggingFaceError> {
+/// Returns what to do with a folder's files that are none of these.
+fn advice_for(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    let has = |is_it: &dyn Fn(&str) -> bool| names.iter().find(|name| is_it(name));
+    let of_pytorch = |name: &str| name.starts_with("pytorch_model") && name.ends_with(".bin");
+    let of_others = |name: &str| {
+        let ends = [".gguf", ".h5", ".msgpack", ".bin", ".pt", ".pth", ".safetensors"];
+        ends.iter().any(|end| name.ends_with(end))
+    };
+    if let Some(name) = has(&of_pytorch) {
+        return format!(
+            "; it has {name}: load it with transformers, and save it with save_pretrained(folder, \
+             safe_serialization=True)"
+        );
+    }
+    has(&of_others).map_or_else(String::new, |name| {
+        format!("; it has {name}, which is not read: convert it to the format of transformers")
+    })
+}
+
+/// Reads a JSON object from a file of at most `limit` bytes.
+pub(super) fn read_object(path: &Path, limit: u64) -> Result<Map<String, Value>, HuggingFaceError> {
+    match read_json(path, limit)? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(HuggingFaceError::broken(path, "expected a JSON object")),
+    }
+}
+
+/// Reads a JSON file of at most `limit` bytes, as Python writes it: numbers that are none are text.
+fn read_json(path: &Path, limit: u64) -> Result<Value, HuggingFaceError> {
     let file = open_file(path)?;
     let mut text = Vec::new();
     let read = file.take(limit + 1).read_to_end(&mut text);
@@ -166,12 +221,49 @@ pub(super) fn read_json(path: &Path, limit: u64) -> Result<Value, HuggingFaceErr
             format!("expected at most {limit} bytes"),
         ));
     }
-    serde_json::from_slice(&text).map_err(|error| HuggingFaceError::broken(path, format!("it is no JSON: {error}")))
+    let read = serde_json::from_slice(&text).or_else(|error| {
+        let quoted = std::str::from_utf8(&text).map(quote_numbers);
+        quoted
+            .map_err(|_| ())
+            .and_then(|text| serde_json::from_str(&text).map_err(drop))
+            .map_err(|()| error)
+    });
+    read.map_err(|error| HuggingFaceError::broken(path, format!("it is no JSON: {error}")))
+}
+
+/// Returns a text of JSON with Python's words for numbers that are none in quotes.
+fn quote_numbers(text: &str) -> String {
+    let (mut quoted, mut is_inside, mut rest) = (String::with_capacity(text.len()), false, text);
+    while let Some(first) = rest.chars().next() {
+        let word = PYTHON_NUMBERS
+            .iter()
+            .find(|word| !is_inside && rest.starts_with(**word));
+        // A character after a backslash ends no text.
+        let escaped = || rest.chars().nth(1).map_or(0, char::len_utf8);
+        let length = match word {
+            Some(word) => word.len(),
+            None if is_inside && first == '\\' => 1 + escaped(),
+            None => first.len_utf8(),
+        };
+        is_inside ^= first == '"';
+        let (taken, after) = rest.split_at(length);
+        match word {
+            Some(_) => quoted.extend(["\"", taken, "\""]),
+            None => quoted.push_str(taken),
+        }
+        rest = after;
+    }
+    quoted
 }
 
 fn read_index(path: &Path) -> Result<HashMap<String, String>, HuggingFaceError> {
     let index: Result<Index, _> = serde_json::from_value(read_json(path, MAX_INDEX_BYTES)?);
-    let index = index.map_err(|error| HuggingFaceError::broken(path, error.to_string()))?;
+    let index = index.map_err(|_| {
+        HuggingFaceError::broken(
+            path,
+            "expected a JSON object with \"weight_map\", which has a file for each tensor",
+        )
+    })?;
     let is_plain = |file: &str| Path::new(file).file_name().is_some_and(|last| last == file);
     match index.weight_map.iter().find(|(_, file)| !is_plain(file)) {
         None => Ok(index.weight_map),
@@ -192,6 +284,12 @@ fn read_header(path: &Path, file: &File) -> Result<(u64, Metadata), HuggingFaceE
     }
     let mut length = [0; LENGTH_BYTES as usize];
     file.read_exact_at(&mut length, 0).map_err(refused)?;
+    let mut first = vec![0; LFS_POINTER.len().min(size as usize)];
+    file.read_exact_at(&mut first, 0).map_err(refused)?;
+    if first == LFS_POINTER {
+        let what = "it is a pointer of Git LFS, and not the file: run `git lfs pull` in its folder";
+        return Err(broken(what.to_owned()));
+    }
     let length = u64::from_le_bytes(length);
     if length > MAX_HEADER_BYTES || length > size - LENGTH_BYTES {
         return Err(broken(format!(

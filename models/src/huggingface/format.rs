@@ -6,7 +6,7 @@ use burn_megatron::training::MODEL as MODEL_ARRAYS;
 use serde_json::Value;
 
 use super::linear_part::LinearPart;
-use super::{Fields, HuggingFaceError};
+use super::{Fields, HuggingFaceError, KeyTable};
 use crate::model_config::ModelConfig;
 
 /// A model that Hugging Face's files can hold; implemented by its configuration.
@@ -19,6 +19,10 @@ pub trait HuggingFaceFormat: ModelConfig + Sized {
     const HEAD: &'static str;
     /// Ends that names of tensors have in older files, and what these are now.
     const OLDER_ENDS: &'static [(&'static str, &'static str)] = &[];
+    /// Second names of tensors: see [`SecondName`].
+    const SECOND_NAMES: &'static [SecondName] = &[];
+    /// The settings of `config.json` that transformers knows of these types, in addition to those of all models.
+    const KEYS: &'static [KeyTable];
 
     /// Takes the settings of a `config.json` of one of these types.
     ///
@@ -49,6 +53,17 @@ pub trait HuggingFaceFormat: ModelConfig + Sized {
     fn see_tensors(&mut self, _has: &dyn Fn(&str) -> bool) {}
 }
 
+/// A second name that a tensor may have in files, for models that have the same numbers twice.
+#[derive(Clone, Copy, Debug)]
+pub struct SecondName {
+    /// The second name, without prefix.
+    pub name: &'static str,
+    /// The key of the tensor.
+    pub key: &'static str,
+    /// True if the model computes with this one where both are there, and false if they must be the same.
+    pub is_preferred: bool,
+}
+
 /// A parameter of a model, here and in Hugging Face's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
@@ -57,7 +72,7 @@ pub struct Parameter {
     /// The logical shape in a checkpoint. If matrices are stored side by side, the dimension before the last counts
     /// them, even if it is one: `[d_model, 3, d_model]`, `[d_model, 1, d_hidden]`.
     pub logical_shape: Vec<usize>,
-    /// The tensors that it is in files.
+    /// The tensors that it is in files. Those of one key are the same, and written under each name.
     pub tensors: Vec<StoredTensor>,
     /// True if it is the weight of a linear layer.
     pub is_linear_weight: bool,
@@ -203,6 +218,16 @@ impl Parameter {
             logical_shape,
             is_linear_weight: false,
         }
+    }
+
+    /// Returns this parameter, which files have whole, as one that is written under a second name, too.
+    pub fn written_twice(mut self, file_name: impl Into<String>) -> Self {
+        let second = StoredTensor {
+            file_name: file_name.into(),
+            ..self.tensors[0].clone()
+        };
+        self.tensors.push(second);
+        self
     }
 
     /// Returns this parameter under another name here; in files it has the one that it had.

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::{Bytes, DType};
+use burn::tensor::{Bytes, DType, TensorData};
 use burn_megatron::checkpoint::{Checkpoint, CheckpointError, UnshardedCheckpoint, WholeArray};
 use safetensors::tensor::Dtype;
 use serde_json::{Value, json};
 
 use super::config::read_config;
 use super::files::{FileTensor, TensorFiles};
-use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter, StoredTensor};
+use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter, SecondName, StoredTensor};
 
 /// The bytes of two tensors that are compared at a time.
 const COMPARED_BYTES: usize = 1 << 20;
@@ -22,7 +22,8 @@ pub struct HuggingFaceModel<C> {
     folder: PathBuf,
     config: C,
     files: TensorFiles,
-    /// The model's parameters, each with its tensors.
+    remarks: Vec<String>,
+    /// The model's parameters, each with its type and its tensors.
     parameters: Vec<(Parameter, DType, Vec<FileTensor>)>,
 }
 
@@ -38,37 +39,41 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
     /// and found.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, HuggingFaceError> {
         let folder = folder.as_ref().to_owned();
-        let mut config: C = read_config(&folder.join(CONFIG_NAME))?;
+        let (mut config, mut remarks): (C, _) = read_config(&folder.join(CONFIG_NAME))?;
         let files = TensorFiles::open(&folder)?;
         let mut named = name_tensors::<C>(&files)?;
         config.see_tensors(&|key| named.contains_key(key));
-        if config.parameter_counts().is_tied {
-            // Files may have the embedding twice.
-            let head = config.head();
-            let keys = [head.tensors[0].key.as_str(), C::EMBEDDING];
-            if has_other_head(keys, &files, &named)? {
-                config.untie();
-            } else {
-                named.remove(keys[0]);
+        // Files may have the embedding twice.
+        let head = config
+            .parameter_counts()
+            .is_tied
+            .then(|| config.head().tensors.remove(0).key);
+        if let Some(key) = &head {
+            let tensors = [key.as_str(), C::EMBEDDING].map(|key| named.get(key).copied());
+            match tensors {
+                [Some((name, head)), Some((_, embedding))] if !is_same(head, embedding, &files)? => {
+                    config.untie();
+                    let path = files.path_of(head).display();
+                    remarks.push(format!(
+                        "{path}: {name} differs from the token embedding: imported as a head of its own, though \
+                         {CONFIG_NAME} says they are tied"
+                    ));
+                }
+                _ => drop(named.remove(key.as_str())),
             }
         }
+        files.check_index(|name| {
+            let key = key_of::<C>(name);
+            key.is_some_and(|key| head.as_deref() != Some(&key) && !named.contains_key(&key))
+        })?;
         let mut found = Vec::new();
         // A list of the names alone could be longer than memory, were the configuration wrong: this ends at the first
         // that is missing.
-        for parameter in config.parameters() {
+        for mut parameter in config.parameters() {
+            parameter.tensors.dedup_by(|tensor, other| tensor.key == other.key);
             let tensors = parameter.tensors.iter().map(|stored| find(stored, &files, &mut named));
             let tensors: Vec<(FileTensor, DType)> = tensors.collect::<Result<_, _>>()?;
-            let dtype = tensors[0].1;
-            if let Some(other) = tensors.iter().position(|(_, other)| *other != dtype) {
-                let name = |index: usize| &parameter.tensors[index].file_name;
-                let what = format!(
-                    "tensor {:?} has type {dtype:?} and {:?} {:?}: expected one type, for they are one parameter here",
-                    name(0),
-                    name(other),
-                    tensors[other].1
-                );
-                return Err(HuggingFaceError::broken(files.path_of(&tensors[other].0), what));
-            }
+            let dtype = common_type(tensors.iter().map(|(_, dtype)| *dtype));
             let tensors = tensors.into_iter().map(|(tensor, _)| tensor).collect();
             found.push((parameter, dtype, tensors));
         }
@@ -88,6 +93,7 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
             folder,
             config,
             files,
+            remarks,
             parameters: found,
         })
     }
@@ -100,10 +106,16 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
         &self.config
     }
 
+    /// What a person should know of the files: settings without effect, a head that is not the embedding.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     /// Writes the model into a folder of checkpoints, as one of iteration 0 that has parameters and no state of an
     /// optimizer. Returns its folder.
     ///
-    /// Elements keep type and bits. `state` is stored with them for the program that loads them. One parameter at a
+    /// Elements keep type and bits; where files have parts of a parameter in different types, it has the narrowest type
+    /// that holds them all. `state` is stored with them for the program that loads them. One parameter at a
     /// time is in memory, with one of its tensors where files have parts of it.
     ///
     /// # Errors
@@ -157,7 +169,7 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
             let size = array.dtype.size();
             let mut whole = Vec::new();
             for (stored, tensor) in parameter.tensors.iter().zip(*tensors) {
-                let bytes = self.read(tensor)?;
+                let bytes = self.read(tensor, array.dtype)?;
                 match &stored.part {
                     None => whole = bytes,
                     Some(part) => {
@@ -171,7 +183,8 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
         Ok(written)
     }
 
-    fn read(&self, tensor: &FileTensor) -> Result<Vec<u8>, CheckpointError> {
+    /// Returns a tensor's elements as those of a type that holds them.
+    fn read(&self, tensor: &FileTensor, dtype: DType) -> Result<Vec<u8>, CheckpointError> {
         let mut bytes = vec![0; tensor.num_bytes];
         let read = self.files.read(tensor, 0, &mut bytes);
         read.map_err(|source| CheckpointError::File {
@@ -179,7 +192,14 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
             path: self.files.path_of(tensor).to_owned(),
             source,
         })?;
-        Ok(bytes)
+        match type_of(tensor.dtype) {
+            Some(stored) if stored != dtype => {
+                let shape = [tensor.shape.iter().product::<usize>()];
+                let data = TensorData::from_bytes(Bytes::from_bytes_vec(bytes), shape, stored);
+                Ok(data.convert_dtype(dtype).as_bytes().to_vec())
+            }
+            _ => Ok(bytes),
+        }
     }
 }
 
@@ -215,50 +235,77 @@ type Named<'a> = (&'a str, &'a FileTensor);
 fn name_tensors<C: HuggingFaceFormat>(
     files: &TensorFiles,
 ) -> Result<HashMap<Cow<'_, str>, Named<'_>>, HuggingFaceError> {
-    let mut named: HashMap<Cow<str>, Named> = HashMap::new();
+    let (mut named, mut seconds): (HashMap<Cow<str>, Named>, Vec<_>) = (HashMap::new(), Vec::new());
     for (name, tensor) in files.tensors() {
-        let Some(key) = C::imported_name(name) else {
+        let Some(key) = own_key::<C>(name) else {
             continue;
         };
-        let newer = |(older, newer): &(&str, &str)| Some(format!("{}{newer}", key.strip_suffix(older)?));
-        let key = C::OLDER_ENDS
-            .iter()
-            .find_map(newer)
-            .map_or(Cow::Borrowed(key), Cow::Owned);
-        if let Some((other, _)) = named.insert(key, (name, tensor)) {
+        if let Some(second) = second_name::<C>(&key) {
+            seconds.push((second, name, tensor));
+        } else if let Some((other, _)) = named.insert(key, (name, tensor)) {
             let what = format!("tensors {other:?} and {name:?} are the same parameter: expected one of them");
             return Err(HuggingFaceError::broken(files.path(), what));
+        }
+    }
+    for (second, name, tensor) in seconds {
+        if let Some((other, first)) = named.insert(second.key.into(), (name, tensor))
+            && !second.is_preferred
+            && !is_same(first, tensor, files)?
+        {
+            let what =
+                format!("tensors {other:?} and {name:?} differ: expected the same, for they are one parameter here");
+            return Err(HuggingFaceError::broken(files.path_of(tensor), what));
         }
     }
     Ok(named)
 }
 
-/// Returns whether there is a head that differs from the token embedding; the keys are those of both.
-fn has_other_head(
-    [head, embedding]: [&str; 2],
-    files: &TensorFiles,
-    named: &HashMap<Cow<str>, Named>,
-) -> Result<bool, HuggingFaceError> {
-    let (Some((_, head)), Some((_, embedding))) = (named.get(head), named.get(embedding)) else {
+/// Returns the [key](StoredTensor::key) of a tensor of a file, under whichever of its names.
+pub(crate) fn key_of<C: HuggingFaceFormat>(name: &str) -> Option<Cow<'_, str>> {
+    let key = own_key::<C>(name)?;
+    Some(second_name::<C>(&key).map_or(key, |second| second.key.into()))
+}
+
+/// Returns the key of a tensor, its own if it has a second name.
+fn own_key<C: HuggingFaceFormat>(name: &str) -> Option<Cow<'_, str>> {
+    let key = C::imported_name(name)?;
+    let newer = |(older, newer): &(&str, &str)| Some(format!("{}{newer}", key.strip_suffix(older)?));
+    let renamed = C::OLDER_ENDS.iter().find_map(newer);
+    Some(renamed.map_or(Cow::Borrowed(key), Cow::Owned))
+}
+
+fn second_name<C: HuggingFaceFormat>(key: &str) -> Option<&'static SecondName> {
+    C::SECOND_NAMES.iter().find(|second| second.name == key)
+}
+
+/// Returns whether two tensors have the same type, shape and bits.
+fn is_same(first: &FileTensor, second: &FileTensor, files: &TensorFiles) -> Result<bool, HuggingFaceError> {
+    if (first.dtype, &first.shape) != (second.dtype, &second.shape) {
         return Ok(false);
-    };
-    if (head.dtype, &head.shape) != (embedding.dtype, &embedding.shape) {
-        return Ok(true);
     }
-    let length = COMPARED_BYTES.min(head.num_bytes);
+    let length = COMPARED_BYTES.min(first.num_bytes);
     let mut pieces = [vec![0; length], vec![0; length]];
-    for begin in (0..head.num_bytes).step_by(COMPARED_BYTES) {
-        let count = COMPARED_BYTES.min(head.num_bytes - begin);
-        for (tensor, piece) in [head, embedding].into_iter().zip(&mut pieces) {
+    for begin in (0..first.num_bytes).step_by(COMPARED_BYTES) {
+        let count = COMPARED_BYTES.min(first.num_bytes - begin);
+        for (tensor, piece) in [first, second].into_iter().zip(&mut pieces) {
             let read = files.read(tensor, begin, &mut piece[..count]);
             read.map_err(HuggingFaceError::file("read", files.path_of(tensor)))?;
         }
         if pieces[0][..count] != pieces[1][..count] {
-            tracing::info!("the head differs from the token embedding: imported as one of its own");
-            return Ok(true);
+            return Ok(false);
         }
     }
-    Ok(false)
+    Ok(true)
+}
+
+/// Returns the narrowest type that holds the numbers of each of these.
+fn common_type(mut types: impl Iterator<Item = DType>) -> DType {
+    let first = types.next().expect("a parameter has a tensor");
+    types.fold(first, |wide, other| match (wide, other) {
+        (wide, other) if wide == other => wide,
+        (DType::F64, _) | (_, DType::F64) => DType::F64,
+        _ => DType::F32,
+    })
 }
 
 /// Returns the type of a tensor of a file in burn's words.
@@ -266,15 +313,22 @@ fn has_other_head(
 /// # Errors
 /// It is none of floating point, or of 8 bits.
 pub(super) fn burn_dtype(path: &Path, name: &str, dtype: Dtype) -> Result<DType, HuggingFaceError> {
+    type_of(dtype).ok_or_else(|| {
+        let what = format!(
+            "tensor {name:?} has type {dtype:?}: expected F64, F32, F16 or BF16; a quantized model must be dequantized \
+             and saved in one of these"
+        );
+        HuggingFaceError::broken(path, what)
+    })
+}
+
+fn type_of(dtype: Dtype) -> Option<DType> {
     match dtype {
-        Dtype::F64 => Ok(DType::F64),
-        Dtype::F32 => Ok(DType::F32),
-        Dtype::F16 => Ok(DType::F16),
-        Dtype::BF16 => Ok(DType::BF16),
-        _ => {
-            let what = format!("tensor {name:?} has type {dtype:?}: expected F64, F32, F16 or BF16");
-            Err(HuggingFaceError::broken(path, what))
-        }
+        Dtype::F64 => Some(DType::F64),
+        Dtype::F32 => Some(DType::F32),
+        Dtype::F16 => Some(DType::F16),
+        Dtype::BF16 => Some(DType::BF16),
+        _ => None,
     }
 }
 

@@ -15,6 +15,7 @@ mod fields;
 mod files;
 mod format;
 mod import;
+mod keys;
 mod linear_part;
 mod named_bytes;
 mod place;
@@ -28,8 +29,11 @@ pub use error::HuggingFaceError;
 pub use export::{ExportConfig, export, export_with};
 pub use export_type::ExportType;
 pub use fields::Fields;
-pub use format::{HuggingFaceFormat, Parameter, StoredTensor};
+pub use format::{HuggingFaceFormat, Parameter, SecondName, StoredTensor};
 pub use import::HuggingFaceModel;
+#[cfg(test)]
+pub(crate) use import::key_of;
+pub use keys::{ERF_GELUS, Effect, Key, KeyTable, TANH_GELUS};
 pub use named_bytes::NamedBytes;
 
 /// The file of a model's sizes.

@@ -6,7 +6,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::{Map, Value, json};
 
 use super::export_type::ExportType;
-use super::{INDEX_NAME, MODEL_NAME, Parameter};
+use super::{INDEX_NAME, MODEL_NAME, Parameter, StoredTensor};
 
 /// A file of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,8 @@ impl Shard {
 }
 
 fn num_bytes(parameter: &Parameter, dtype: ExportType) -> u64 {
-    (parameter.num_elements() * dtype.burn().size()) as u64
+    let in_files: usize = parameter.tensors.iter().map(StoredTensor::num_elements).sum();
+    (in_files * dtype.burn().size()) as u64
 }
 
 #[cfg(test)]

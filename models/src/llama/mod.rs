@@ -5,14 +5,16 @@
 //! changes its rotary frequencies for longer texts. Parameter names are those of Hugging Face's files, except for
 //! projections that are one here: `self_attn.qkv_proj` and `mlp.gate_up_proj`.
 
+mod keys;
+
 use burn_megatron::topology::{TopologyError, check_divides};
 use cubecl_kernels::rotary::RotaryLayout;
 use cubecl_kernels::rotary::tables::{RotaryScaling, check};
 use serde_json::{Value, json};
 
 use crate::decoder::{
-    CommonSettings, ConfigKeys, DecoderFamily, DecoderNames, FamilyTable, FileTable, HasCommonSettings, Positions,
-    StoredLayers, decoder_config,
+    ABOVE_1, CommonSettings, ConfigKeys, DecoderFamily, DecoderNames, FamilyTable, FileRope, FileTable,
+    HasCommonSettings, Positions, RopeKind, StoredLayers, decoder_config,
 };
 use crate::family::{ModelSettings, Preset};
 use crate::huggingface::{Fields, HuggingFaceError};
@@ -79,17 +81,14 @@ const TABLE: FamilyTable = FamilyTable {
         },
         keys: ConfigKeys {
             hidden_dropout: None,
-            norm_epsilon: ("rms_norm_eps", 1e-6),
+            norm_epsilon: "rms_norm_eps",
             ..ConfigKeys::USUAL
         },
-        // It splits matmuls that are the same without it.
-        ignored: &["pretraining_tp"],
+        settings: keys::TABLES,
         ..FileTable::USUAL
     },
 };
 
-/// The keys that a query of Mistral sees where its settings do not say it.
-const DEFAULT_WINDOW_OF_MISTRAL: usize = 4096;
 /// The elements of a head of Qwen3 where its settings do not say it.
 const DEFAULT_HEAD_OF_QWEN3: usize = 128;
 /// The vocabulary of most Qwens.
@@ -288,52 +287,27 @@ impl DecoderFamily for LlamaConfig {
     }
 
     fn read(model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
-        let (is_qwen2, is_qwen3) = (model_type == "qwen2", model_type == "qwen3");
-        fields.expect("hidden_act", &["silu".into()])?;
-        fields.expect("attention_bias", &[is_qwen2.into()])?;
-        fields.expect("mlp_bias", &[false.into()])?;
-        fields.expect("use_mrope", &[false.into()])?;
-        let window = read_window(model_type, fields)?;
-        let common = TABLE.files.read::<Self>(fields)?;
-        // The others' defaults are numbers of their own.
-        let n_kv_heads = if model_type == "llama" {
-            fields.size_or("num_key_value_heads", common.n_heads)?
-        } else {
-            fields.size("num_key_value_heads")?
-        };
-        let d_head = match (fields.has("head_dim"), is_qwen3) {
-            (true, _) => Some(fields.size("head_dim")?),
-            (false, true) => Some(DEFAULT_HEAD_OF_QWEN3),
-            (false, false) => None,
-        };
-        let mut config = Self {
+        let common = TABLE.files.keys.read(fields)?;
+        // Null is one for each query head.
+        let n_kv_heads = fields.optional_size("num_key_value_heads")?.unwrap_or(common.n_heads);
+        let usual_head = (model_type == "qwen3").then_some(DEFAULT_HEAD_OF_QWEN3);
+        let d_head = fields.optional_size("head_dim")?.or(usual_head);
+        let rope = FileRope::read(fields, &RopeKind::ALL, common.max_seq_length)?;
+        if let Some(percent) = rope.percent.filter(|percent| *percent != 1.0) {
+            return Err(fields.refuse("partial_rotary_factor", &percent.into(), "1.0"));
+        }
+        let base = fields.number("rope_theta", ABOVE_1)?;
+        Ok(Self {
             n_kv_heads,
             d_hidden: fields.size("intermediate_size")?,
             d_head: d_head.filter(|d_head| d_head * common.n_heads != common.d_model),
-            qkv_bias: is_qwen2,
-            qk_norm: is_qwen3,
-            window,
+            qkv_bias: model_type == "qwen2",
+            qk_norm: model_type == "qwen3",
+            window: read_window(model_type, common.n_layers, fields)?,
+            rotary_base: rope.base.unwrap_or(base),
+            rotary_scaling: rope.scaling,
             ..Self::of(common)
-        };
-        // transformers 5 has base and scaling in one place.
-        let mut parameters = fields.object("rope_parameters")?;
-        let nested = parameters.as_mut().and_then(|object| object.remove("rope_theta"));
-        if let Some(base) = nested {
-            fields.put("rope_theta", base);
-        }
-        config.rotary_base = fields.number("rope_theta", 10000.0, 1.0 + f64::EPSILON..f64::MAX)?;
-        let (field, scaling) = match parameters {
-            Some(parameters) => ("rope_parameters", Some(parameters)),
-            None => ("rope_scaling", fields.object("rope_scaling")?),
-        };
-        if let Some(scaling) = scaling {
-            let shown = Value::Object(scaling.clone());
-            config.rotary_scaling = read_scaling(fields, field, scaling, common.max_seq_length)?;
-            // Of any head that is even: whether this one is, is the configuration's to check.
-            let is_valid = check(2, config.rotary_base, &config.rotary_scaling);
-            is_valid.map_err(|error| fields.refuse(field, &shown, &error.to_string()))?;
-        }
-        Ok(config)
+        })
     }
 
     fn written(&self) -> Value {
@@ -393,68 +367,46 @@ impl DecoderFamily for LlamaConfig {
     }
 }
 
-/// Takes the keys that a query sees at most.
-fn read_window(model_type: &str, fields: &mut Fields) -> Result<Option<usize>, HuggingFaceError> {
+/// Takes the keys that a query sees at most, which all layers have in common.
+fn read_window(model_type: &str, n_layers: usize, fields: &mut Fields) -> Result<Option<usize>, HuggingFaceError> {
+    const WINDOW: &str = "sliding_attention";
+    const ALL: &str = "full_attention";
     let is_qwen = matches!(model_type, "qwen2" | "qwen3");
     let window = match model_type {
-        "mistral" if !fields.is_given("sliding_window") => Some(DEFAULT_WINDOW_OF_MISTRAL),
-        "mistral" if fields.has("sliding_window") => Some(fields.size("sliding_window")?),
-        _ if is_qwen && fields.flag("use_sliding_window", false)? => Some(fields.size("sliding_window")?),
+        "mistral" => fields.optional_size("sliding_window")?,
+        _ if is_qwen && fields.flag("use_sliding_window")? => fields.optional_size("sliding_window")?,
         _ => None,
     };
-    if is_qwen {
-        // Without effect where it is not used.
-        fields.ignore(&["sliding_window"]);
-    }
-    fields.expect("use_sliding_window", &[false.into()])?;
-    fields.expect("sliding_window", &[Value::Null])?;
-    // All layers have it, or none.
-    match window {
-        Some(_) if is_qwen => fields.expect("max_window_layers", &[0.into()])?,
-        _ => fields.ignore(&["max_window_layers"]),
-    }
-    let kind = if window.is_some() {
-        "sliding_attention"
-    } else {
-        "full_attention"
+    // What layers do that are not listed: Qwen's first ones have none.
+    let without = match window {
+        Some(_) if is_qwen => fields.whole("max_window_layers")?,
+        Some(_) => 0,
+        None => n_layers,
     };
     let kinds = fields.list("layer_types")?;
-    match kinds.iter().flatten().find(|found| **found != kind) {
-        Some(found) => Err(fields.refuse("layer_types", found, &format!("{kind:?} of every layer"))),
-        None => Ok(window),
+    if let Some(kinds) = &kinds {
+        let usual = if without == 0 { WINDOW } else { ALL };
+        let expected = match kinds.first().and_then(Value::as_str) {
+            // Only Qwen's list says which layers have the window.
+            Some(first @ (WINDOW | ALL)) if is_qwen && window.is_some() => first,
+            _ => usual,
+        };
+        let is_uniform = kinds.len() == n_layers && kinds.iter().all(|kind| *kind == expected);
+        return match is_uniform {
+            true => Ok(window.filter(|_| expected == WINDOW)),
+            false => {
+                let expected = format!("{expected:?} of each of {n_layers} layers");
+                Err(fields.refuse("layer_types", &Value::from(kinds.as_slice()), &expected))
+            }
+        };
     }
-}
-
-/// Takes the scaling of rotary frequencies; the length of texts before, where it is needed and not given, is
-/// `max_position`.
-fn read_scaling(
-    fields: &Fields,
-    field: &str,
-    mut scaling: serde_json::Map<String, Value>,
-    max_position: usize,
-) -> Result<RotaryScaling, HuggingFaceError> {
-    let whole = Value::Object(scaling.clone());
-    // Its older name.
-    if let Some(kind) = scaling.remove("type") {
-        scaling.entry("rope_type").or_insert(kind);
-    }
-    if !scaling.contains_key("rope_type") {
-        scaling.insert("rope_type".to_owned(), "default".into());
-    }
-    let needs_length = ["llama3", "yarn"].iter().any(|kind| scaling["rope_type"] == *kind);
-    let length = "original_max_position_embeddings";
-    if needs_length && scaling.get(length).is_none_or(Value::is_null) {
-        scaling.insert(length.to_owned(), max_position.into());
-    }
-    let read = serde_json::from_value::<RotaryScaling>(Value::Object(scaling.clone()));
-    let read = read.map_err(|error| fields.refuse(field, &whole, &error.to_string()))?;
-    let known = json!(read);
-    let unknown = scaling
-        .iter()
-        .find(|(key, value)| !value.is_null() && known.get(key).is_none());
-    match unknown {
-        None => Ok(read),
-        Some((key, _)) => Err(fields.refuse(field, &whole, &format!("no {key}, which is not known here"))),
+    match without {
+        0 => Ok(window),
+        _ if without >= n_layers => Ok(None),
+        _ => {
+            let expected = format!("0, or at least {n_layers}: all layers have a window, or none");
+            Err(fields.refuse("max_window_layers", &without.into(), &expected))
+        }
     }
 }
 

@@ -121,17 +121,20 @@ fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         ("mlp_bias", json!(true), "false"),
         ("sliding_window", json!(4096), "null"),
         ("model_type", json!("gemma"), "\"llama\" or \"mistral\" or \"qwen2\""),
-        ("rope_scaling", json!({"rope_type": "dynamic", "factor": 2.0}), "llama3"),
         ("rope_scaling", json!("long"), "an object"),
         (
-            "rope_scaling",
-            json!({"factor": 4.0, "mscale": 0.7, "rope_type": "linear"}),
-            "no mscale",
+            "original_max_position_embeddings",
+            json!(8192),
+            "null: write it in rope_scaling",
         ),
-        ("rope_scaling", json!({"factor": 0.0, "rope_type": "linear"}), "factor"),
-        ("rope_theta", json!(0.5), "from 1"),
+        ("rope_theta", json!(0.5), "a number above 1"),
         ("num_key_value_heads", json!(0), "from 1"),
-        ("extra", json!(3), "remove it if it changes nothing"),
+        ("rope_thetta", json!(3), "rope_theta, the nearest known setting"),
+        (
+            "num_key_value_head",
+            json!(3),
+            "num_key_value_heads, the nearest known setting",
+        ),
     ];
     checks::expect_refused::<LlamaConfig>(&llama31(), &others);
 }
@@ -185,10 +188,33 @@ fn windows_are_those_of_all_layers_or_of_none() {
         parse(fields).map(|config| config.window)
     };
     let used = ("use_sliding_window", json!(true));
-    assert_eq!(with(&[used.clone(), ("max_window_layers", json!(0))]), Ok(Some(32768)));
-    let error = with(&[used]).unwrap_err();
-    assert!(error.contains("max_window_layers is 24: expected 0"), "{error}");
-    let mixed = json!(["full_attention", "sliding_attention"]);
-    let error = with(&[("layer_types", mixed)]).unwrap_err();
-    assert!(error.contains("layer_types is \"sliding_attention\""), "{error}");
+    let first = |count: Value| ("max_window_layers", count);
+    assert_eq!(with(&[used.clone(), first(json!(0))]), Ok(Some(32768)));
+    // None of the 24 layers is after the first 24, nor after 28, transformers' default.
+    assert_eq!(with(&[used.clone()]), Ok(None));
+    let mut without = qwen25();
+    without["use_sliding_window"] = json!(true);
+    without.as_object_mut().expect("an object").remove("max_window_layers");
+    assert_eq!(parse(without.clone()).map(|config| config.window), Ok(None));
+    without["num_hidden_layers"] = json!(29);
+    let error = parse(without).unwrap_err();
+    assert!(
+        error.contains("max_window_layers is 28: expected 0, or at least 29"),
+        "{error}"
+    );
+    let error = with(&[used.clone(), first(json!(23))]).unwrap_err();
+    assert!(
+        error.contains("max_window_layers is 23: expected 0, or at least 24"),
+        "{error}"
+    );
+    // A list says it of each.
+    let all = json!(vec!["sliding_attention"; 24]);
+    assert_eq!(with(&[used.clone(), ("layer_types", all.clone())]), Ok(Some(32768)));
+    for (changes, kinds) in [
+        (vec![used], json!(["full_attention", "sliding_attention"])),
+        (vec![], all),
+    ] {
+        let error = with(&[changes, vec![("layer_types", kinds)]].concat()).unwrap_err();
+        assert!(error.contains("\"full_attention\" of each of 24 layers"), "{error}");
+    }
 }

@@ -6,44 +6,98 @@
 use serde_json::{Value, json};
 
 use super::{T5Config, names};
-use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Parameter};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, Key, KeyTable, Parameter, SecondName};
 use crate::layers::MlpActivation;
 
-/// The same embedding under other names, and a bias that no version of the model has used.
-const NO_PARAMETERS: [&str; 3] = [
-    "encoder.embed_tokens.weight",
-    "decoder.embed_tokens.weight",
-    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+/// A bias that no version of the model has used.
+const NO_PARAMETER: &str = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+/// The activations of the MLP: the value of `feed_forward_proj`, and of `dense_act_fn`, which follows from it.
+const ACTIVATIONS: [(&str, (MlpActivation, &str)); 3] = [
+    ("relu", (MlpActivation::Relu, "relu")),
+    ("gated-gelu", (MlpActivation::GeGlu, "gelu_new")),
+    ("gated-gelu_new", (MlpActivation::GeGlu, "gelu_new")),
 ];
-/// The longest text where a file does not say: positions are relative.
-const DEFAULT_LENGTH: usize = 512;
+
+/// What differs in `MT5Config` of transformers.
+const MT5_KEYS: &[Key] = &[
+    Key::honoured("vocab_size", "250112", "61"),
+    Key::honoured("d_ff", "1024", "36"),
+    Key::honoured("num_layers", "8", "3"),
+    Key::honoured("num_heads", "6", "3"),
+    Key::honoured("feed_forward_proj", "gated-gelu", "relu"),
+    Key::checked("is_gated_act", "null", "false"),
+];
+
+/// `T5Config` of transformers.
+const KEYS: &[Key] = &[
+    Key::honoured("vocab_size", "32128", "61"),
+    Key::honoured("d_model", "512", "24"),
+    Key::honoured("d_kv", "64", "6"),
+    Key::honoured("d_ff", "2048", "36"),
+    Key::honoured("num_layers", "6", "3"),
+    Key::honoured("num_decoder_layers", "null", "2"),
+    Key::honoured("num_heads", "8", "4"),
+    // Of older files: positions are relative.
+    Key::honoured("n_positions", "512", "16"),
+    Key::honoured("relative_attention_num_buckets", "32", "16"),
+    Key::honoured("relative_attention_max_distance", "128", "20"),
+    Key::honoured("dropout_rate", "0.1", "0.3"),
+    Key::honoured("layer_norm_epsilon", "1e-6", "1e-3"),
+    Key::honoured("feed_forward_proj", "relu", "gated-gelu"),
+    Key::honoured("tie_word_embeddings", "true", "false"),
+    Key::honoured("scale_decoder_outputs", "null", "false"),
+    // They follow from feed_forward_proj, but what files say of them is what transformers computes.
+    Key::checked("dense_act_fn", "null", "silu"),
+    Key::checked("is_gated_act", "null", "true"),
+    Key::alias("hidden_size", "d_model"),
+    Key::alias("head_dim", "d_kv"),
+    Key::alias("num_attention_heads", "num_heads"),
+    Key::alias("num_hidden_layers", "num_layers"),
+    Key::only("is_encoder_decoder", &["true"]),
+    Key::only("tie_encoder_decoder", &["false"]),
+    Key::idle("classifier_dropout", "0.0"),
+    Key::idle("initializer_factor", "1.0"),
+];
+
+/// The one embedding of encoder and decoder, under another name.
+const fn embedding(name: &'static str) -> SecondName {
+    SecondName {
+        name,
+        key: T5Config::EMBEDDING,
+        is_preferred: false,
+    }
+}
 
 impl HuggingFaceFormat for T5Config {
     const MODEL_TYPES: &'static [&'static str] = &["t5", "mt5"];
     const EMBEDDING: &'static str = "shared.weight";
     const HEAD: &'static str = "lm_head.weight";
+    const SECOND_NAMES: &'static [SecondName] = &[
+        embedding("encoder.embed_tokens.weight"),
+        embedding("decoder.embed_tokens.weight"),
+    ];
+    const KEYS: &'static [KeyTable] = &[
+        KeyTable {
+            model_types: &["mt5"],
+            keys: MT5_KEYS,
+        },
+        KeyTable::of_all(KEYS),
+    ];
 
     fn read_fields(_model_type: &str, fields: &mut Fields) -> Result<Self, HuggingFaceError> {
-        fields.ignore(&[
-            "classifier_dropout",
-            "initializer_factor",
-            "dense_act_fn",
-            "is_gated_act",
-        ]);
-        fields.expect("is_encoder_decoder", &[true.into()])?;
-        let name = fields.name("feed_forward_proj", "relu");
-        let activation = match name.as_str() {
-            "relu" => MlpActivation::Relu,
-            "gated-gelu" => MlpActivation::GeGlu,
-            _ => return Err(fields.refuse("feed_forward_proj", &name.into(), "relu or gated-gelu")),
-        };
+        let (activation, act_fn) = fields.choice("feed_forward_proj", &ACTIVATIONS)?;
+        fields.agree("dense_act_fn", &act_fn.into(), "feed_forward_proj")?;
+        fields.agree("is_gated_act", &activation.is_gated().into(), "feed_forward_proj")?;
         let n_encoder_layers = fields.size("num_layers")?;
-        let n_decoder_layers = fields.size_or("num_decoder_layers", n_encoder_layers)?;
-        let length = fields.size_or("n_positions", DEFAULT_LENGTH)?;
-        let max_distance = fields.size_or("relative_attention_max_distance", 128)?;
-        let is_tied = fields.flag("tie_word_embeddings", true)?;
-        let scales_head = fields.flag("scale_decoder_outputs", is_tied)?;
-        let dropout = fields.number("dropout_rate", 0.1, 0.0..1.0)?;
+        let n_decoder_layers = fields.optional_size("num_decoder_layers")?.unwrap_or(n_encoder_layers);
+        let length = fields.size("n_positions")?;
+        let max_distance = fields.size("relative_attention_max_distance")?;
+        let is_tied = fields.flag("tie_word_embeddings")?;
+        let dropout = fields.number("dropout_rate", 0.0..1.0)?;
+        let scales_head = match fields.has("scale_decoder_outputs") {
+            true => fields.flag("scale_decoder_outputs")?,
+            false => is_tied,
+        };
         let config = T5Config::new(
             n_encoder_layers,
             n_decoder_layers,
@@ -63,7 +117,7 @@ impl HuggingFaceFormat for T5Config {
             .with_scales_head(scales_head)
             .with_hidden_dropout(dropout)
             .with_attention_dropout(dropout)
-            .with_norm_epsilon(fields.number("layer_norm_epsilon", 1e-6, f64::MIN_POSITIVE..1.0)?))
+            .with_norm_epsilon(fields.number("layer_norm_epsilon", f64::MIN_POSITIVE..1.0)?))
     }
 
     fn written_fields(&self, dtype: &str) -> Value {
@@ -119,7 +173,7 @@ impl HuggingFaceFormat for T5Config {
     }
 
     fn imported_name(tensor: &str) -> Option<&str> {
-        (!NO_PARAMETERS.contains(&tensor)).then_some(tensor)
+        (tensor != NO_PARAMETER).then_some(tensor)
     }
 
     fn untie(&mut self) {
@@ -195,7 +249,7 @@ mod tests {
     fn published_settings_are_the_preset() {
         let preset = Preset::<T5Config>::named("t5-v1.1-small").expect("a preset").config();
         let published = T5Config {
-            decoder_seq_length: DEFAULT_LENGTH,
+            decoder_seq_length: 512,
             ..preset.with_hidden_dropout(0.1).with_attention_dropout(0.1)
         };
         assert_eq!(checks::parse(t5_small()), Ok(published));
@@ -218,10 +272,11 @@ mod tests {
     #[test]
     fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         let others = [
-            ("feed_forward_proj", json!("gated-silu"), "relu or gated-gelu"),
+            ("feed_forward_proj", json!("gated-silu"), "\"relu\" or \"gated-gelu\""),
+            ("dense_act_fn", json!("gelu"), "\"gelu_new\", as feed_forward_proj"),
             ("is_encoder_decoder", json!(false), "true"),
             ("num_heads", json!(0), "from 1"),
-            ("extra", json!(3), "remove it if it changes nothing"),
+            ("d_modle", json!(3), "d_model, the nearest known setting"),
         ];
         checks::expect_refused::<T5Config>(&t5_small(), &others);
     }

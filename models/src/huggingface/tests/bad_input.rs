@@ -163,19 +163,34 @@ fn an_index_that_does_not_fit_its_files_is_refused() {
         &["expected the tensor \"extra.weight\""],
     );
     spoil(
-        &|index| {
-            drop(
-                index["weight_map"]
-                    .as_object_mut()
-                    .unwrap()
-                    .remove("h.0.attn.c_attn.bias"),
-            )
-        },
+        &|index| index["weight_map"]["h.0.attn.c_attn.bias"] = json!("model-00002-of-00003.safetensors"),
         first,
-        &["does not say that the tensor \"h.0.attn.c_attn.bias\" is in it"],
+        &["\"h.0.attn.c_attn.bias\", which model.safetensors.index.json says is in model-00002-of-00003"],
     );
-    spoil(&|index| drop(index.take()), INDEX_NAME, &["invalid type"]);
-    spoil(&|index| index["weight_map"] = json!([1]), INDEX_NAME, &["invalid type"]);
+    for value in [json!(null), json!([1]), json!({"weight_map": [1]})] {
+        let words = &["expected a JSON object with \"weight_map\""];
+        spoil(&|index| *index = value.clone(), INDEX_NAME, words);
+    }
+    // A tensor that the index does not list, in two files.
+    let (folder, all) = (TempDir::new().unwrap(), tensors(&config(true), ""));
+    write_config(folder.path(), &config(true), |_| ());
+    write_sharded(folder.path(), &all, |index| {
+        index["weight_map"]
+            .as_object_mut()
+            .unwrap()
+            .remove("h.0.attn.c_attn.bias");
+    });
+    let second = "model-00002-of-00003.safetensors";
+    let own = all
+        .iter()
+        .enumerate()
+        .filter(|(index, (name, _))| index % 3 == 1 || *name == "h.0.attn.c_attn.bias");
+    write_tensors(&folder.path().join(second), own.map(|(_, tensor)| tensor));
+    expect_error(
+        folder.path(),
+        second,
+        &["it has the tensor \"h.0.attn.c_attn.bias\", and so has", first],
+    );
 }
 
 #[test]
@@ -184,6 +199,23 @@ fn folders_without_a_model_are_named() {
     expect_error(folder.path(), CONFIG_NAME, &["cannot open"]);
     write_config(folder.path(), &config(true), |_| ());
     expect_error(folder.path(), "", &["has no tensors: expected model.safetensors, or"]);
+    for (name, words) in [
+        ("model.gguf", "; it has model.gguf, which is not read: convert it"),
+        (
+            "pytorch_model.bin",
+            "; it has pytorch_model.bin: load it with transformers, and save it",
+        ),
+    ] {
+        fs::write(folder.path().join(name), "").unwrap();
+        expect_error(folder.path(), "", &[words]);
+    }
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 143480\n";
+    fs::write(folder.path().join(MODEL_NAME), pointer).unwrap();
+    expect_error(
+        folder.path(),
+        MODEL_NAME,
+        &["a pointer of Git LFS", "run `git lfs pull`"],
+    );
     fs::write(folder.path().join(CONFIG_NAME), "{").unwrap();
     expect_error(folder.path(), CONFIG_NAME, &["it is no JSON"]);
     fs::write(folder.path().join(CONFIG_NAME), "[]").unwrap();

@@ -4,6 +4,8 @@ use safetensors::SafeTensors;
 
 use super::*;
 use crate::bert::BertConfig;
+use crate::llama::LlamaConfig;
+use crate::t5::T5Config;
 
 fn import<C: HuggingFaceFormat + Clone>(folder: &Path) -> (Checkpoint, C, TempDir) {
     let output = TempDir::new().unwrap();
@@ -48,6 +50,211 @@ fn several_files_are_imported() {
     let (checkpoint, found, _output) = import::<GptConfig>(folder.path());
     assert_eq!(found, config);
     expect_values(&checkpoint, &config);
+}
+
+/// A mask in no index, one in the index alone, a parameter in no index, a tied head in the index alone; no metadata.
+#[test]
+fn several_files_are_imported_as_they_are_published() {
+    let (folder, config) = (TempDir::new().unwrap(), config(true));
+    write_config(folder.path(), &config, |_| ());
+    write_sharded(folder.path(), &with_masks(tensors(&config, ""), ""), |index| {
+        let map = index["weight_map"].as_object_mut().unwrap();
+        for unlisted in ["h.0.attn.bias", "h.1.mlp.c_fc.bias"] {
+            map.remove(unlisted).unwrap();
+        }
+        for absent in ["h.7.attn.bias", "lm_head.weight"] {
+            map.insert(absent.to_owned(), map["wte.weight"].clone());
+        }
+        index.as_object_mut().unwrap().remove("metadata");
+    });
+    let (checkpoint, found, _output) = import::<GptConfig>(folder.path());
+    assert_eq!(found, config);
+    expect_values(&checkpoint, &config);
+}
+
+/// Tensors of a model with the parameters' own values, by the names in files.
+fn tensors_of<C: HuggingFaceFormat>(config: &C) -> Tensors {
+    let tensors = config.parameters().flat_map(|parameter| parameter.tensors);
+    let made = tensors.map(|tensor| {
+        let mut numbers = vec![0.0; tensor.num_elements()];
+        RandomStream::new(7, &tensor.key).fill_normal(0, 1.0, &mut numbers);
+        // What 16 bits hold.
+        let numbers: Vec<f32> = numbers
+            .into_iter()
+            .map(|number| (number * 8.0).round() as f32 / 8.0)
+            .collect();
+        (tensor.file_name, made(&tensor.shape, &numbers))
+    });
+    made.collect()
+}
+
+fn folder_with<C: HuggingFaceFormat>(config: &C, tensors: &Tensors) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    fs::write(
+        folder.path().join(CONFIG_NAME),
+        config.written_fields("float32").to_string(),
+    )
+    .unwrap();
+    write_tensors(&folder.path().join(MODEL_NAME), tensors);
+    folder
+}
+
+fn array_of(checkpoint: &Checkpoint, name: &str) -> (DType, Vec<u8>) {
+    let array = checkpoint.array(name).expect(name);
+    let whole = Placement::whole(array.shape.clone());
+    let read = checkpoint.read(name, &whole, 0..array.num_elements()).unwrap();
+    (read.dtype, read.bytes.to_vec())
+}
+
+#[test]
+fn parts_of_different_types_become_a_parameter_of_the_type_that_holds_them() {
+    let config = LlamaConfig::new(1, 8, 2, 1, 6, 5, 13);
+    let whole = tensors_of(&config);
+    let (expected, _, _expected_output) = import::<LlamaConfig>(folder_with(&config, &whole).path());
+    let narrowed = |name: &str, dtype: Dtype| {
+        let tensor = &whole[name];
+        let bits = |number: &f32| match dtype {
+            Dtype::BF16 => half::bf16::from_f32(*number).to_bits(),
+            _ => half::f16::from_f32(*number).to_bits(),
+        };
+        let numbers: Vec<u16> = bytemuck::cast_slice::<u8, f32>(&tensor.bytes)
+            .iter()
+            .map(bits)
+            .collect();
+        (
+            name.to_owned(),
+            Made {
+                dtype,
+                shape: tensor.shape.clone(),
+                bytes: bytemuck::cast_slice(&numbers).to_vec(),
+            },
+        )
+    };
+    let [query, key, value] = ["q", "k", "v"].map(|of| format!("model.layers.0.self_attn.{of}_proj.weight"));
+    let array = "model.layers.0.self_attn.qkv_proj.weight";
+    for (changed, dtype) in [
+        (vec![(&key, Dtype::BF16), (&value, Dtype::F16)], DType::F32),
+        (
+            vec![(&query, Dtype::BF16), (&key, Dtype::BF16), (&value, Dtype::F16)],
+            DType::F32,
+        ),
+        (
+            vec![(&query, Dtype::BF16), (&key, Dtype::BF16), (&value, Dtype::BF16)],
+            DType::BF16,
+        ),
+    ] {
+        let mut mixed = whole.clone();
+        mixed.extend(changed.into_iter().map(|(name, dtype)| narrowed(name, dtype)));
+        let (found, _, _output) = import::<LlamaConfig>(folder_with(&config, &mixed).path());
+        let (found_type, bytes) = array_of(&found, array);
+        assert_eq!(found_type, dtype);
+        if dtype == DType::F32 {
+            assert_eq!(bytes, array_of(&expected, array).1);
+        }
+    }
+}
+
+#[test]
+fn an_embedding_under_other_names_is_the_same_or_refused() {
+    let config = T5Config::new(1, 1, 8, 2, 4, 6, 512, 512, 13);
+    let whole = tensors_of(&config);
+    let shared = whole["shared.weight"].clone();
+    let [encoder, decoder] = ["encoder", "decoder"].map(|of| format!("{of}.embed_tokens.weight"));
+    let mut twice = whole.clone();
+    twice.extend([&encoder, &decoder].map(|name| (name.clone(), shared.clone())));
+    let (expected, _, _expected_output) = import::<T5Config>(folder_with(&config, &whole).path());
+    let mut other = twice.clone();
+    other.remove("shared.weight");
+    for tensors in [&twice, &other] {
+        let (found, _, _output) = import::<T5Config>(folder_with(&config, tensors).path());
+        let name = "model.shared.weight";
+        assert_eq!(array_of(&found, name), array_of(&expected, name));
+    }
+    for name in [&encoder, &decoder] {
+        let mut different = twice.clone();
+        *different.get_mut(name).unwrap().bytes.last_mut().unwrap() ^= 1;
+        let folder = folder_with(&config, &different);
+        let error = HuggingFaceModel::<T5Config>::open(folder.path())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&format!("{name:?} differ: expected the same")),
+            "{error}"
+        );
+    }
+}
+
+/// With a head of its own, transformers 5 computes with the bias that is the head's.
+#[test]
+fn an_untied_berts_bias_is_its_heads_and_written_twice() {
+    let config = BertConfig::new(1, 8, 2, 5, 13).with_tied_embeddings(false);
+    let mut whole = tensors_of(&config);
+    let [first, second] = ["bias", "decoder.bias"].map(|of| format!("cls.predictions.{of}"));
+    assert_eq!(whole[&first].bytes, whole[&second].bytes);
+    *whole.get_mut(&first).unwrap() = made(&[13], &[0.0; 13]);
+    let (checkpoint, found, output) = import::<BertConfig>(folder_with(&config, &whole).path());
+    assert_eq!(found, config);
+    let array = array_of(&checkpoint, "model.cls.predictions.bias");
+    assert_eq!(array, (DType::F32, whole[&second].bytes.clone()));
+    let files = output.path().join("files");
+    export(&checkpoint, &config, &files, &ExportConfig::default()).unwrap();
+    let bytes = fs::read(files.join(MODEL_NAME)).unwrap();
+    let written = SafeTensors::deserialize(&bytes).unwrap();
+    for name in [&first, &second] {
+        assert_eq!(written.tensor(name).unwrap().data(), array.1, "{name}");
+    }
+    // transformers 4 has it once.
+    whole.remove(&second);
+    let (once, _, _once_output) = import::<BertConfig>(folder_with(&config, &whole).path());
+    assert_eq!(array_of(&once, "model.cls.predictions.bias").1, whole[&first].bytes);
+}
+
+#[test]
+fn settings_without_effect_and_other_heads_are_listed_and_numbers_as_python_writes_them_are_read() {
+    let config = config(true);
+    let mut tensors = tensors(&config, "");
+    tensors.insert("lm_head.weight".into(), made(&[13, 6], &[0.5; 78]));
+    let folder = folder_of(&config, &tensors);
+    write_config(folder.path(), &config, |fields| {
+        fields["unsloth_fixed"] = json!(true);
+        fields["num_labels"] = json!(2);
+        fields["summary_type"] = json!("mean");
+        fields["n_routers"] = json!("NUMBER");
+        fields["layer_norm_epsilon"] = json!("EPSILON");
+        fields["text"] = json!("\\\"NaN, Infinity");
+        fields["bos_token_id"] = json!(5);
+    });
+    let path = folder.path().join(CONFIG_NAME);
+    let text = fs::read_to_string(&path).unwrap();
+    let text = text.replace("\"NUMBER\"", "[-Infinity, NaN]");
+    fs::write(&path, text.replace("\"EPSILON\"", "1e-5")).unwrap();
+    let model = HuggingFaceModel::<GptConfig>::open(folder.path()).unwrap();
+    let name = path.display();
+    let unknown = |field: &str, nearest: &str| {
+        format!(
+            "{name}: {field} is not known here, and taken as without effect; the nearest known setting is {nearest}"
+        )
+    };
+    let head = folder.path().join(MODEL_NAME);
+    let expected = [
+        unknown("n_routers", "n_layer"),
+        unknown("text", "n_embd"),
+        format!("{name}: without effect here: summary_type, unsloth_fixed"),
+        format!(
+            "{}: lm_head.weight differs from the token embedding: imported as a head of its own, though config.json \
+             says they are tied",
+            head.display()
+        ),
+    ];
+    assert_eq!(model.remarks(), expected);
+    fs::write(&path, text.replace("\"EPSILON\"", "NaN")).unwrap();
+    let error = HuggingFaceModel::<GptConfig>::open(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("layer_norm_epsilon is \"NaN\": expected a number"),
+        "{error}"
+    );
 }
 
 #[test]
