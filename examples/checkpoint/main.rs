@@ -243,14 +243,14 @@ impl FamilyProgram for Import<'_> {
 
     fn run<C: ModelFamily>(self) -> anyhow::Result<PathBuf> {
         let model = HuggingFaceModel::<C>::open(self.files)?;
-        for remark in model.remarks() {
-            eprintln!("note: {remark}");
-        }
+        let note = |remarks: &[String]| remarks.iter().for_each(|remark| eprintln!("note: {remark}"));
+        note(model.remarks());
         let tokenizer = CarriedTokenizer::of_folder(self.files, model.config().vocab_size())?;
         let mut state = ModelState::imported(model.config().clone(), self.files, tokenizer.state);
         let mut arrays = Vec::new();
         if let Some(adapter) = self.adapter {
             let adapter = AdapterFiles::open(adapter, model.config())?;
+            note(adapter.remarks());
             state.adapters = Some(adapter.config().clone());
             arrays = adapter.arrays()?;
         }

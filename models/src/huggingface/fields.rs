@@ -1,5 +1,5 @@
-//! [`Fields`]: the settings of a file's JSON object, by a table of what each does here: it is honoured, without effect, or
-//! refused by name.
+//! [`Fields`]: the settings of a file's JSON object, by a table of what each does here: it is honoured, without effect,
+//! or refused by name.
 
 use std::path::{Path, PathBuf};
 

@@ -24,13 +24,18 @@ impl AdapterConfig {
         model: &C,
     ) -> Result<Self, TopologyError> {
         let targets = if targets.is_empty() {
-            attention_targets(&linear_layers(model))
+            Self::targets_of(model, AdapterSite::is_of_attention)
         } else {
             targets
         };
         let config = Self { low_rank, targets };
         config.sites(model)?;
         Ok(config)
+    }
+
+    /// Returns the shortest targets that are those of a model's layers that have an adapter, and of no other.
+    pub(super) fn targets_of<C: HuggingFaceFormat>(model: &C, has: impl Fn(&AdapterSite) -> bool) -> Vec<String> {
+        targets_of(&linear_layers(model), has)
     }
 
     /// Returns the layers that have an adapter, in the model's order.
@@ -72,13 +77,13 @@ fn listed(layers: &[AdapterSite]) -> String {
     names.join(", ")
 }
 
-/// The shortest names that only projections of the attention have, each once.
-fn attention_targets(layers: &[AdapterSite]) -> Vec<String> {
+/// The shortest names that only layers of which `is_chosen` is true have, each once.
+fn targets_of(layers: &[AdapterSite], is_chosen: impl Fn(&AdapterSite) -> bool) -> Vec<String> {
     let mut targets: Vec<String> = Vec::new();
-    for layer in layers.iter().filter(|layer| layer.is_of_attention()) {
+    for layer in layers.iter().filter(|layer| is_chosen(layer)) {
         let is_clear = |name: &&str| {
             let mut called = layers.iter().filter(|other| other.is_called(name));
-            called.all(AdapterSite::is_of_attention)
+            called.all(&is_chosen)
         };
         let target = layer.last_names().find(is_clear).unwrap_or(&layer.module);
         if !targets.iter().any(|known| known == target) {

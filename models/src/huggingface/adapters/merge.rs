@@ -9,7 +9,7 @@ use super::sites::{AdapterFactor, AdapterSite};
 use crate::huggingface::{HuggingFaceError, Parameter};
 
 /// Returns a weight of a checkpoint, `[elements]`, with `scale · A B` of each of the adapters that are of it: added in
-/// f64, and rounded to the weight's type once.
+/// f64, and left so. A weight without adapters keeps its type.
 ///
 /// # Errors
 /// The factors cannot be read, or have another shape.
@@ -28,7 +28,7 @@ pub fn add_adapters(
     if of_weight.peek().is_none() {
         return Ok(weight);
     }
-    let (dtype, shape) = (weight.dtype, weight.shape.clone());
+    let shape = weight.shape.clone();
     let mut sums: Vec<f64> = weight.iter::<f64>().collect();
     for site in of_weight {
         let [a, b] = [AdapterFactor::A, AdapterFactor::B].map(|factor| read(checkpoint, site, factor, rank));
@@ -45,7 +45,7 @@ pub fn add_adapters(
             }
         });
     }
-    Ok(TensorData::new(sums, shape).convert_dtype(dtype))
+    Ok(TensorData::new(sums, shape))
 }
 
 /// A factor's elements, row-major.

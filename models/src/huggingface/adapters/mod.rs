@@ -5,6 +5,7 @@
 //! then has an adapter for each.
 
 mod config;
+mod keys;
 mod merge;
 mod peft;
 mod sites;

@@ -8,13 +8,15 @@ use burn_megatron::checkpoint::{Checkpoint, WholeArray};
 use burn_megatron::parameters::Placement;
 use burn_megatron::tensor_parallel::LowRankConfig;
 use safetensors::tensor::{SafeTensors, TensorView};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::config::AdapterConfig;
-use super::sites::{AdapterSite, factors};
+use super::keys::{KEYS, MERGE};
+use super::sites::{AdapterFactor, AdapterSite, factors};
+use crate::huggingface::files::read_object;
 use crate::huggingface::import::{burn_dtype, file_type};
 use crate::huggingface::place::{Place, write_bytes, write_json};
-use crate::huggingface::{HuggingFaceError, HuggingFaceFormat};
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat};
 use crate::model_config::Objective;
 
 const CONFIG_NAME: &str = "adapter_config.json";
@@ -27,7 +29,8 @@ const MAX_MODEL_BYTES: u64 = 64 << 30;
 #[derive(Debug)]
 pub struct AdapterFiles {
     config: AdapterConfig,
-    sites: Vec<AdapterSite>,
+    pub(super) sites: Vec<AdapterSite>,
+    remarks: Vec<String>,
     path: PathBuf,
     bytes: Vec<u8>,
 }
@@ -40,22 +43,40 @@ impl AdapterFiles {
     /// of another shape or type than f64, f32, f16 or bf16: names it, with what was expected.
     pub fn open<C: HuggingFaceFormat>(folder: impl AsRef<Path>, model: &C) -> Result<Self, HuggingFaceError> {
         let folder = folder.as_ref();
-        let path = folder.join(CONFIG_NAME);
-        let text = read_file(&path, MAX_CONFIG_BYTES)?;
-        let fields: Map<String, Value> =
-            serde_json::from_slice(&text).map_err(|error| HuggingFaceError::broken(&path, error.to_string()))?;
-        let config = parse(&path, &fields)?;
-        let sites = config.sites(model);
-        let sites = sites.map_err(|error| HuggingFaceError::broken(&path, error.to_string()))?;
+        let config_path = folder.join(CONFIG_NAME);
+        let object = read_object(&config_path, MAX_CONFIG_BYTES)?;
+        let mut fields = Fields::new(&config_path, object, KEYS.iter().collect())?;
+        let low_rank = read_low_rank(&mut fields)?;
+        let listed = read_targets(&mut fields)?;
+        let remarks = fields.finish()?;
         let path = folder.join(MODEL_NAME);
-        let files = Self {
+        let mut files = Self {
             bytes: read_file(&path, MAX_MODEL_BYTES)?,
-            config,
-            sites,
+            config: AdapterConfig {
+                low_rank,
+                targets: Vec::new(),
+            },
+            sites: Vec::new(),
+            remarks,
             path,
         };
+        files.config.targets = match listed {
+            Some(targets) => targets,
+            None => {
+                let tensors = files.tensors()?;
+                let has = |site: &AdapterSite| tensors.tensor(&site.file_name(AdapterFactor::A)).is_ok();
+                AdapterConfig::targets_of(model, has)
+            }
+        };
+        let sites = files.config.sites(model);
+        files.sites = sites.map_err(|error| HuggingFaceError::broken(&config_path, error.to_string()))?;
         files.check()?;
         Ok(files)
+    }
+
+    /// What a person should know of the files: settings without effect.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     pub fn config(&self) -> &AdapterConfig {
@@ -79,7 +100,7 @@ impl AdapterFiles {
                 return Err(HuggingFaceError::Unknown {
                     path: self.path.clone(),
                     name: name.to_owned(),
-                    hint: format!("{CONFIG_NAME} has the targets {}", self.config.targets.join(", ")),
+                    hint: hint(name, &self.config.targets),
                 });
             };
             let view = self.view(&tensors, name)?;
@@ -195,54 +216,56 @@ fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, HuggingFaceError> {
     std::fs::read(path).map_err(HuggingFaceError::file("read", path))
 }
 
-/// Takes the settings of an `adapter_config.json`.
-fn parse(path: &Path, fields: &Map<String, Value>) -> Result<AdapterConfig, HuggingFaceError> {
-    let refuse = |field: &str, expected: &str| HuggingFaceError::Field {
-        path: path.to_owned(),
-        field: field.to_owned(),
-        value: fields.get(field).unwrap_or(&Value::Null).to_string(),
-        expected: expected.to_owned(),
-    };
-    if fields.get("peft_type") != Some(&"LORA".into()) {
-        return Err(refuse("peft_type", "\"LORA\""));
-    }
-    // What changes the adapters, and is not there; null or absent is what peft takes for this.
-    for (field, plain) in [
-        ("bias", json!("none")),
-        ("alpha_pattern", json!({})),
-        ("rank_pattern", json!({})),
-        ("exclude_modules", json!([])),
-        ("layer_replication", json!([])),
-        ("layers_to_transform", json!([])),
-        ("lora_bias", json!(false)),
-        ("modules_to_save", json!([])),
-        ("target_parameters", json!([])),
-        ("trainable_token_indices", json!([])),
-        ("use_dora", json!(false)),
-        ("use_qalora", json!(false)),
-        ("use_rslora", json!(false)),
-    ] {
-        let given = fields.get(field).filter(|value| !value.is_null());
-        if given.is_some_and(|value| *value != plain) {
-            return Err(refuse(field, &plain.to_string()));
+/// What to do with a tensor that no target has.
+fn hint(name: &str, targets: &[String]) -> String {
+    let factor = [".lora_A.", ".lora_B."]
+        .into_iter()
+        .find(|factor| name.contains(factor));
+    match factor {
+        Some(factor) if !name.ends_with(&format!("{factor}weight")) => {
+            let end = format!("{}weight", &factor[1..]);
+            format!("peft's names end with {end}, without the adapter's name: save it with peft's save_pretrained")
         }
+        _ => format!("{CONFIG_NAME} has the targets {}", targets.join(", ")),
     }
-    let rank = fields.get("r").and_then(Value::as_u64);
-    let rank = rank.and_then(|rank| usize::try_from(rank).ok());
-    let number = |field: &str| fields.get(field).and_then(Value::as_f64);
-    let strings = |value: &Value| {
-        let values = value.as_array()?.iter();
-        values.map(|value| value.as_str().map(str::to_owned)).collect()
+}
+
+pub(super) fn read_low_rank(fields: &mut Fields) -> Result<LowRankConfig, HuggingFaceError> {
+    fields.choice("peft_type", &[("LORA", ())])?;
+    let rank = fields.size("r")?;
+    let alpha = fields.number("lora_alpha", f64::MIN_POSITIVE..f64::MAX)?;
+    for (field, usual, of) in [
+        ("rank_pattern", json!(rank), "r"),
+        ("alpha_pattern", json!(alpha), "lora_alpha"),
+    ] {
+        fields.agree_all(field, &usual, &format!("{of}: {MERGE}"))?;
+    }
+    // alpha / √rank in place of alpha / rank.
+    let stabilized = if fields.flag("use_rslora")? {
+        (rank as f64).sqrt()
+    } else {
+        1.0
     };
-    let targets: Option<Vec<String>> = fields.get("target_modules").and_then(strings);
-    Ok(AdapterConfig {
-        low_rank: LowRankConfig {
-            rank: rank.ok_or_else(|| refuse("r", "a whole number of at least 1"))?,
-            alpha: number("lora_alpha").ok_or_else(|| refuse("lora_alpha", "a number above 0"))?,
-            dropout: number("lora_dropout").unwrap_or(0.0),
-        },
-        targets: targets.ok_or_else(|| refuse("target_modules", "a list of names of layers"))?,
-    })
+    Ok(LowRankConfig::new(rank, alpha * stabilized).with_dropout(fields.number("lora_dropout", 0.0..1.0)?))
+}
+
+/// Returns the targets if they are a list of names that holds in all layers; otherwise the tensors say which layers
+/// have adapters.
+pub(super) fn read_targets(fields: &mut Fields) -> Result<Option<Vec<String>>, HuggingFaceError> {
+    let is_given = |field| fields.look(field).is_some_and(|value| *value != json!([]));
+    let is_selected = ["exclude_modules", "layers_to_transform"].into_iter().any(is_given);
+    if is_selected || fields.look("target_modules").is_none_or(Value::is_string) {
+        fields.leave("target_modules");
+        return Ok(None);
+    }
+    let list = fields.list("target_modules")?.unwrap_or_default();
+    let names = list
+        .iter()
+        .map(|name| name.as_str().map(str::to_owned))
+        .collect::<Option<_>>();
+    names
+        .map(Some)
+        .ok_or_else(|| fields.refuse("target_modules", &list.clone().into(), "names of layers"))
 }
 
 fn written_fields(config: &AdapterConfig, base: &str, is_input_first: bool, objective: Objective) -> Value {

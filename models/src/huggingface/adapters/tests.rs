@@ -1,19 +1,19 @@
 //! Tests of `adapters`: peft's names and bits, and which files and targets are refused.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use burn::tensor::{DType, TensorData};
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::tensor_parallel::LowRankConfig;
 use safetensors::SafeTensors;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::sites::AdapterFactor;
 use super::*;
 use crate::bert::BertConfig;
 use crate::bloom::BloomConfig;
 use crate::gpt::GptConfig;
-use crate::huggingface::HuggingFaceFormat;
-use crate::huggingface::HuggingFaceModel;
+use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, HuggingFaceModel, checks};
 use crate::llama::LlamaConfig;
 use crate::neox::NeoxConfig;
 use crate::t5::T5Config;
@@ -187,15 +187,22 @@ fn files_of_other_models_and_settings_are_refused_by_name() {
     )
     .unwrap();
     for (field, value, expected) in [
-        ("use_dora", json!(true), "use_dora is true: expected false"),
-        ("rank_pattern", json!({"q_proj": 4}), "expected {}"),
-        ("peft_type", json!("LOHA"), "expected \"LORA\""),
+        ("use_dora", json!(true), "use_dora is true: expected false: merge it"),
         (
-            "target_modules",
-            json!("all-linear"),
-            "expected a list of names of layers",
+            "rank_pattern",
+            json!({"q_proj": 4}),
+            "expected 3 of each, as r: merge it",
         ),
-        ("r", json!(0), "must be at least 1, got 0"),
+        (
+            "init_lora_weights",
+            json!("pissa_niter_4"),
+            "path_initial_model_for_weight_conversion",
+        ),
+        ("modules_to_save", json!(["lm_head"]), "expected null or []: merge it"),
+        ("peft_type", json!("LOHA"), "expected \"LORA\""),
+        ("use_rslorra", json!(true), "use_rslora, the nearest known setting"),
+        ("target_modules", json!([1]), "expected names of layers"),
+        ("r", json!(0), "r is 0: expected a whole number from 1"),
         ("r", json!(4), "has shape"),
     ] {
         let mut fields: Value =
@@ -205,4 +212,107 @@ fn files_of_other_models_and_settings_are_refused_by_name() {
         let found = message(&path, &llama());
         assert!(found.contains(expected), "{field}: {found}");
     }
+}
+
+#[test]
+fn each_setting_is_honoured_refused_or_listed() {
+    let keys: Vec<_> = super::keys::KEYS.iter().collect();
+    checks::expect_table(&keys, "", |mut object: Map<String, Value>| {
+        object.entry("peft_type").or_insert("LORA".into());
+        let read = || {
+            let mut fields = Fields::new(Path::new("adapter_config.json"), object, keys.clone())?;
+            let read = (
+                super::peft::read_low_rank(&mut fields)?,
+                super::peft::read_targets(&mut fields)?,
+            );
+            Ok((read, fields.finish()?))
+        };
+        read().map_err(|error: HuggingFaceError| error.to_string())
+    });
+}
+
+#[test]
+fn targets_that_are_no_list_are_those_that_the_tensors_have_and_rank_stabilized_scales_are_kept() {
+    let start = fixtures("llama").join("start");
+    let folder = tempfile::tempdir().unwrap();
+    let copied = folder.path().join("adapter_model.safetensors");
+    std::fs::copy(start.join("adapter_model.safetensors"), copied).unwrap();
+    let open = |changes: Value| {
+        let path = folder.path().join("adapter_config.json");
+        let text = std::fs::read(start.join("adapter_config.json")).unwrap();
+        let mut fields: Value = serde_json::from_slice(&text).unwrap();
+        fields
+            .as_object_mut()
+            .unwrap()
+            .extend(changes.as_object().unwrap().clone());
+        std::fs::write(path, fields.to_string()).unwrap();
+        AdapterFiles::open(folder.path(), &llama())
+    };
+    let listed = open(json!({})).unwrap();
+    for targets in [json!("all-linear"), json!(".*(q|v|o|up|down)_proj"), Value::Null] {
+        let found = open(json!({"target_modules": targets})).unwrap();
+        assert_eq!(
+            found.config().targets.join(" "),
+            "q_proj v_proj o_proj up_proj down_proj"
+        );
+        assert_eq!(found.sites, listed.sites);
+    }
+    // All of two layers.
+    assert_eq!(
+        open(json!({"layers_to_transform": [0, 1]})).unwrap().sites,
+        listed.sites
+    );
+    let found = open(json!({"use_rslora": true, "eva_config": {"rho": 2.0}, "r": 3, "lora_alpha": 6})).unwrap();
+    // 6 / √3.
+    assert!((found.config().low_rank.scale() - 3.464_101_615_137_754_6).abs() < 1e-15);
+    assert!(
+        found.remarks()[0].ends_with("without effect here: eva_config"),
+        "{:?}",
+        found.remarks()
+    );
+}
+
+#[test]
+fn adapters_of_some_layers_have_them_as_targets() {
+    let sites = config(&llama(), &["q_proj", "v_proj"])
+        .unwrap()
+        .sites(&llama())
+        .unwrap();
+    let has = |site: &AdapterSite| sites.contains(site) && site.module != "model.layers.1.self_attn.v_proj";
+    let targets = AdapterConfig::targets_of(&llama(), has);
+    assert_eq!(targets, ["q_proj", "0.self_attn.v_proj"]);
+}
+
+/// What adapters add to a weight of 16 bits is not rounded to 16 bits before it is to the type of the export.
+#[test]
+fn a_weight_of_sixteen_bits_is_merged_in_f64() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = HuggingFaceModel::<LlamaConfig>::open(fixtures("llama").join("base")).unwrap();
+    let files = AdapterFiles::open(fixtures("llama").join("trained"), model.config()).unwrap();
+    let written = model.write_checkpoint_with_arrays(folder.path(), json!(null), files.arrays().unwrap());
+    let checkpoint = Checkpoint::open(written.unwrap()).unwrap();
+    let down = "layers.0.mlp.down_proj.weight";
+    let parameter = model
+        .config()
+        .parameters()
+        .find(|parameter| parameter.name == down)
+        .unwrap();
+    let sites = files.config().sites(model.config()).unwrap();
+    let factors = (files.config().low_rank.rank, files.config().low_rank.scale());
+    let merged = |weight: TensorData| -> Vec<f64> {
+        let merged = add_adapters(weight, &parameter, &sites, factors, &checkpoint).unwrap();
+        assert_eq!(merged.dtype, DType::F64);
+        merged.iter().collect()
+    };
+    let count = parameter.num_elements();
+    let base =
+        TensorData::new((0..count).map(|index| index as f32 / 7.0).collect(), [count]).convert_dtype(DType::BF16);
+    let added = merged(TensorData::zeros::<f64, _>([count]));
+    assert!(added.iter().all(|added| *added != 0.0));
+    let expected: Vec<f64> = base
+        .iter::<f64>()
+        .zip(added)
+        .map(|(base, added)| base + added)
+        .collect();
+    assert_eq!(merged(base), expected);
 }
