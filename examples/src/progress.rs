@@ -19,6 +19,9 @@ pub struct Progress {
     num_steps: u64,
     /// Losses of the steps since the last line.
     losses: Vec<f64>,
+    /// Steps so far, and those of them that changed no parameter.
+    num_done: u64,
+    num_skipped: u64,
 }
 
 impl Progress {
@@ -37,12 +40,16 @@ impl Progress {
             log_interval: log_interval.max(1),
             num_steps,
             losses: Vec::new(),
+            num_done: 0,
+            num_skipped: 0,
         }
     }
 
     /// Reports a step; a line has the mean loss of the steps since the line before.
     pub fn step(&mut self, metrics: &StepMetrics, note: &StepNote) {
         self.losses.push(metrics.loss);
+        self.num_done += 1;
+        self.num_skipped += u64::from(metrics.is_skipped);
         if let Some(bar) = &self.bar {
             bar.set_position(metrics.step);
             bar.set_prefix(note.remaining.map_or("?".to_owned(), readable));
@@ -79,10 +86,16 @@ impl Progress {
         }
     }
 
-    /// Takes the bar off the screen.
+    /// Takes the bar off the screen, and warns of a run that has changed nothing.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+        if self.num_done > 0 && self.num_skipped == self.num_done {
+            self.line(
+                "warning: every step was skipped, so no parameter has changed: give a smaller --initial-loss-scale, or \
+                 more steps for the loss scale to fall",
+            );
         }
     }
 }

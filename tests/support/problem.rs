@@ -349,11 +349,10 @@ pub fn trainer_config(variant: Variant) -> TrainerConfig {
             .with_overlap_grad_reduce(variant.update.overlaps)
             .with_overlap_param_gather(variant.update.overlaps),
         overlap_param_gather: variant.update.overlaps,
-        schedule: None,
         count_gradients: true,
         loss_scale: (variant.precision == Precision::Half(FloatDType::F16))
             .then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
-        offload: OptimizerOffload::None,
+        ..TrainerConfig::new()
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::config::Config;
 
 use crate::data_parallel::DataParallelConfig;
-use crate::optimizer::{LossScaleConfig, OptimizerOffload};
+use crate::optimizer::{LossScaleConfig, LossScaler, OptimizerOffload};
 use crate::pipeline_parallel::schedule::ScheduleKind;
 
 /// How the trainer uses the layout.
@@ -20,6 +20,10 @@ pub struct TrainerConfig {
     pub schedule: Option<ScheduleKind>,
     /// What the loss is multiplied by for the backward pass: for parameters in f16. Not at all if not given.
     pub loss_scale: Option<LossScaleConfig>,
+    /// The steps in a row, skipped at a loss scale that cannot fall, that end training with an error: they change
+    /// nothing, and no later one would do better.
+    #[config(default = "LossScaler::MAX_SKIPS")]
+    pub max_skipped_steps: u32,
     /// Whether the elements of the gradient that are zero or not finite are counted in each step.
     #[config(default = false)]
     pub count_gradients: bool,

@@ -218,6 +218,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             overlap_param_gather: communication.overlap_param_gather,
             schedule: Some(kind),
             loss_scale: arguments.precision.loss_scale(),
+            ..TrainerConfig::new()
             count_gradients: arguments.logging.log_num_zeros_in_grad,
             offload,
         };

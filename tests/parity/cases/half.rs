@@ -28,6 +28,8 @@ const TP2SPPP2DP2: Layout = layout("tp2sppp2dp2", 2, true, 2).stages(2, 1);
 
 /// Steps of a run that is compared.
 const STEPS: u64 = 10;
+/// Steps of a run that may be skipped in a row.
+const SKIPPED: u32 = 3;
 /// How much further a layout may be from one rank than 16 bits are from 32.
 const FACTOR: f64 = 4.0;
 
@@ -175,7 +177,7 @@ fn overflowing_trainer(
     let chunks = problem::chunks(variant, stages, context)?.into_iter();
     let chunks = chunks.map(|model| Overflowing { model, is_here }).collect();
     let config = problem::training(variant, STEPS);
-    let options = problem::trainer_config(variant);
+    let options = problem::trainer_config(variant).with_max_skipped_steps(SKIPPED + 1);
     Ok(Trainer::new(chunks, &config, options, context, &FlexDevice)?)
 }
 
@@ -290,7 +292,7 @@ fn bytes(trainer: &Trainer<B, Overflowing<B>>) -> anyhow::Result<Vec<u8>> {
 fn skip(mut trainer: Trainer<B, Overflowing<B>>, context: &ParallelContext) -> anyhow::Result<()> {
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
     let before = bytes(&trainer)?;
-    for step in 0..3 {
+    for step in 0..u64::from(SKIPPED) {
         let result = trainer.step(&problem::micro_batches(step, data, data_size))?;
         ensure!(result.is_skipped, "step {step} is not skipped");
         ensure!(result.loss.is_finite(), "a loss of {}", result.loss);
@@ -299,10 +301,17 @@ fn skip(mut trainer: Trainer<B, Overflowing<B>>, context: &ParallelContext) -> a
     }
     let state = trainer.state();
     ensure!(
-        (state.iteration, state.consumed_samples, state.schedule_samples) == (3, 24, 0),
+        (state.iteration, state.consumed_samples, state.schedule_samples) == (SKIPPED.into(), 24, 0),
         "{state:?}"
     );
     ensure!(bytes(&trainer)? == before, "a skipped step changed something");
+    let error = trainer.step(&problem::micro_batches(3, data, data_size)).err();
+    let message = error.map(|error| error.to_string()).unwrap_or_default();
+    ensure!(
+        message.starts_with("gradients were not finite in 4 steps in a row at a loss scale of 65536"),
+        "rank {} says {message:?} of one skipped step more than it may",
+        context.rank()
+    );
     Ok(())
 }
 

@@ -6,9 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Number of skipped steps in a row at the smallest scale that ends the run: a further one would do no better.
-const MAX_SKIPS_AT_MINIMUM: u32 = 100;
-
 /// How the loss is scaled; the fields have the names and defaults of Megatron-LM's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LossScaleConfig {
@@ -56,12 +53,14 @@ impl Default for DynamicLossScale {
 /// again at every further such step. On a finite step the growth tracker goes up by one; when it reaches the window, it
 /// starts again, the hysteresis tracker is full again, and the scale doubles.
 ///
-/// Megatron-LM keeps skipping without end if gradients stay infinite at the smallest scale; this scaler returns an
-/// error after 100 such steps in a row, as it does for a constant scale.
+/// Megatron-LM keeps skipping without end if gradients stay infinite at the smallest scale, DeepSpeed ends with the
+/// first such step; this scaler returns an error after [`MAX_SKIPS`](Self::MAX_SKIPS) of them in a row, as it does for
+/// a constant scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScaler {
     config: LossScaleConfig,
     state: LossScalerState,
+    max_skips: u32,
 }
 
 /// What a checkpoint keeps of a [`LossScaler`].
@@ -123,6 +122,7 @@ impl LossScaleConfig {
                 hysteresis_tracker,
                 skips_at_minimum: 0,
             },
+            max_skips: LossScaler::MAX_SKIPS,
         })
     }
 }
@@ -152,6 +152,14 @@ impl DynamicLossScale {
 }
 
 impl LossScaler {
+    /// Number of skipped steps in a row at a scale that cannot fall that are an error, unless another is set.
+    pub const MAX_SKIPS: u32 = 20;
+
+    /// Returns the same scaler with another number of skipped steps in a row that are an error.
+    pub fn with_max_skips(self, max_skips: u32) -> Self {
+        Self { max_skips, ..self }
+    }
+
     /// The number that the next step's loss is multiplied by.
     pub fn scale(&self) -> f64 {
         self.state.scale
@@ -160,7 +168,7 @@ impl LossScaler {
     /// Takes in whether a gradient of the last step, on any rank, was not finite.
     ///
     /// # Errors
-    /// When gradients were not finite for 100 steps in a row at a scale that cannot fall.
+    /// When that is the last of the steps that may be skipped in a row at a scale that cannot fall.
     pub fn update(&mut self, found_inf: bool) -> Result<(), LossScaleError> {
         let scale = self.state.scale;
         if let LossScaleConfig::Dynamic(dynamic) = self.config {
@@ -180,7 +188,7 @@ impl LossScaler {
         } else {
             0
         };
-        if state.skips_at_minimum < MAX_SKIPS_AT_MINIMUM {
+        if state.skips_at_minimum == 0 || state.skips_at_minimum < self.max_skips {
             Ok(())
         } else {
             Err(LossScaleError::Exhausted {

@@ -79,22 +79,27 @@ fn a_constant_scale_stays() {
 }
 
 #[test]
-fn a_hundred_infinite_steps_in_a_row_at_the_smallest_scale_are_refused() {
+fn infinite_steps_in_a_row_at_the_smallest_scale_are_refused() {
     let constant = LossScaleConfig::Constant { loss_scale: 2.0 }.init().expect("valid");
     let mut smallest = dynamic(CONFIG);
     while smallest.scale() > 2.0 {
         smallest.update(true).expect("the scale can fall");
     }
-    for mut scaler in [constant, smallest] {
-        for _ in 0..99 {
+    for (scaler, max) in [
+        (constant.clone(), LossScaler::MAX_SKIPS),
+        (smallest, 20),
+        (constant.with_max_skips(1), 1),
+    ] {
+        let mut scaler = scaler;
+        for _ in 1..max {
             scaler.update(true).expect("below the bound");
         }
         scaler.update(false).expect("clean");
-        for _ in 0..99 {
+        for _ in 1..max {
             scaler.update(true).expect("counted from the clean step");
         }
-        let error = scaler.update(true).expect_err("the hundredth");
-        assert_eq!(error, LossScaleError::Exhausted { steps: 100, scale: 2.0 });
+        let error = scaler.update(true).expect_err("one more");
+        assert_eq!(error, LossScaleError::Exhausted { steps: max, scale: 2.0 });
     }
 }
 

@@ -70,6 +70,7 @@ pub struct Trainer<B: TrainingBackend, M: AutodiffModule<B>> {
     context: ParallelContext,
     device: B::Device,
     loss_scaler: Option<LossScaler>,
+    max_skipped_steps: u32,
     iteration: u64,
     consumed_samples: u64,
     /// Those of steps that were not skipped: what the learning rate goes by.
@@ -132,7 +133,11 @@ where
             config: config.clone(),
             context: context.clone(),
             device: device.clone(),
-            loss_scaler: trainer.loss_scale.map(|config| config.init()).transpose()?,
+            loss_scaler: trainer
+                .loss_scale
+                .map(|config| Ok::<_, TrainingError>(config.init()?.with_max_skips(trainer.max_skipped_steps)))
+                .transpose()?,
+            max_skipped_steps: trainer.max_skipped_steps,
             iteration: 0,
             consumed_samples: 0,
             schedule_samples: 0,
@@ -306,8 +311,15 @@ where
         };
         let mut found = [i32::from(!grad_norm.is_finite())];
         self.context.world_group().all_reduce(&mut found, ReduceOp::Max)?;
-        let found = found[0] > 0;
+        let (found, scale) = (found[0] > 0, scaler.scale());
         scaler.update(found)?;
+        if scaler.state().skips_at_minimum == 1 && self.context.rank() == 0 {
+            let (step, limit) = (self.iteration + 1, self.max_skipped_steps);
+            tracing::warn!(
+                "step {step} is skipped: a gradient is not finite at a loss scale of {scale}, which cannot fall \
+                 further; training ends with an error after {limit} such steps in a row"
+            );
+        }
         Ok(found)
     }
 
