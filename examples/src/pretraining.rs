@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Environment, Role, StopFlag, World, report_and_exit};
+use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
 use burn_megatron::training::memory::keep_freed_memory;
 use burn_megatron::training::preflight;
 use clap::{Args, CommandFactory as _, Parser};
@@ -89,12 +89,19 @@ fn pretrain(
     if mode.dry_run {
         let plan = arguments.memory_plan()?;
         // Of the processes that a launcher has started, one prints.
-        if Environment::detect()?.is_none_or(|environment| environment.rank == 0) {
+        if arguments
+            .parallel
+            .environment()?
+            .is_none_or(|environment| environment.rank == 0)
+        {
             print!("{plan}");
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let restarts = Environment::detect()?.map_or(0, |environment| environment.restarts());
+    let restarts = arguments
+        .parallel
+        .environment()?
+        .map_or(0, |environment| environment.restarts());
     arguments.validate()?;
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use burn_megatron::context::{ParallelContext, ParallelContextConfig, TensorOverlap};
 use burn_megatron::data_parallel::ShardingStrategy;
-use burn_megatron::launch::{JoinConfig, Nodes, RankSet};
+use burn_megatron::launch::{Environment, JoinConfig, LaunchError, Nodes, RankSet, host_alone};
 use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::topology::ParallelConfig;
 use clap::Args;
@@ -69,7 +69,7 @@ pub struct LauncherArguments {
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub node_rank: usize,
     /// Name or address of node 0, by which every node reaches it
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = host_alone)]
     pub master_addr: Option<String>,
     /// Port on node 0 where the ranks meet
     #[arg(long, value_name = "PORT", default_value_t = 29500, value_parser = clap::value_parser!(u16).range(1..))]
@@ -206,6 +206,18 @@ impl ParallelArguments {
         }
     }
 
+    /// Returns this process's place in the job of a launcher; `None` if it is to start ranks itself, or is alone. With
+    /// `--nnodes`, only this program's own launcher and torchrun start ranks.
+    ///
+    /// # Errors
+    /// As [`Environment::detect`].
+    pub fn environment(&self) -> Result<Option<Environment>, LaunchError> {
+        if self.launcher.is_on_each_node() && !Environment::has_rank() {
+            return Ok(None);
+        }
+        Environment::detect()
+    }
+
     /// Checks the nodes that are left out.
     ///
     /// # Errors
@@ -286,12 +298,17 @@ impl Default for LauncherArguments {
 }
 
 impl LauncherArguments {
+    /// Whether a launcher is started on each of several nodes.
+    pub fn is_on_each_node(&self) -> bool {
+        self.nnodes != 1 || self.node_rank != 0
+    }
+
     /// This launcher's place among those of all nodes that take part; `None` for one node.
     ///
     /// # Errors
     /// When there are several nodes and no address of node 0.
     pub fn nodes(&self) -> anyhow::Result<Option<Nodes>> {
-        if self.nnodes == 1 && self.node_rank == 0 {
+        if !self.is_on_each_node() {
             return Ok(None);
         }
         let address = self.master_addr.clone().with_context(|| {

@@ -5,7 +5,6 @@ use std::ops::Range;
 use burn::tensor::DType;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::data_parallel::{ParameterOffload, ShardingStrategy};
-use burn_megatron::launch::Environment;
 use burn_megatron::optimizer::{OffloadError, OptimizerKind, OptimizerOffload, StateMemoryConfig};
 use burn_megatron::pipeline_parallel::schedule::ScheduleConfig;
 use burn_megatron::topology::RankGrid;
@@ -242,7 +241,7 @@ impl TrainingArguments {
     /// The ranks on this machine, which a launcher numbers one after the other.
     fn local_ranks(&self, grid: &RankGrid) -> anyhow::Result<Range<usize>> {
         let launcher = &self.parallel.launcher;
-        let (first, count) = match Environment::detect()? {
+        let (first, count) = match self.parallel.environment()? {
             Some(environment) => (
                 environment.rank.saturating_sub(environment.local_rank),
                 environment.local_world_size,

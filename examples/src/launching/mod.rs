@@ -50,6 +50,11 @@ fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Ro
         );
         return Ok(Role::Launched(LaunchSummary::of_no_ranks()));
     }
+    if is_launcher && parallel.launcher.is_on_each_node() && std::env::var_os("RANK").is_some() {
+        eprintln!(
+            "[launcher] RANK without LOCAL_WORLD_SIZE is the number of this pod or node: with --nnodes ranks start here"
+        );
+    }
     anyhow::ensure!(
         prefix != Prefix::Interactive || parallel.launcher.max_restarts == 0,
         "--max-restarts is not for a program with a prompt: what has been typed would be lost"

@@ -31,6 +31,15 @@ pub enum LaunchError {
         all: String,
     },
 
+    /// RANK may be the number of a pod or a node, which starts ranks, or that of a rank.
+    #[error(
+        "environment variable LOCAL_WORLD_SIZE is not set although RANK is, and WORLD_SIZE is above 1: if RANK is the \
+         number of this pod or node, unset it (env -u RANK) and start one launcher on each, with --nnodes, --node-rank \
+         and --master-addr; if it is that of a rank, set LOCAL_RANK and LOCAL_WORLD_SIZE too, 0 and 1 where a host has \
+         one rank"
+    )]
+    PodOrRank,
+
     #[error("the world size is 0: a job has at least 1 rank")]
     EmptyWorld,
 

@@ -8,8 +8,8 @@ use super::environment::{Environment, fuzzing as lists};
 use super::variables;
 use crate::limits::MAX_WORLD_SIZE;
 
-/// The variables that the environment's three dialects read.
-const NAMES: [&str; 35] = [
+/// The variables that the environment's dialects read.
+const NAMES: [&str; 42] = [
     variables::RANK,
     variables::WORLD_SIZE,
     variables::LOCAL_RANK,
@@ -43,6 +43,13 @@ const NAMES: [&str; 35] = [
     "BURN_MEGATRON_INTERFACE",
     variables::RUN,
     variables::RESTARTS,
+    "LOCAL_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+    "PMI_LOCAL_RANK",
+    "PMI_LOCAL_SIZE",
     "OTHER",
     "",
 ];
@@ -117,6 +124,14 @@ pub fn environment_seeds() -> Vec<Vec<u8>> {
             ("OMPI_COMM_WORLD_LOCAL_RANK", "0"),
             ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
             ("PMIX_NAMESPACE", "prterun-1"),
+        ]),
+        lines(&[
+            ("PMI_RANK", "2"),
+            ("PMI_SIZE", "4"),
+            ("MPI_LOCALRANKID", "0"),
+            ("MPI_LOCALNRANKS", "2"),
+            ("MASTER_ADDR", "[::1]"),
+            ("MASTER_PORT", "29500"),
         ]),
         lines(&[
             ("SLURM_STEP_NODELIST", "dgx[03-05,9],gpu7"),

@@ -57,7 +57,7 @@ pub mod variables;
 mod world;
 
 pub use cores::CoreSet;
-pub use environment::Environment;
+pub use environment::{Environment, host_alone};
 pub use error::LaunchError;
 pub use exit::{exit_code_of, install_panic_hook, report_and_exit, report_failure};
 #[cfg(test)]

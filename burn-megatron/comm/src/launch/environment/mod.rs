@@ -2,21 +2,28 @@
 //!
 //! Called first thing by every program; its absence means that the program is to launch its ranks itself. Three
 //! dialects are read, the first that is there: torchrun's names (which our own launcher speaks, too), those of
-//! [`open_mpi`], and those of [`slurm`], whose lists of hosts [`slurm_lists`] takes apart; all through a [`reader`].
+//! [`mpi`], and those of [`slurm`], whose lists of hosts [`slurm_lists`] takes apart; all through a [`reader`].
 
-mod open_mpi;
+mod mpi;
 mod reader;
 mod slurm;
 mod slurm_lists;
 
 use std::env;
 
-use self::reader::Reader;
+pub use self::reader::host_alone;
+use self::reader::{Reader, present};
 pub(super) use self::reader::{job_token, port};
 use super::error::LaunchError;
 use super::identity::JobToken;
 
 use super::variables as names;
+
+/// Reads the variables of a launcher, if it has started this process.
+type Read = fn(&dyn Fn(&str) -> Option<String>) -> Result<Option<Environment>, LaunchError>;
+
+/// The first that finds a place counts.
+const DIALECTS: [Read; 3] = [from_torchrun, mpi::read, slurm::read];
 
 /// This process's place in the job, as its launcher gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +61,10 @@ pub struct Environment {
 impl Environment {
     /// Returns this process's place in the job, or `None` when no launcher started this process.
     ///
-    /// RANK is the sign of torchrun and of our own launcher, OMPI_COMM_WORLD_RANK that of Open MPI, a SLURM_STEP_ID of
-    /// `srun` that of Slurm, in this order: `mpirun` in a Slurm job sets the variables of both. An Open MPI job or a
-    /// Slurm step of one process counts as no launcher: such a process may start its ranks itself.
+    /// RANK is the sign of torchrun and of our own launcher, OMPI_COMM_WORLD_RANK that of Open MPI, PMI_RANK that of
+    /// MPICH and Intel MPI, a SLURM_STEP_ID of `srun` that of Slurm, in this order: `mpirun` in a Slurm job sets the
+    /// variables of both. An MPI job or a Slurm step of one process counts as no launcher, and so does a RANK of
+    /// WORLD_SIZE 1 without LOCAL_WORLD_SIZE, as of a pod: such a process may start its ranks itself.
     ///
     /// # Errors
     /// A sign is there, and a variable that goes with it is missing or a value breaks a rule.
@@ -69,13 +77,7 @@ impl Environment {
     /// # Errors
     /// The same.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Environment>, LaunchError> {
-        match from_torchrun(&lookup)? {
-            Some(environment) => Ok(Some(environment)),
-            None => match open_mpi::read(&lookup)? {
-                Some(environment) => Ok(Some(environment)),
-                None => slurm::read(&lookup),
-            },
-        }
+        DIALECTS.iter().find_map(|read| read(&lookup).transpose()).transpose()
     }
 
     /// Returns the port of this crate's store.
@@ -112,9 +114,11 @@ impl Environment {
         self.run_id.as_deref().filter(|id| *id != "none")
     }
 
-    /// Returns whether torchrun or our own launcher has started this process.
+    /// Returns whether torchrun or our own launcher has started this process: a pod or a node may have a RANK as well,
+    /// but no LOCAL_WORLD_SIZE.
     pub fn has_rank() -> bool {
-        environment_variable(names::RANK).is_some()
+        let is_set = |name| environment_variable(name).is_some();
+        is_set(names::RANK) && LOCAL_WORLD_SIZES.into_iter().any(is_set)
     }
 
     /// Returns the job's secret: BURN_MEGATRON_JOB_TOKEN, or else [`JobToken::derived`] from what the launcher gave.
@@ -129,6 +133,9 @@ impl Environment {
 fn environment_variable(name: &str) -> Option<String> {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
+
+/// The ranks of this host, by torchrun and by DeepSpeed's launcher.
+const LOCAL_WORLD_SIZES: [&str; 2] = [names::LOCAL_WORLD_SIZE, "LOCAL_SIZE"];
 
 fn from_torchrun(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Environment>, LaunchError> {
     let reader = Reader {
@@ -146,12 +153,16 @@ fn from_torchrun(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Envir
     if reader.optional(names::RANK).is_none() {
         return Ok(None);
     }
-    let place = reader.place([
-        names::RANK,
-        names::WORLD_SIZE,
-        names::LOCAL_RANK,
-        names::LOCAL_WORLD_SIZE,
-    ])?;
+    let local_world_size = present(lookup, LOCAL_WORLD_SIZES);
+    let is_alone = reader.is_alone([names::RANK, names::WORLD_SIZE])?;
+    if lookup(local_world_size).is_none() {
+        return if is_alone {
+            Ok(None)
+        } else {
+            Err(LaunchError::PodOrRank)
+        };
+    }
+    let place = reader.place([names::RANK, names::WORLD_SIZE, names::LOCAL_RANK, local_world_size])?;
     let master_addr = reader.required(names::MASTER_ADDR)?;
     let master_port = port(names::MASTER_PORT, reader.required(names::MASTER_PORT)?)?;
     reader

@@ -2,6 +2,7 @@
 //!
 //! Used for every dialect of this folder, and by the launcher for single values.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use super::{Environment, names};
@@ -21,7 +22,7 @@ pub(super) struct Reader<'a> {
     /// The variable by which the launcher was recognised.
     pub(super) sign: &'static str,
     /// All variables that this launcher sets together.
-    pub(super) partners: &'static [&'static str],
+    pub(super) partners: &'a [&'static str],
 }
 
 /// Which rank a process is, checked.
@@ -89,6 +90,13 @@ impl Reader<'_> {
         Ok(index)
     }
 
+    /// Returns whether a job is this process alone, from the variables of rank and world size.
+    pub(super) fn is_alone(&self, [rank, world_size]: [&'static str; 2]) -> Result<bool, LaunchError> {
+        let count = self.at_least_one(world_size)?;
+        self.index_below(rank, (world_size, count))?;
+        Ok(count == 1)
+    }
+
     /// Returns which rank this process is, from the variables of rank, world size, local rank and local world size.
     pub(super) fn place(&self, names: [&'static str; 4]) -> Result<Place, LaunchError> {
         let [rank, world_size_name, local_rank, local_world_size_name] = names;
@@ -118,13 +126,8 @@ impl Reader<'_> {
 
     /// Returns the environment of `job`, with the variables of this crate that are the same under every launcher.
     pub(super) fn environment(&self, job: Job) -> Result<Environment, LaunchError> {
-        if job.master_addr.is_empty() {
-            return Err(invalid(
-                names::MASTER_ADDR,
-                "",
-                "must be the name or address of the host of rank 0",
-            ));
-        }
+        let master_addr =
+            host_alone(&job.master_addr).map_err(|rule| invalid(names::MASTER_ADDR, &job.master_addr, rule))?;
         let Place {
             rank,
             world_size,
@@ -140,7 +143,7 @@ impl Reader<'_> {
             world_size,
             local_rank,
             local_world_size,
-            master_addr: job.master_addr,
+            master_addr,
             master_port: job.master_port,
             job_id: self.optional(names::JOB_ID).map(job_id).transpose()?,
             job_token: self.optional(names::JOB_TOKEN).map(job_token).transpose()?,
@@ -152,6 +155,41 @@ impl Reader<'_> {
         };
         environment.store_port()?; // says at once that there is no port above 65535
         Ok(environment)
+    }
+}
+
+/// Returns the first of two names that is set, or the first.
+pub(super) fn present(lookup: &dyn Fn(&str) -> Option<String>, names: [&'static str; 2]) -> &'static str {
+    let found = names.into_iter().find(|name| lookup(name).is_some());
+    found.unwrap_or(names[0])
+}
+
+/// Returns the name or the address that `text` is, without the brackets of an IPv6 address.
+///
+/// # Errors
+/// It is empty, or has more than that, such as a port: says what is to be written.
+pub fn host_alone(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let unbracketed = |host: &str| {
+        let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        inner.unwrap_or(host).to_owned()
+    };
+    let host = unbracketed(text);
+    // The address of a link has its interface after a percent sign.
+    let is_address = host.split('%').next().is_some_and(|ip| ip.parse::<IpAddr>().is_ok());
+    if is_address || !(host.is_empty() || host.contains([':', '/', '[', ']'])) {
+        return Ok(host);
+    }
+    let rule = "must be the name or address of the host of rank 0";
+    let of_url = text.split_once("://").map_or(text, |(_, rest)| rest);
+    match of_url.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            let host = unbracketed(host);
+            Err(format!(
+                "{rule} alone; write {host} here and the port {port} in MASTER_PORT (--master-port)"
+            ))
+        }
+        _ => Err(format!("{rule}; valid: node0, 10.0.0.1 or 2001:db8::7")),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-use super::reader::{Job, Place, Reader, invalid, number};
+use super::reader::{Job, Place, Reader, invalid, number, present};
 use super::slurm_lists::{first_host, tasks_per_node};
 use super::{Environment, names};
 use crate::launch::error::LaunchError;
 
-const STEP_ID: &str = "SLURM_STEP_ID";
+pub(super) const STEP_ID: &str = "SLURM_STEP_ID";
 const JOB_ID: &str = "SLURM_JOB_ID";
 const RANK: &str = "SLURM_PROCID";
 const LOCAL_RANK: &str = "SLURM_LOCALID";
@@ -46,7 +46,7 @@ pub(super) fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Env
         Some(Ok(step)) if step < FIRST_SPECIAL_STEP => step,
         _ => return Ok(None),
     };
-    let world_size_name = present(&reader, WORLD_SIZES);
+    let world_size_name = present(lookup, WORLD_SIZES);
     let world_size = reader.at_least_one(world_size_name)?;
     if world_size == 1 {
         return Ok(None);
@@ -76,7 +76,7 @@ pub(super) fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Env
 
 fn place(reader: &Reader<'_>, world_size: (&'static str, usize)) -> Result<Place, LaunchError> {
     let rank = reader.index_below(RANK, world_size)?;
-    let tasks_name = present(reader, TASKS_PER_NODE);
+    let tasks_name = present(reader.lookup, TASKS_PER_NODE);
     let tasks = reader.required(tasks_name)?;
     let node_text = reader.required(NODE)?;
     let node: usize = number(NODE, &node_text, "0 or more")?;
@@ -99,14 +99,6 @@ fn place(reader: &Reader<'_>, world_size: (&'static str, usize)) -> Result<Place
         local_rank,
         local_world_size,
     })
-}
-
-/// Returns the first of two names that is set, or the first.
-fn present(reader: &Reader<'_>, names: [&'static str; 2]) -> &'static str {
-    names
-        .into_iter()
-        .find(|name| reader.optional(name).is_some())
-        .unwrap_or(names[0])
 }
 
 #[cfg(test)]

@@ -86,6 +86,73 @@ fn no_rank_means_no_launcher() {
 }
 
 #[test]
+fn a_pod_of_one_process_is_no_rank() {
+    let pod = [
+        ("RANK", Some("0")),
+        ("WORLD_SIZE", Some("1")),
+        ("LOCAL_RANK", None),
+        ("LOCAL_WORLD_SIZE", None),
+    ];
+    assert_eq!(parse(&pod), Ok(None));
+    let local_rank = [("LOCAL_RANK", Some("0"))];
+    assert_eq!(parse(&[&pod[..], &local_rank].concat()), Ok(None));
+    // torchrun and our own launcher say how many ranks the host has.
+    let rank = [("LOCAL_RANK", Some("0")), ("LOCAL_WORLD_SIZE", Some("1"))];
+    assert!(parse(&[&pod[..2], &rank].concat()).unwrap().is_some());
+    let message = parse(&[&pod[..], &[("RANK", Some("1"))]].concat()).unwrap_err();
+    assert!(message.contains("RANK=\"1\": must be below WORLD_SIZE=1"), "{message}");
+    let message = parse(&[&pod[..], &[("WORLD_SIZE", Some("2"))]].concat()).unwrap_err();
+    assert!(
+        message.contains("unset it (env -u RANK)") && message.contains("--node-rank"),
+        "{message}"
+    );
+    // DeepSpeed's launcher has a name of its own.
+    let deepspeed = [("LOCAL_WORLD_SIZE", None), ("LOCAL_SIZE", Some("2"))];
+    assert_eq!(parse(&deepspeed), parse(&[]));
+}
+
+#[test]
+fn addresses_have_brackets_and_ports_as_people_write_them() {
+    for (text, host) in [
+        ("node0", "node0"),
+        (" 10.0.0.1 ", "10.0.0.1"),
+        ("::1", "::1"),
+        ("[2001:db8::7]", "2001:db8::7"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+    ] {
+        assert_eq!(host_alone(text).as_deref(), Ok(host));
+        assert_eq!(
+            parse(&[("MASTER_ADDR", Some(text))]).unwrap().unwrap().master_addr,
+            host
+        );
+    }
+    for (text, rest) in [
+        (
+            "node0:29500",
+            " alone; write node0 here and the port 29500 in MASTER_PORT (--master-port)",
+        ),
+        (
+            "[::1]:4000",
+            " alone; write ::1 here and the port 4000 in MASTER_PORT (--master-port)",
+        ),
+        (
+            "tcp://10.0.0.1:1",
+            " alone; write 10.0.0.1 here and the port 1 in MASTER_PORT (--master-port)",
+        ),
+        ("node0:http", "; valid: node0, 10.0.0.1 or 2001:db8::7"),
+        ("", "; valid: node0, 10.0.0.1 or 2001:db8::7"),
+    ] {
+        let rule = format!("must be the name or address of the host of rank 0{rest}");
+        assert_eq!(host_alone(text), Err(rule.clone()));
+        check_refusal(
+            parse(&[("MASTER_ADDR", Some(text))]),
+            "RANK",
+            ("MASTER_ADDR", Some(text), &rule),
+        );
+    }
+}
+
+#[test]
 fn each_missing_partner_is_named() {
     for name in [
         "WORLD_SIZE",
