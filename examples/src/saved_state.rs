@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::optimizer::OptimizerKind;
-use burn_megatron::training::{TrainerState, TrainingConfig};
+use burn_megatron::training::{AnnealingStyle, LearningRateDecay, TrainerState, TrainingConfig, WeightDecayIncrease};
 use models::huggingface::AdapterConfig;
 use models::registry::FAMILIES;
 use models::{ModelFamily, ModelSettings};
@@ -238,13 +238,20 @@ fn schedules(training: &TrainingConfig) -> [Setting; 12] {
         ("--lr", rate.max.to_string()),
         ("--min-lr", rate.min.to_string()),
         ("--lr-warmup-init", rate.init.to_string()),
-        ("--lr-decay-style", format!("{:?}", rate.decay)),
+        ("--lr-decay-style", decay_in_words(rate.decay)),
         ("the warm-up, in samples,", rate.warm_up_samples.to_string()),
         (
             "the end of the learning rate's decay, in samples,",
             rate.decay_samples.to_string(),
         ),
-        ("--weight-decay-incr-style", format!("{:?}", decay.increase)),
+        (
+            "--weight-decay-incr-style",
+            match decay.increase {
+                WeightDecayIncrease::Constant => "constant".to_owned(),
+                WeightDecayIncrease::Linear => "linear".to_owned(),
+                WeightDecayIncrease::Cosine => "cosine".to_owned(),
+            },
+        ),
         ("the weight decay at the beginning", decay.start.to_string()),
         ("the weight decay at the end", decay.end.to_string()),
         ("the weight decay's rise, in samples,", decay.samples.to_string()),
@@ -254,4 +261,22 @@ fn schedules(training: &TrainingConfig) -> [Setting; 12] {
             training.groups().to_string(),
         ),
     ]
+}
+
+/// Names how a learning rate decays, as `--lr-decay-style` does.
+fn decay_in_words(decay: LearningRateDecay) -> String {
+    let (style, samples) = match decay {
+        LearningRateDecay::Constant => return "constant".to_owned(),
+        LearningRateDecay::Linear => return "linear".to_owned(),
+        LearningRateDecay::Cosine => return "cosine".to_owned(),
+        LearningRateDecay::InverseSquareRoot => return "inverse-square-root".to_owned(),
+        LearningRateDecay::WarmUpStableDecay { style, samples } => (style, samples),
+    };
+    let style = match style {
+        AnnealingStyle::Linear => "linear",
+        AnnealingStyle::Cosine => "cosine",
+        AnnealingStyle::Exponential => "exponential",
+        AnnealingStyle::MinusSquareRoot => "minus_sqrt",
+    };
+    format!("WSD ({style}, over {samples} samples)")
 }

@@ -126,25 +126,26 @@ fn fine_tune(odd: &Odd) -> anyhow::Result<()> {
     let config = change(&folder.path().join("files"), &odd.changes)?;
     run("checkpoint", "convert files imported --from huggingface", &[])?;
 
-    let adapters = "--lora-rank 2";
-    for (name, more) in [("plain", ""), ("adapted", adapters)] {
-        let train = |layout: &str, log: &str| -> anyhow::Result<Vec<f64>> {
-            let flags = format!("{STEPS} --load imported --finetune {more} {layout} --log-jsonl {log} --data-path");
-            run("pretrain_gpt", &flags, &[&text])?;
-            losses(&folder.path().join(log))
-        };
-        let one = train(&format!("--save {name}"), &format!("{name}.jsonl"))?;
-        let two = train(
-            "--tensor-model-parallel-size 2 --sequence-parallel",
-            &format!("{name}-tp2.jsonl"),
-        )?;
-        ensure!(one.len() == 5, "{name}: {one:?}");
-        let is_same = |(one, two): (&f64, &f64)| (one - two).abs() <= 1e-10 * one.abs();
-        ensure!(
-            one.iter().zip(&two).all(is_same),
-            "{name}: {one:?} on one rank, {two:?} on two"
-        );
+    let train = |more: &str, log: &str| -> anyhow::Result<Vec<f64>> {
+        let flags = format!("{STEPS} --load imported --finetune {more} --log-jsonl {log} --data-path");
+        run("pretrain_gpt", &flags, &[&text])?;
+        losses(&folder.path().join(log))
+    };
+    // Every gradient and parameter of two ranks, as on one.
+    let compare = "--load imported --layouts tp2sp --dtype f64 --micro-batch-size 1 --global-batch-size 4 \
+                   --train-iters 3 --output comparison --data-path";
+    run("compare_sharding", compare, &[&text])?;
+    train("--save plain", "plain.jsonl")?;
+    let one = train("--lora-rank 2 --save adapted", "adapted.jsonl")?;
+    let layout = "--tensor-model-parallel-size 2 --sequence-parallel";
+    let two = train(&format!("--lora-rank 2 {layout}"), "adapted-tp2.jsonl")?;
+    let is_same = |(one, two): (&f64, &f64)| (one - two).abs() <= 1e-10 * one.abs();
+    ensure!(
+        one.len() == 5 && one.iter().zip(&two).all(is_same),
+        "{one:?} on one rank, {two:?} on two"
+    );
 
+    for name in ["plain", "adapted"] {
         run(
             "checkpoint",
             &format!("convert {name} {name}_files --to huggingface"),

@@ -52,8 +52,9 @@ impl CheckpointArguments {
         let Some(folder) = &self.load else {
             return Ok(());
         };
-        let found = Checkpoint::find_with(folder, ReadConfig::new().with_shards_later(true));
-        let is_foreign = matches!(found, Err(CheckpointError::NoCheckpoint { .. })) && Family::of_files(folder).is_ok();
+        let find = || Checkpoint::find_with(folder, ReadConfig::new().with_shards_later(true));
+        let is_foreign =
+            Family::of_files(folder).is_ok() && matches!(find(), Err(CheckpointError::NoCheckpoint { .. }));
         let folder = folder.display();
         ensure!(
             !is_foreign,

@@ -37,14 +37,14 @@ const DEFAULTS: [(&str, &str); 16] = [
     ("ddp_bucket_size", "50000"),
 ];
 
-/// Those of the defaults above that a `--model-size` replaces.
+/// Those of the defaults above that a `--model-size`, or the model of `--load`, replaces.
 const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_attention_heads", "seq_length"];
 
 /// Train the bundled GPT on one rank and in every layout asked for, and compare.
 ///
 /// All runs start from the same bits, see the same samples and drop the same elements, so whatever the layout, they
 /// must compute the same: the loss, every gradient and every parameter after every step are compared with those of the
-/// one-rank run. Biases and norms start with random values, since zeros hide errors.
+/// one-rank run. Biases and norms start with random values, since zeros hide errors, or as they are in --load.
 ///
 /// The flags of pipeline stages are for the layouts with ppN. Those of recomputation are for every layout, and never
 /// for the one-rank run, so that they are put to the test as well: --layouts tp1 tests them on one rank.
@@ -67,6 +67,9 @@ pub struct Arguments {
         default_value = "tp2,tp2sp,dp2,tp2dp2"
     )]
     pub layouts: Vec<Layout>,
+    /// Begin with the parameters of the latest checkpoint in this folder, or of this checkpoint, in place of new ones
+    #[arg(long, value_name = "DIR")]
+    pub load: Option<PathBuf>,
     /// Folder for the table and the pictures
     #[arg(long, value_name = "DIR", default_value = "compare_sharding")]
     pub output: PathBuf,
@@ -157,7 +160,11 @@ impl Arguments {
             offload: OffloadArguments::default(),
             precision: self.precision.clone(),
             device: self.device.clone(),
-            checkpoints: CheckpointArguments::default(),
+            checkpoints: CheckpointArguments {
+                load: self.load.clone(),
+                finetune: self.load.is_some(),
+                ..CheckpointArguments::default()
+            },
             adapters: AdapterArguments::default(),
             // Replicas are compared with the one-rank run after every step, all of them.
             logging: LoggingArguments {
@@ -183,7 +190,7 @@ fn with_default(arg: Arg, value: &'static str) -> Arg {
     let help = arg.get_help().map(|help| help.to_string()).unwrap_or_default();
     let help = help.split(" [default: ").next().unwrap_or_default().to_owned();
     let replaced_by: &[&str] = match arg.get_id().as_str() {
-        id if SIZES.contains(&id) => &["model_size"],
+        id if SIZES.contains(&id) => &["model_size", "load"],
         "train_iters" => &["train_samples"],
         "lr_warmup_iters" => &["train_samples", "lr_warmup_fraction"],
         _ => &[],

@@ -61,7 +61,7 @@ fn compare_layouts(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
     let training = arguments.reference();
     let dtype = training.precision.dtype();
-    let model = training.any_model(None)?;
+    let model = training.any_model(training.checkpoint().as_ref())?;
     let rules = Rules {
         tolerance: Tolerance::of(dtype.into()),
         num_parameters: model.num_parameters(),

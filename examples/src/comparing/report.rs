@@ -175,7 +175,7 @@ pub fn describe(arguments: &TrainingArguments, model: &dyn ModelConfig) -> Strin
             Some(_) => "up to ",
         },
         optimization.global_batch_size,
-        model.max_seq_length(),
+        arguments.sample_length(model, None).unwrap_or_default(),
         model.family_name(),
         model.n_layers(),
         model.d_model(),
