@@ -115,6 +115,11 @@ impl DeviceKind {
         Ok(())
     }
 
+    /// Whether its memory is the host's.
+    pub fn has_host_memory(self) -> bool {
+        matches!(self, DeviceKind::Cpu | DeviceKind::NdArray)
+    }
+
     pub(crate) fn run<P: Program>(
         self,
         dtype: Dtype,

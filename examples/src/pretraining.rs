@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
-use burn_megatron::training::memory::keep_freed_memory;
+use burn_megatron::training::memory::{explain_failed_allocations, keep_freed_memory};
 use burn_megatron::training::preflight;
 use clap::{Args, CommandFactory as _, Parser};
 use models::ModelFamily;
 
-use crate::arguments::{THOUSANDS_OF_RANKS, TrainingArguments};
+use crate::arguments::{NEEDS_LESS, THOUSANDS_OF_RANKS, TrainingArguments};
 use crate::checkpointing::{Checkpointing, Saving};
 use crate::deepspeed::parse_shown;
 use crate::device::TrainingBackend;
@@ -102,7 +102,10 @@ fn pretrain(
         .parallel
         .environment()?
         .map_or(0, |environment| environment.restarts());
-    arguments.validate()?;
+    let parts = arguments.validate()?.host_parts();
+    explain_failed_allocations(format!(
+        "the rank that needs most would need about {parts}; {NEEDS_LESS}"
+    ));
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => {

@@ -54,6 +54,7 @@ pub use training::optimization::{MuonScaleMode, OptimizationArguments, Optimizer
 const MAX_DEFAULT_SAMPLE: usize = 4096;
 
 /// Everything a training program takes.
+pub(crate) use validation::NEEDS_LESS;
 #[derive(Args, Clone, Debug)]
 pub struct TrainingArguments {
     #[command(flatten)]

@@ -20,7 +20,7 @@ fn parse(flags: &str) -> Result<TrainingArguments, clap::Error> {
 
 fn validate(flags: &str) -> Result<(), String> {
     let arguments = parse(flags).expect(flags);
-    arguments.validate().map_err(|error| error.to_string())
+    arguments.validate().map(drop).map_err(|error| error.to_string())
 }
 
 /// The configuration of valid flags.
@@ -355,7 +355,10 @@ fn profiled_steps_are_of_one_size() {
 #[test]
 fn positions_are_at_least_the_tokens_of_a_sample() {
     let arguments = parse("--seq-length 64 --max-position-embeddings 96").expect("valid");
-    assert_eq!(arguments.validate().map_err(|error| error.to_string()), Ok(()));
+    assert_eq!(
+        arguments.validate().map(drop).map_err(|error| error.to_string()),
+        Ok(())
+    );
     let model = arguments.model.config(None, 257).expect("a family");
     assert_eq!(
         (model.max_seq_length(), arguments.sample_length(&*model, None).unwrap()),

@@ -8,7 +8,7 @@ use burn_megatron::data_parallel::{ParameterOffload, ShardingStrategy};
 use burn_megatron::optimizer::{OffloadError, OptimizerKind, OptimizerOffload, StateMemoryConfig};
 use burn_megatron::pipeline_parallel::schedule::ScheduleConfig;
 use burn_megatron::topology::RankGrid;
-use burn_megatron::training::memory::machine_bytes;
+use burn_megatron::training::memory::{machine_bytes, process_bytes};
 use models::ModelConfig;
 use models::memory::{MemorySetting, StageSetting, activation_bytes_of_stages};
 use models::vocabulary::padded_vocab_size;
@@ -19,21 +19,25 @@ use crate::memory_plan::{MemoryPlan, StageActivations, StagePlan};
 use crate::saved_state::has_adapters;
 
 impl TrainingArguments {
-    /// Finds what is wrong with the flags before any rank is started.
+    /// Finds what is wrong with the flags before any rank is started, and returns what memory the ranks need.
     ///
     /// # Errors
     /// The first rule that is broken, with the values and the nearest valid ones.
-    pub fn validate(&self) -> anyhow::Result<()> {
+    pub fn validate(&self) -> anyhow::Result<MemoryPlan> {
         let plan = self.memory_plan()?;
         self.offload.config()?.check()?;
         self.offload.parameters()?.check()?;
-        let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
-        check_memory(
-            &plan.host_bytes_of_stages(),
-            &plan.grid,
-            self.local_ranks(&plan.grid)?,
-            machine,
-        )
+        if self.device.kind.has_host_memory() {
+            let bytes = |limit: Option<u64>| limit.map_or(f64::INFINITY, |bytes| bytes as f64);
+            check_memory(
+                &plan.host_bytes_of_stages(),
+                &plan.grid,
+                self.local_ranks(&plan.grid)?,
+                [bytes(machine_bytes()), bytes(process_bytes())],
+                &plan.host_parts(),
+            )?;
+        }
+        Ok(plan)
     }
 
     /// Finds what is wrong with the flags, wherever they are to run, and returns what memory the ranks need.
@@ -277,21 +281,39 @@ fn check_optimizer_instances(instances: usize, sharding: ShardingStrategy, data_
     Ok(())
 }
 
-/// Refuses ranks that cannot fit a machine together, before an allocation does it without a word.
-fn check_memory(stage_bytes: &[f64], grid: &RankGrid, local: Range<usize>, machine: f64) -> anyhow::Result<()> {
+/// What to change of a run that needs too much memory.
+pub(crate) const NEEDS_LESS: &str =
+    "use a smaller model, a shorter sequence, a smaller micro-batch, --recompute-granularity full or more machines";
+
+/// Refuses ranks that cannot fit a machine together, or a process one by one, before an allocation does it without a
+/// word. `parts` says what the largest is made of.
+fn check_memory(
+    stage_bytes: &[f64],
+    grid: &RankGrid,
+    local: Range<usize>,
+    [machine, process]: [f64; 2],
+    parts: &str,
+) -> anyhow::Result<()> {
     let needs: Vec<f64> = local.map(|rank| stage_bytes[grid.coordinates(rank).pipeline]).collect();
     let all: f64 = needs.iter().sum();
     let largest = needs.iter().copied().fold(0.0, f64::max);
-    anyhow::ensure!(
-        all <= machine,
-        "{} would need about {} for parameters, optimizer and activations, up to {} each, and this machine has {}; use \
-         a smaller model, a shorter sequence, a smaller micro-batch, --recompute-granularity full or more machines",
+    let limit = if all > machine {
+        format!(
+            "this machine, or this container, has {} of memory",
+            bytes(machine as u64)
+        )
+    } else if largest > process {
+        format!("a process may have {} of memory (ulimit -v)", bytes(process as u64))
+    } else {
+        return Ok(());
+    };
+    anyhow::bail!(
+        "{} would need about {} for parameters, optimizer and activations, up to {} each ({parts}), and {limit}; \
+         {NEEDS_LESS}",
         counted(needs.len(), "rank", "ranks"),
         bytes(all as u64),
         bytes(largest as u64),
-        bytes(machine as u64)
-    );
-    Ok(())
+    )
 }
 
 #[cfg(test)]
@@ -313,12 +335,30 @@ mod tests {
         };
         let grid = parallel.grid(8).unwrap();
         let mib = |count: f64| count * 1024.0 * 1024.0;
-        let check = |local, machine| check_memory(&[mib(5.0), mib(3.0)], &grid, local, mib(machine));
+        let check_both = |local, machine, process| {
+            check_memory(
+                &[mib(5.0), mib(3.0)],
+                &grid,
+                local,
+                [mib(machine), mib(process)],
+                "all of it",
+            )
+        };
+        let check = |local, machine| check_both(local, machine, 5.0);
         // Four ranks of each stage: less than eight of the largest.
         assert!(check(0..8, 32.0).is_ok());
         let error = check(0..8, 31.9).unwrap_err().to_string();
         assert!(error.starts_with("8 ranks would need about 32.0 MiB for"), "{error}");
-        assert!(error.contains("up to 5.0 MiB each"), "{error}");
+        assert!(
+            error.contains("up to 5.0 MiB each (all of it), and this machine, or this container, has 31.9"),
+            "{error}"
+        );
+        let error = check_both(0..8, 32.0, 4.9).unwrap_err().to_string();
+        assert!(
+            error.contains("and a process may have 4.9 MiB of memory (ulimit -v); use a smaller model"),
+            "{error}"
+        );
+        assert!(check_both(4..8, 32.0, 4.9).is_ok());
         // The second machine has the second stage.
         assert!(check(4..8, 12.0).is_ok() && check(0..4, 12.0).is_err());
     }

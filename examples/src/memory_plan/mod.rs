@@ -77,6 +77,24 @@ impl RankMemory {
     fn total(&self) -> f64 {
         self.state.total() + self.activations
     }
+
+    /// What it is made of.
+    fn parts(&self) -> [(&'static str, f64); 7] {
+        let StateMemory {
+            parts,
+            buffers,
+            gathered,
+        } = self.state;
+        [
+            ("parameters", parts.parameters),
+            ("gradients", parts.gradients),
+            ("main copies", parts.main),
+            ("moments", parts.moments),
+            ("activations", self.activations),
+            ("buffers", buffers),
+            ("gathered", gathered),
+        ]
+    }
 }
 
 /// Which memory of a run is counted.
@@ -101,6 +119,14 @@ impl MemoryPlan {
     pub fn host_bytes_of_stages(&self) -> Vec<f64> {
         let of_stage = |stage| self.of_stage(stage, self.sharding, self.num_shards(), Counted::OnHost);
         (0..self.stages.len()).map(|stage| of_stage(stage).total()).collect()
+    }
+
+    /// What the rank that needs most needs there, by its parts, in words.
+    pub fn host_parts(&self) -> String {
+        let (_, memory) = self.largest(self.sharding, self.num_shards(), Counted::OnHost);
+        let parts = memory.parts().into_iter().filter(|(_, figure)| *figure > 0.0);
+        let parts = parts.map(|(name, figure)| format!("{name} {}", bytes(figure as u64)));
+        parts.collect::<Vec<_>>().join(", ")
     }
 
     /// The data-parallel sizes that the global batch can be shared out over, in order.
@@ -194,18 +220,12 @@ impl MemoryPlan {
                 rows.push(vec![name, "not with pipeline stages".to_owned()]);
                 return;
             }
-            let (stage, RankMemory { state, activations }) = self.largest(sharding, num_shards, counted);
-            let parts = state.parts;
-            let figures = [
-                parts.parameters,
-                parts.gradients,
-                parts.main,
-                parts.moments,
-                activations,
-                state.buffers,
-                state.gathered,
-                state.total() + activations,
-            ];
+            let (stage, memory) = self.largest(sharding, num_shards, counted);
+            let figures = memory
+                .parts()
+                .into_iter()
+                .map(|(_, figure)| figure)
+                .chain([memory.total()]);
             let figures = figures.map(|figure| match figure {
                 0.0 => "-".to_owned(),
                 figure => bytes(figure as u64),

@@ -11,6 +11,7 @@ use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::flight_recorder::Report;
 use burn_megatron::launch::{Environment, JobToken, World};
 use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::memory::explain_failed_allocations;
 use burn_megatron::training::{RankTime, StragglerReport};
 use libtest_mimic::{Failed, Trial};
 
@@ -127,6 +128,17 @@ pub fn trials() -> Vec<Trial> {
         Job::new(training("panic", 2), 2).fails_with(
             "panicking_rank_ends_the_job_with_its_message",
             &["rank 1", "out of cheese"],
+        ),
+        first_cause(
+            Job::new(fault("out_of_memory"), 2),
+            "failed_allocation_is_a_message_and_an_exit_code",
+            1,
+            &[
+                "error: out of memory: 2305843009213693952 bytes cannot be allocated, and ",
+                "; the test needs less",
+                "[launcher] rank 1 (pid ",
+                ") failed first: exit code 1",
+            ],
         ),
     ];
     trials.push(first_cause(
@@ -320,6 +332,13 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             });
             group.barrier()?;
             drop(end);
+        }
+        "out_of_memory" => {
+            if world.rank() == 1 {
+                explain_failed_allocations("the test needs less".to_owned());
+                std::hint::black_box(vec![0u8; 1 << 61]);
+            }
+            group()?.barrier()?;
         }
         "stopped_rank" | "sleeping_rank" => {
             let group = group()?;
