@@ -9,9 +9,8 @@
 use std::process::ExitCode;
 
 use burn_megatron::training::memory::keep_freed_memory;
-use burn_megatron_data::programs::parse;
 use clap::Parser;
-use examples::arguments::GenerationArguments;
+use examples::arguments::{GenerationArguments, parse};
 use examples::generating::generate;
 use examples::launching::exit_code;
 

@@ -2,6 +2,7 @@
 //!
 //! It is compiled for every device, which takes a minute; in the library, all programs share what comes of it.
 
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -291,7 +292,13 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
             monitoring.sample(&prompt, continuation.as_deref(), step);
         }
         let is_over = logging.exit_duration()?.is_some_and(|limit| started.elapsed() >= limit);
-        let reason = StopReason::of(&stop).or(is_over.then_some(StopReason::TimeIsOver));
+        let is_there = |interval: NonZeroU64| step < num_steps && step.is_multiple_of(interval.get());
+        let reason = StopReason::of(&stop)
+            .or(is_over.then_some(StopReason::TimeIsOver))
+            .or(logging
+                .exit_interval
+                .is_some_and(is_there)
+                .then_some(StopReason::IntervalIsOver));
         let reason = session.agree_to_stop(reason)?;
         let times = monitoring.after_step(step, reason.is_some() || step == num_steps, &session)?;
         if let (Some(times), Some(progress)) = (times, &progress) {

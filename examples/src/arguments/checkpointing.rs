@@ -20,25 +20,25 @@ pub struct CheckpointArguments {
     #[arg(long, value_name = "DIR")]
     pub load: Option<PathBuf>,
     /// End with an error if --load has no checkpoint
-    #[arg(long, requires = "load")]
+    #[arg(long)]
     pub exit_on_missing_checkpoint: bool,
     /// Steps between checkpoints; 0 for none but the last
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "save")]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub save_interval: u64,
     /// Checkpoints that stay; older ones are removed [default: all]
-    #[arg(long, value_name = "N", requires = "save")]
+    #[arg(long, value_name = "N")]
     pub ckpt_keep: Option<usize>,
     /// Write checkpoints while training continues
-    #[arg(long, requires = "save")]
+    #[arg(long)]
     pub async_save: bool,
     /// Take only the parameters of --load, and start training from the beginning
     #[arg(long, requires = "load")]
     pub finetune: bool,
     /// Continue from a checkpoint although the text, the seed or the number of samples has changed
-    #[arg(long, requires = "load")]
+    #[arg(long)]
     pub allow_data_change: bool,
     /// Continue with the schedules of learning rate and weight decay of the flags, not those of the checkpoint
-    #[arg(long, alias = "override-opt_param-scheduler", requires = "load")]
+    #[arg(long, alias = "override-opt_param-scheduler")]
     pub override_opt_param_scheduler: bool,
 }
 

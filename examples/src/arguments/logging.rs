@@ -1,5 +1,6 @@
 //! Flags that say what is reported of a run, and when it ends early.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ pub struct LoggingArguments {
     #[arg(long, value_name = "PATH")]
     pub log_jsonl: Option<PathBuf>,
     /// Count the elements of the gradient that are zero, and those that are not finite, for --log-jsonl
-    #[arg(long, requires = "log_jsonl")]
+    #[arg(long)]
     pub log_num_zeros_in_grad: bool,
     /// Tell each rank's time in compute and in waiting with each line, and name the slowest
     #[arg(long)]
@@ -51,6 +52,9 @@ pub struct LoggingArguments {
     /// Stop all ranks, with exit code 0, after the step in which this time since the start ends
     #[arg(long, value_name = "MINUTES")]
     pub exit_duration_in_mins: Option<f64>,
+    /// Stop all ranks, with exit code 0, after the next step that is a multiple of N
+    #[arg(long, value_name = "N")]
+    pub exit_interval: Option<NonZeroU64>,
 }
 
 impl LoggingArguments {

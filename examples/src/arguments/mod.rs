@@ -6,6 +6,7 @@ mod data;
 mod deepspeed;
 mod device;
 mod evaluation;
+mod foreign;
 mod generation;
 mod logging;
 mod model;
@@ -37,6 +38,7 @@ pub use data::{DataArguments, TextSource, parse_size};
 pub use deepspeed::DeepSpeedArguments;
 pub use device::DeviceArguments;
 pub use evaluation::{EvaluationArguments, TaskArguments, TaskKind};
+pub use foreign::{is_first, parse, parse_from};
 pub use generation::{BatchArguments, GenerationArguments, GeneratorArguments, SampleArguments, USUAL_FOLDER};
 pub use logging::LoggingArguments;
 pub use model::ModelArguments;
@@ -49,12 +51,12 @@ pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, Stag
 pub use training::adapters::AdapterArguments;
 pub use training::learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use training::optimization::{MuonScaleMode, OptimizationArguments, OptimizerKind, WeightDecayStyle};
+pub(crate) use validation::NEEDS_LESS;
 
 /// The longest sample unless another is asked for: the texts that models of today take would fill a GPU's memory.
 const MAX_DEFAULT_SAMPLE: usize = 4096;
 
 /// Everything a training program takes.
-pub(crate) use validation::NEEDS_LESS;
 #[derive(Args, Clone, Debug)]
 pub struct TrainingArguments {
     #[command(flatten)]
@@ -136,6 +138,7 @@ impl TrainingArguments {
         common.logging.trace = None;
         // Each node may have its disks elsewhere.
         common.offload.nvme_path = self.offload.nvme_path.is_some().then(PathBuf::new);
+        common.offload.param_nvme_path = self.offload.param_nvme_path.is_some().then(PathBuf::new);
         common.monitoring = self.monitoring.common();
         // Its keys are flags by now.
         common.deepspeed = DeepSpeedArguments::default();

@@ -17,10 +17,10 @@ pub struct MonitoringArguments {
     #[arg(long, value_name = "DIR")]
     pub tensorboard_dir: Option<PathBuf>,
     /// Steps between scalars for TensorBoard [default: 1]
-    #[arg(long, value_name = "N", requires = "tensorboard_dir")]
+    #[arg(long, value_name = "N")]
     pub tensorboard_log_interval: Option<u64>,
     /// Events for TensorBoard that may wait for the disk; one more is left out [default: 1000]
-    #[arg(long, value_name = "N", requires = "tensorboard_dir")]
+    #[arg(long, value_name = "N")]
     pub tensorboard_queue_size: Option<usize>,
     /// Steps between texts that the model in training writes, for TensorBoard [default: none are written]
     #[arg(long, value_name = "N", requires = "tensorboard_dir")]
@@ -56,7 +56,7 @@ pub struct MonitoringArguments {
     #[arg(long)]
     pub profile: bool,
     /// The ranks that --profile captures [default: 0]
-    #[arg(long, value_name = "RANK", num_args = 1.., requires = "profile")]
+    #[arg(long, value_name = "RANK", num_args = 1..)]
     pub profile_ranks: Option<Vec<usize>>,
 }
 

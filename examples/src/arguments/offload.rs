@@ -26,6 +26,9 @@ pub struct OffloadArguments {
     /// lasts, and go with it
     #[arg(long, value_name = "DIR")]
     pub nvme_path: Option<PathBuf>,
+    /// The folder of the files of --offload-param nvme, where they have one of their own [default: --nvme-path]
+    #[arg(long, value_name = "DIR")]
+    pub param_nvme_path: Option<PathBuf>,
     /// Hold the optimizer's state in host memory, and update it there; on CPUs that is so in any case
     #[arg(long)]
     pub optimizer_cpu_offload: bool,
@@ -73,6 +76,10 @@ impl OffloadArguments {
             "--nvme-path is for --offload-optimizer nvme and --offload-param nvme"
         );
         ensure!(
+            self.param_nvme_path.is_none() || self.offload_param == Some(OffloadPlace::Nvme),
+            "--param-nvme-path is for --offload-param nvme"
+        );
+        ensure!(
             self.optimizer_offload_fraction.is_none() || place != OffloadPlace::None,
             "--optimizer-offload-fraction is for --offload-optimizer cpu or nvme, and --optimizer-cpu-offload"
         );
@@ -101,7 +108,8 @@ impl OffloadArguments {
             OffloadPlace::None => ParameterOffload::None,
             OffloadPlace::Cpu => ParameterOffload::Cpu,
             OffloadPlace::Nvme => ParameterOffload::Nvme {
-                folder: (self.nvme_path.clone())
+                folder: (self.param_nvme_path.clone())
+                    .or_else(|| self.nvme_path.clone())
                     .context("--offload-param nvme needs --nvme-path: the folder of the parameters")?,
             },
         })
@@ -184,7 +192,14 @@ mod tests {
             ("--offload-param none --optimizer-cpu-offload", ParameterOffload::None),
             ("--offload-param cpu", ParameterOffload::Cpu),
             ("--offload-param nvme --nvme-path /data", nvme.clone()),
-            ("--offload-param nvme --offload-optimizer nvme --nvme-path /data", nvme),
+            (
+                "--offload-param nvme --offload-optimizer nvme --nvme-path /data",
+                nvme.clone(),
+            ),
+            (
+                "--offload-param nvme --offload-optimizer nvme --nvme-path /other --param-nvme-path /data",
+                nvme,
+            ),
         ] {
             assert_eq!(parameters(flags).expect(flags), expected);
         }
@@ -226,6 +241,10 @@ mod tests {
                 "--offload-optimizer cpu, and none",
             ),
             ("--offload-optimizer nvme", "needs --nvme-path"),
+            (
+                "--param-nvme-path /data",
+                "--param-nvme-path is for --offload-param nvme",
+            ),
             ("--nvme-path /data", "--nvme-path is for --offload-optimizer nvme and"),
             ("--offload-optimizer cpu --nvme-path /data", "--nvme-path is for"),
             (

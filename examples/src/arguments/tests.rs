@@ -4,6 +4,7 @@ use burn_megatron::optimizer::{AdafactorConfig, MuonConfig, MuonScale, Optimizer
 use burn_megatron::training::{
     AnnealingStyle, BatchSizeRampUp, LearningRateConfig, LearningRateDecay, WeightDecayConfig, WeightDecayIncrease,
 };
+use burn_megatron_data::programs::Foreign;
 use clap::{Args, Command};
 
 use super::*;
@@ -569,10 +570,8 @@ fn monitoring_flags_are_checked() {
     }
     for flags in [
         "--timing-log-level 3",
-        "--tensorboard-log-interval 5",
         "--peak-tflops 1",
         "--prometheus-address 127.0.0.1",
-        "--profile-ranks 0",
     ] {
         assert!(parse(flags).is_err(), "{flags}");
     }
@@ -606,4 +605,28 @@ fn adapters_need_a_rank_and_parameters_to_begin_with() {
         "the rank of low-rank adapters must be at least 1, got 0"
     );
     assert!(refusal("--load a --finetune --lora-rank 2 --lora-dropout 1").contains("in [0, 1), got 1"));
+}
+
+#[test]
+fn flags_of_megatron_are_named_once_and_are_no_flags_of_a_program() {
+    let mut command = TrainingArguments::augment_args(Command::new("program"));
+    command.build();
+    let names = command.get_arguments().flat_map(|argument| {
+        let aliases = argument.get_all_aliases().unwrap_or_default();
+        argument.get_long().into_iter().chain(aliases).collect::<Vec<_>>()
+    });
+    let own: Vec<String> = names.map(|name| format!("--{name}")).collect();
+    let has = |flag: &str| own.iter().any(|own| own == flag);
+    for (place, (name, role)) in foreign::MEGATRON.iter().enumerate() {
+        let before = &foreign::MEGATRON[..place];
+        assert!(before.iter().all(|(other, _)| other != name), "{name} is there twice");
+        assert!(name.starts_with("--") && !name.contains('_'), "{name}");
+        match role {
+            Foreign::Needs(other) => assert!(has(name) && has(other), "{name} needs {other}"),
+            Foreign::Means(words) => assert!(!has(name) && parse(&words.join(" ")).is_ok(), "{name} is {words:?}"),
+            _ => assert!(!has(name), "{name}"),
+        }
+    }
+    // As Megatron-LM takes them.
+    assert!(parse("--save-interval 100 --async-save --tensorboard-log-interval 1").is_ok());
 }

@@ -1,11 +1,13 @@
 //! [`Document`]: a configuration whose keys are known and whose values have their types.
 
+use burn_megatron_data::programs::nearest;
+
 use super::ConfigError;
 use super::json::{Node, join};
-use super::keys::{Case, Form, Key, Role, TOP};
+use super::keys::{Case, Form, Key, Role, TOP, is_comment};
 
-/// The value that stands for what the flags say.
-const AUTO: &str = "auto";
+/// The most edits between two names of which one is taken for the other misspelt.
+const SLIP: usize = 2;
 
 /// A configuration's keys, by their paths, in the order of the file.
 #[derive(Debug, Default)]
@@ -16,6 +18,8 @@ pub(super) struct Document {
     pub idle: Vec<String>,
     /// Keys with the value `"auto"`.
     pub automatic: Vec<String>,
+    /// Keys that are not known, where that can do no harm, in words.
+    pub unknown: Vec<String>,
 }
 
 /// A key that becomes flags.
@@ -49,8 +53,8 @@ impl Document {
     /// Parses a configuration.
     ///
     /// # Errors
-    /// When it is no JSON object, a key is not known or occurs twice, a value has another type than its key or is out
-    /// of range, or a key would change the result and cannot be honoured.
+    /// When it is no JSON object, a key occurs twice, or is not known and may be meant to change the result, a value
+    /// has another type than its key or is out of range, or a key would change the result and cannot be honoured.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
         let node = Node::parse(text)?;
         let mut document = Self::default();
@@ -128,18 +132,24 @@ impl Document {
     ) -> Result<(), ConfigError> {
         for (name, node) in entries {
             let path = join(section, name);
-            let key = keys.iter().find(|key| key.name == name);
-            let Some(key) = key else {
-                let nearest = keys
-                    .iter()
-                    .min_by_key(|key| strsim::damerau_levenshtein(key.name, name));
-                return Err(ConfigError::UnknownKey {
-                    nearest: nearest.map(|key| join(section, key.name)).unwrap_or_default(),
-                    path,
-                });
-            };
-            if *node != Node::Null {
-                self.read(key, node, path, is_idle)?;
+            match keys.iter().find(|key| key.name == name) {
+                Some(_) if *node == Node::Null => {}
+                Some(key) => self.read(key, node, path, is_idle)?,
+                None if is_comment(name) => self.idle.push(path),
+                None => {
+                    let known = nearest(name, keys.iter().map(|key| key.name));
+                    let error = ConfigError::UnknownKey {
+                        nearest: known.map(|(key, _)| join(section, key)).unwrap_or_default(),
+                        path,
+                    };
+                    // Sections below the whole set the computation, but for those without effect.
+                    let is_harmless = is_idle || section.is_empty();
+                    let is_slip = known.is_some_and(|(_, edits)| edits <= SLIP);
+                    if is_slip || !is_harmless {
+                        return Err(error);
+                    }
+                    self.unknown.push(error.to_string());
+                }
             }
         }
         Ok(())
@@ -156,11 +166,22 @@ impl Document {
             return self.read_section(entries, keys, &path, is_idle || own_is_idle);
         }
         let is_single = !matches!(key.form, Form::Section(_) | Form::SectionOrBool(_) | Form::Any);
-        if is_single && *node == Node::Text(AUTO.to_owned()) {
+        let is_auto = match node {
+            Node::List(nodes) => !nodes.is_empty() && nodes.iter().all(Node::is_auto),
+            node => node.is_auto(),
+        };
+        if is_single && is_auto {
             self.automatic.push(path);
             return Ok(());
         }
-        check_form(key.form, node, &path)?;
+        let node = &as_form(key.form, node);
+        // Of what has no effect any number will do.
+        let is_idle_number = matches!(key.role, Role::NoEffect)
+            && matches!(key.form, Form::Count(_) | Form::Number(..))
+            && matches!(node, Node::Number(_) | Node::NotFinite(_));
+        if !is_idle_number {
+            check_form(key.form, node, &path)?;
+        }
         let flag = match key.role {
             Role::Flag(flag) => Some(flag),
             Role::Mapped => None,
@@ -207,13 +228,32 @@ fn is_refused(case: Case, node: &Node) -> bool {
     }
 }
 
+/// Returns a value as its key's form has it, where it is written otherwise.
+fn as_form(form: Form, node: &Node) -> Node {
+    let spelled = node.spelled();
+    match (form, node) {
+        (Form::Bool, _) => match spelled.as_count() {
+            Some(value @ (0 | 1)) => Node::Bool(value == 1),
+            _ => spelled,
+        },
+        (Form::Interval, _) if spelled == Node::NotFinite("Infinity") => Node::Number(u64::MAX.into()),
+        (Form::Count(_) | Form::Interval | Form::Number(..), _) => spelled,
+        (Form::Betas, Node::List(nodes)) => Node::List(nodes.iter().map(Node::spelled).collect()),
+        _ => node.clone(),
+    }
+}
+
 fn check_form(form: Form, node: &Node, path: &str) -> Result<(), ConfigError> {
-    let is_share = |node: &Node| node.as_number().is_some_and(|number| (0.0..1.0).contains(&number));
+    let is_share = |node: &Node| node.is_auto() || node.as_number().is_some_and(|number| (0.0..1.0).contains(&number));
     let (is_valid, expected) = match form {
         Form::Bool => (matches!(node, Node::Bool(_)), "true or false".to_owned()),
         Form::Count(least) => (
             node.as_count().is_some_and(|count| count >= least),
             format!("a whole number, at least {least}"),
+        ),
+        Form::Interval => (
+            node.as_count().is_some_and(|count| count >= 1),
+            "a whole number, at least 1, or Infinity".to_owned(),
         ),
         Form::Number(from, to) => (
             node.as_number().is_some_and(|number| (from..=to).contains(&number)),

@@ -12,13 +12,15 @@ pub(super) struct Key {
     pub role: Role,
 }
 
-/// What a value must be. Any but a section may be `null`, which is as if the key was not there; a single value may be
-/// `"auto"`.
+/// What a value must be. Any but a section may be `null`, which is as if the key was not there; a single value, or one
+/// of a list, may be `"auto"`. Numbers and bools may be written as texts, and bools as 0 and 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     Bool,
     /// A whole number, at least this.
     Count(u64),
+    /// Steps between two events, at least 1; `Infinity` is never.
+    Interval,
     /// A number from the first to the second.
     Number(f64, f64),
     /// Two numbers in [0, 1).
@@ -98,6 +100,12 @@ const fn refused_true(name: &'static str, why: &'static str) -> Key {
     refused(name, Form::Bool, Case::True, why)
 }
 
+/// Returns whether a key is a comment, of which there are none in JSON.
+pub(super) fn is_comment(name: &str) -> bool {
+    const NAMES: [&str; 5] = ["comment", "comments", "description", "note", "notes"];
+    name.starts_with(['_', '/', '#', '$']) || NAMES.contains(&name)
+}
+
 /// The keys of the whole.
 pub(super) const TOP: &[Key] = &[
     mapped("train_batch_size", Form::Count(1)),
@@ -110,7 +118,7 @@ pub(super) const TOP: &[Key] = &[
     mapped("optimizer", Form::Section(OPTIMIZER)),
     mapped("scheduler", Form::Section(SCHEDULER)),
     flag("gradient_clipping", POSITIVE, "--clip-grad"),
-    flag("steps_per_print", Form::Count(1), "--log-interval"),
+    flag("steps_per_print", Form::Interval, "--log-interval"),
     mapped("wall_clock_breakdown", Form::Bool),
     mapped("activation_checkpointing", Form::Section(ACTIVATION_CHECKPOINTING)),
     mapped("prescale_gradients", Form::Bool),
@@ -290,6 +298,8 @@ const OFFLOAD_PARAM: &[Key] = &[
 
 const FP16: &[Key] = &[
     mapped("enabled", Form::Bool),
+    // GPT-NeoX's.
+    mapped("type", Form::Choice(&["fp16", "float16", "bf16", "bfloat16"])),
     mapped("loss_scale", POSITIVE),
     mapped("initial_scale_power", Form::Count(0)),
     mapped("loss_scale_window", Form::Count(1)),
@@ -328,6 +338,7 @@ const OPTIMIZER_PARAMS: &[Key] = &[
     mapped("weight_decay", POSITIVE),
     mapped("momentum", SHARE),
     mapped("adam_w_mode", Form::Bool),
+    mapped("adamw_mode", Form::Bool),
     mapped("torch_adam", Form::Bool),
     mapped("muon_lr", POSITIVE),
     mapped("adam_lr", POSITIVE),

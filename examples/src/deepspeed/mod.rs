@@ -30,9 +30,12 @@ use self::command_line::CommandLine;
 use self::document::Document;
 pub use self::error::ConfigError;
 pub use self::report::{Emitted, Report};
+use crate::arguments::{is_first, parse_from};
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 4 << 20;
+/// The most letters of a file's name that a message shows.
+const MAX_SHOWN: usize = 200;
 
 /// Parses the arguments of this program by its command, with the flags of DeepSpeed's configuration, if it names one,
 /// and returns them with the flags that count, for people. Ends the program with what is wrong.
@@ -47,21 +50,17 @@ pub fn parse_shown<A: FromArgMatches>(command: Command) -> (A, String) {
         eprintln!("error: {}", programs::with_causes(&error));
         std::process::exit(2)
     });
-    let is_printing = match &environment {
-        None => true,
-        // A launcher of ours has printed it.
-        Some(environment) => environment.rank == 0 && !environment.store_hosted_elsewhere,
-    };
-    if let Some(report) = report.filter(|_| is_printing) {
+    if let Some(report) = report.filter(|_| is_first(environment.as_ref())) {
         // A closed output stops no training.
         let _ = write!(std::io::stdout(), "{report}");
     }
-    programs::parse_shown_from(command, arguments)
+    parse_from(command, arguments)
 }
 
 /// Adds the flags of the configuration that a command line names, and returns what became of it; `started` is the
 /// number of ranks if a launcher has started them.
-fn expand(arguments: Vec<OsString>, started: Option<usize>) -> anyhow::Result<(Vec<OsString>, Option<Report>)> {
+fn expand(mut arguments: Vec<OsString>, started: Option<usize>) -> anyhow::Result<(Vec<OsString>, Option<Report>)> {
+    split_file_of_trainer(&mut arguments);
     let text = |word: &OsString| word.to_string_lossy().into_owned();
     let words: Vec<String> = arguments.iter().skip(1).map(text).collect();
     let line = CommandLine::new(words.iter().cloned());
@@ -74,7 +73,12 @@ fn expand(arguments: Vec<OsString>, started: Option<usize>) -> anyhow::Result<(V
     };
     let report = read(Path::new(path))
         .and_then(|text| Ok(translate(&text, &words, started)?))
-        .with_context(|| format!("--deepspeed-config {path}"))?;
+        .with_context(|| {
+            format!(
+                "--deepspeed-config {}",
+                path.chars().take(MAX_SHOWN).collect::<String>()
+            )
+        })?;
     let mut given = arguments.into_iter();
     let program = given.next();
     let added = report.flags.iter().map(|flag| OsString::from(flag.word()));
@@ -82,11 +86,63 @@ fn expand(arguments: Vec<OsString>, started: Option<usize>) -> anyhow::Result<(V
     Ok((arguments, Some(report)))
 }
 
+/// Writes `--deepspeed FILE`, as the `Trainer` of transformers has it, with the names of DeepSpeed's own flags.
+fn split_file_of_trainer(arguments: &mut Vec<OsString>) {
+    let end = arguments
+        .iter()
+        .position(|word| word == "--")
+        .unwrap_or(arguments.len());
+    let is_flag = |word: &OsString| word == "--deepspeed" || word.to_string_lossy().starts_with("--deepspeed=");
+    let Some(place) = arguments[..end].iter().position(is_flag) else {
+        return;
+    };
+    let attached = arguments[place]
+        .to_str()
+        .and_then(|word| word.split_once('='))
+        .map(|(_, file)| file.into());
+    let file: OsString = match (attached, arguments[..end].get(place + 1)) {
+        (Some(file), _) => file,
+        (None, Some(next)) if !next.to_string_lossy().starts_with('-') => arguments.remove(place + 1),
+        _ => return,
+    };
+    arguments.splice(
+        place..=place,
+        ["--use-deepspeed".into(), "--deepspeed-config".into(), file],
+    );
+}
+
+/// Reads a file, or the text that the name of none is in base64, as DeepSpeed does: GPT-NeoX passes it so.
 fn read(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
+    if let Some(text) = path.to_str().filter(|_| !path.exists()).and_then(base64) {
+        return Ok(text);
+    }
     let length = File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     ensure!(length as u64 <= MAX_BYTES, "the file is larger than {MAX_BYTES} bytes");
     Ok(text)
+}
+
+/// Returns the object that a text is in base64, of either alphabet.
+fn base64(text: &str) -> Option<String> {
+    let (mut bits, mut count, mut bytes) = (0u32, 0, vec![]);
+    for letter in text.trim_end_matches('=').bytes() {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        (bits, count) = (bits << 6 | u32::from(value), count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    String::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.trim_start().starts_with('{'))
 }
 
 /// Returns what becomes of a configuration, its flags above all; `words` are the command line without the program's

@@ -21,6 +21,8 @@ pub struct Report {
     pub without_effect: Vec<(String, Option<String>)>,
     /// Keys whose value is `"auto"`.
     pub automatic: Vec<String>,
+    /// Keys that are not known, in words.
+    pub unknown: Vec<String>,
     /// Where DeepSpeed does something else.
     pub notes: Vec<String>,
 }
@@ -70,6 +72,9 @@ impl fmt::Display for Report {
             if let Some(why) = why {
                 writeln!(formatter, "  without effect here: {path}: {why}")?;
             }
+        }
+        for unknown in &self.unknown {
+            writeln!(formatter, "  warning: without effect here: {unknown}")?;
         }
         for note in &self.notes {
             writeln!(formatter, "  note: {note}")?;

@@ -10,12 +10,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// Why a run stops before its last step. Of several ranks' reasons the last of these counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
+    /// The step is one after which a person wanted it to.
+    IntervalIsOver = 1,
     /// The time that a person gave is over.
-    TimeIsOver = 1,
+    TimeIsOver = 2,
     /// SIGINT came, by Ctrl-C say.
-    Interrupted = 2,
+    Interrupted = 3,
     /// SIGTERM came, from a scheduler say.
-    Terminated = 3,
+    Terminated = 4,
 }
 
 impl StopReason {
@@ -29,7 +31,12 @@ impl StopReason {
 
     /// Returns the reason of a number, as its variants have them; none of another one.
     pub(crate) fn of_number(number: i32) -> Option<Self> {
-        let reasons = [Self::TimeIsOver, Self::Interrupted, Self::Terminated];
+        let reasons = [
+            Self::IntervalIsOver,
+            Self::TimeIsOver,
+            Self::Interrupted,
+            Self::Terminated,
+        ];
         reasons.into_iter().find(|reason| *reason as i32 == number)
     }
 
@@ -46,7 +53,7 @@ impl StopReason {
     /// The exit code of a run that stopped for this reason: 128 + the signal's number, as a shell says.
     pub fn exit_code(self) -> ExitCode {
         match self {
-            Self::TimeIsOver => ExitCode::SUCCESS,
+            Self::IntervalIsOver | Self::TimeIsOver => ExitCode::SUCCESS,
             Self::Interrupted => ExitCode::from(128 + SIGINT as u8),
             Self::Terminated => ExitCode::from(128 + SIGTERM as u8),
         }
@@ -56,6 +63,7 @@ impl StopReason {
 impl fmt::Display for StopReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
+            Self::IntervalIsOver => "--exit-interval is over",
             Self::TimeIsOver => "--exit-duration-in-mins is over",
             Self::Interrupted => "asked to by SIGINT",
             Self::Terminated => "asked to by SIGTERM",

@@ -1,40 +1,168 @@
-//! Flags as Megatron-LM takes them: with hyphens or underscores, and of a repeated one the last counts.
+//! Flags as Megatron-LM takes them: with hyphens or underscores, and of a repeated one the last counts. Flags of other
+//! programs that change nothing are taken out before clap sees them, which knows none of them.
 
 use std::ffi::{OsStr, OsString};
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+/// What a flag of other programs comes to in one that does not have it.
+#[derive(Clone, Copy, Debug)]
+pub enum Foreign {
+    /// Nothing: it can change no result.
+    Idle,
+    /// The same, of a flag with a value.
+    IdleValue,
+    /// Nothing with this value; another one is refused for this reason.
+    At(&'static str, &'static str),
+    /// What these words say.
+    Means(&'static [&'static str]),
+    /// It would change the result, and is refused for this reason.
+    Refused(&'static str),
+    /// Nothing unless this flag is given too; the program has both.
+    Needs(&'static str),
+}
+
+/// The flags of other programs that one takes, by their names with hyphens.
+pub type ForeignFlags = &'static [(&'static str, Foreign)];
+
+/// What a program was given.
+#[derive(Clone, Debug)]
+pub struct Parsed<A> {
+    /// The arguments.
+    pub arguments: A,
+    /// The flags that were given, each once and with the value that counts, for people.
+    pub given: String,
+    /// The flags that were given and have no effect, for people.
+    pub without_effect: Vec<String>,
+}
 
 /// Parses the arguments of this program, or ends it with what is wrong.
 ///
 /// A flag of several values needs `action = ArgAction::Set`: otherwise a repeated one adds to them.
 pub fn parse<A: CommandFactory + FromArgMatches>() -> A {
-    parse_shown().0
+    parse_from(A::command(), std::env::args_os(), &[]).arguments
 }
 
-/// As [`parse`], and returns the flags that were given, each once and with the value that counts, for people.
-pub fn parse_shown<A: CommandFactory + FromArgMatches>() -> (A, String) {
-    parse_shown_from(A::command(), std::env::args_os())
-}
-
-/// As [`parse_shown`], by a command that takes the same flags, and with these arguments in place of the process's own;
-/// the first is the program's name.
-pub fn parse_shown_from<A: FromArgMatches>(
+/// As [`parse`], by a command that takes the same flags, with these arguments in place of the process's own, of which
+/// the first is the program's name, and with flags of other programs.
+///
+/// All flags that are not known are named at once, each with the known one that is spelled most like it.
+pub fn parse_from<A: FromArgMatches>(
     command: Command,
     arguments: impl IntoIterator<Item = OsString>,
-) -> (A, String) {
-    parse_from(command, arguments).unwrap_or_else(|error| error.exit())
+    foreign: ForeignFlags,
+) -> Parsed<A> {
+    try_parse_from(command, arguments, foreign).unwrap_or_else(|error| error.exit())
 }
 
-fn parse_from<A: FromArgMatches>(
+fn try_parse_from<A: FromArgMatches>(
     command: Command,
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<(A, String), clap::Error> {
+    foreign: ForeignFlags,
+) -> Result<Parsed<A>, clap::Error> {
     let mut command = command.args_override_self(true);
-    let matches = command.try_get_matches_from_mut(hyphenated(arguments))?;
+    command.build();
+    let words: Vec<OsString> = hyphenated(arguments).collect();
+    let (words, mut without_effect) = match command.has_subcommands() {
+        // Those have flags of their own.
+        true => (words, vec![]),
+        false => without_foreign(&command, words, foreign)
+            .map_err(|wrong| command.error(ErrorKind::UnknownArgument, wrong.join("\nerror: ")))?,
+    };
+    let matches = command.try_get_matches_from_mut(words)?;
     let given = given_flags(&command, &matches);
-    let parsed = A::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    Ok((parsed, given))
+    for (name, role) in foreign {
+        let is_given = |flag: &str| given.split(' ').any(|word| word == flag);
+        if let Foreign::Needs(other) = role
+            && is_given(name)
+            && !is_given(other)
+        {
+            without_effect.push(format!("{name} (without {other})"));
+        }
+    }
+    let arguments = A::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok(Parsed {
+        arguments,
+        given,
+        without_effect,
+    })
+}
+
+/// Takes the flags of other programs out of a command line, and returns those without effect; or what is wrong with
+/// them and with those that are not known.
+fn without_foreign(
+    command: &Command,
+    words: Vec<OsString>,
+    foreign: ForeignFlags,
+) -> Result<(Vec<OsString>, Vec<String>), Vec<String>> {
+    let names = |argument: &Arg| -> Vec<String> {
+        let long = argument.get_long().map(str::to_owned).into_iter();
+        let aliases = argument.get_all_aliases().unwrap_or_default();
+        let all = long.chain(aliases.into_iter().map(str::to_owned));
+        all.map(|name| format!("--{name}")).collect()
+    };
+    let known: Vec<String> = command.get_arguments().flat_map(names).collect();
+    let (mut own, mut idle, mut wrong) = (vec![], vec![], vec![]);
+    let mut rest = words.into_iter().peekable();
+    while let Some(word) = rest.next() {
+        let text = word.to_string_lossy().into_owned();
+        let (name, attached) = text
+            .split_once('=')
+            .map_or((&*text, None), |(name, value)| (name, Some(value)));
+        if text == "--" {
+            own.push(word);
+            own.extend(rest);
+            break;
+        }
+        if !text.starts_with("--") || known.iter().any(|known| known == name) {
+            own.push(word);
+            continue;
+        }
+        let is_value = |next: &OsString| !next.to_string_lossy().starts_with("--");
+        let mut value = || attached.map(OsString::from).or_else(|| rest.next_if(is_value));
+        let role = foreign.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
+        match role {
+            Some(Foreign::Idle) => idle.push(name.to_owned()),
+            Some(Foreign::Means(meaning)) => own.extend(meaning.iter().map(OsString::from)),
+            Some(Foreign::IdleValue | Foreign::At(..)) => {
+                let value = value().map(|value| value.to_string_lossy().into_owned());
+                match (role, value) {
+                    (_, None) => wrong.push(format!("{name} needs a value")),
+                    (Some(Foreign::At(harmless, why)), Some(value)) if value != harmless => {
+                        wrong.push(format!("{name} {value} cannot be honoured: {why}"));
+                    }
+                    (_, Some(value)) => idle.push(format!("{name} {value}")),
+                }
+            }
+            Some(Foreign::Refused(why)) => wrong.push(format!("{name} cannot be honoured: {why}")),
+            Some(Foreign::Needs(_)) | None => {
+                let foreign = foreign.iter().map(|(name, _)| *name);
+                let names = known.iter().map(String::as_str).chain(foreign);
+                // Beyond half of the name it is another one.
+                let near = nearest(name, names).filter(|(_, edits)| 2 * edits < name.len());
+                let near = near.map_or(String::new(), |(near, _)| format!("; the nearest known flag is {near}"));
+                wrong.push(format!("unexpected argument '{name}' found{near}"));
+            }
+        }
+        // What follows it is no value of the flag before it.
+        while let Some(value) = rest.next_if(is_value) {
+            if matches!(
+                role,
+                Some(Foreign::Idle | Foreign::IdleValue | Foreign::At(..) | Foreign::Means(_))
+            ) {
+                wrong.push(format!("unexpected value {:?} after {name}", value.to_string_lossy()));
+            }
+        }
+    }
+    if wrong.is_empty() { Ok((own, idle)) } else { Err(wrong) }
+}
+
+/// Returns the name that is spelled most like another, the first of several, and the edits between the two.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<(&'a str, usize)> {
+    let edits = |known| (known, strsim::damerau_levenshtein(known, name));
+    known.into_iter().map(edits).min_by_key(|(_, edits)| *edits)
 }
 
 fn given_flags(command: &Command, matches: &ArgMatches) -> String {
@@ -85,12 +213,21 @@ mod tests {
         rest: Vec<String>,
     }
 
-    fn flags(line: &str) -> Result<Flags, clap::Error> {
-        flags_and_text(line).map(|(flags, _)| flags)
+    const FOREIGN: ForeignFlags = &[
+        ("--fused", Foreign::Idle),
+        ("--num-workers", Foreign::IdleValue),
+        ("--experts", Foreign::At("1", "there are none")),
+        ("--log-often", Foreign::Means(&["--log-interval", "1"])),
+        ("--relu", Foreign::Refused("it is another model")),
+        ("--append-eod", Foreign::Needs("--log-interval")),
+    ];
+
+    fn parsed(line: &str) -> Result<Parsed<Flags>, clap::Error> {
+        try_parse_from(Flags::command(), line.split(' ').map(OsString::from), FOREIGN)
     }
 
-    fn flags_and_text(line: &str) -> Result<(Flags, String), clap::Error> {
-        parse_from(Flags::command(), line.split(' ').map(OsString::from))
+    fn flags(line: &str) -> Result<Flags, clap::Error> {
+        parsed(line).map(|parsed| parsed.arguments)
     }
 
     #[test]
@@ -99,15 +236,63 @@ mod tests {
         assert_eq!((parsed.log_interval, parsed.append_eod), (Some(2), true));
         assert_eq!(parsed.json_keys, ["a_b", "c"]);
         assert_eq!(flags("p --json-keys a b --json_keys c").unwrap().json_keys, ["c"]);
-        assert_eq!(flags("p -- --a_b").unwrap().rest, ["--a_b"]);
+        assert_eq!(flags("p -- --a_b --fused").unwrap().rest, ["--a_b", "--fused"]);
         assert!(flags("p --no_such").is_err());
     }
 
     #[test]
     fn given_flags_are_shown_once_with_the_value_that_counts() {
-        let (_, shown) =
-            flags_and_text("p --log_interval=1 --json_keys a_b c --append_eod --log-interval 2 x").unwrap();
-        assert_eq!(shown, "--log-interval 2 --json-keys a_b c --append-eod x");
-        assert_eq!(flags_and_text("p").unwrap().1, "");
+        let line = "p --log_interval=1 --json_keys a_b c --append_eod --log-interval 2 x";
+        assert_eq!(
+            parsed(line).unwrap().given,
+            "--log-interval 2 --json-keys a_b c --append-eod x"
+        );
+        assert_eq!(parsed("p").unwrap().given, "");
+    }
+
+    #[test]
+    fn flags_of_other_programs_have_their_values_and_are_listed() {
+        let parsed =
+            parsed("p b --fused --json-keys a --num_workers 2 --experts=1 --num-workers=3 --append-eod").unwrap();
+        assert_eq!(
+            parsed.without_effect,
+            [
+                "--fused",
+                "--num-workers 2",
+                "--experts 1",
+                "--num-workers 3",
+                "--append-eod (without --log-interval)"
+            ]
+        );
+        assert_eq!(
+            (parsed.arguments.json_keys, parsed.arguments.rest),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
+        let with_both = super::tests::parsed("p --log-often --append-eod").unwrap();
+        assert_eq!(
+            (with_both.arguments.log_interval, with_both.without_effect.len()),
+            (Some(1), 0)
+        );
+    }
+
+    #[test]
+    fn all_unknown_flags_are_named_with_their_nearest_ones() {
+        let line = "p --log-intervall 3 --relu big --num-worker 1 --experts 2 --num-workers --zzzzzzzzzz=1 --fused x";
+        let error = parsed(line).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let message = error.to_string();
+        let lines: Vec<&str> = message.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!(
+            lines,
+            [
+                "error: unexpected argument '--log-intervall' found; the nearest known flag is --log-interval",
+                "error: --relu cannot be honoured: it is another model",
+                "error: unexpected argument '--num-worker' found; the nearest known flag is --num-workers",
+                "error: --experts 2 cannot be honoured: there are none",
+                "error: --num-workers needs a value",
+                "error: unexpected argument '--zzzzzzzzzz' found",
+                "error: unexpected value \"x\" after --fused",
+            ]
+        );
     }
 }

@@ -219,6 +219,7 @@ impl Mapping<'_> {
             }
         }
         report.automatic.clone_from(&self.document.automatic);
+        report.unknown.clone_from(&self.document.unknown);
         report
     }
 }

@@ -37,7 +37,7 @@ const ADAM_BETAS: [&str; 2] = ["--adam-beta1", "--adam-beta2"];
 /// The optimizers that there are here. `adam` decouples the weight decay, as DeepSpeed's Adam does by default.
 const OPTIMIZERS: &[Optimizer] = &[
     Optimizer {
-        types: &["adam", "adamw"],
+        types: &["adam", "adamw", "fusedadam", "deepspeedcpuadam"],
         name: "adam",
         params: &[
             LEARNING_RATE,
@@ -56,7 +56,7 @@ const OPTIMIZERS: &[Optimizer] = &[
         ],
     },
     Optimizer {
-        types: &["lion"],
+        types: &["lion", "fusedlion", "deepspeedcpulion"],
         name: "lion",
         params: &[
             LEARNING_RATE,
@@ -132,7 +132,11 @@ fn map_param(mapping: &mut Mapping<'_>, param: &Param, name: &str) -> Result<(),
     match document.words(&key) {
         Setting::Is(values) => {
             for (flag, value) in param.flags.iter().zip(values) {
-                mapping.add(flag, value, &[&key])?;
+                // What is `"auto"` in a list is left to the flags.
+                match value.as_str() {
+                    r#""auto""# => mapping.use_key(&key),
+                    value => mapping.add(flag, value, &[&key])?,
+                }
             }
         }
         Setting::Absent => {
@@ -151,15 +155,15 @@ fn map_param(mapping: &mut Mapping<'_>, param: &Param, name: &str) -> Result<(),
     Ok(())
 }
 
-/// Says whether Adam adds the weight decay to the gradient; AdamW never does.
+/// Says whether Adam adds the weight decay to the gradient; AdamW never does. The second name is that of
+/// `DeepSpeedCPUAdam`.
 fn map_adam_mode(mapping: &mut Mapping<'_>, name: &str) -> Result<(), ConfigError> {
-    const MODE: &str = "optimizer.params.adam_w_mode";
-    match mapping.document.bool(MODE) {
-        Setting::Is(is_decoupled) => {
-            mapping.switch("--no-decoupled-weight-decay", name == "adam" && !is_decoupled, MODE)
+    for mode in ["optimizer.params.adam_w_mode", "optimizer.params.adamw_mode"] {
+        if let Setting::Is(is_decoupled) = mapping.document.bool(mode) {
+            mapping.switch("--no-decoupled-weight-decay", name != "adamw" && !is_decoupled, mode)?;
         }
-        Setting::Auto | Setting::Absent => Ok(()),
     }
+    Ok(())
 }
 
 /// Checks that both kinds of parameters have one learning rate.

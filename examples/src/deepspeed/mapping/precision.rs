@@ -5,12 +5,18 @@ use crate::deepspeed::ConfigError;
 use crate::deepspeed::document::Setting;
 
 const HALF: &str = "fp16.enabled";
+const TYPE: &str = "fp16.type";
 
 pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     let document = mapping.document;
     let section = if document.has("bf16") { "bf16" } else { "bfloat16" };
     let brain = format!("{section}.enabled");
     let uses_brain = enable(mapping, &brain, "--bf16", "bf16")?;
+    mapping.use_key(TYPE);
+    if let Setting::Is("bf16" | "bfloat16") = document.text(TYPE) {
+        // The section means the other type: its loss scale has no effect.
+        return enable(mapping, HALF, "--bf16", "bf16").map(drop);
+    }
     let uses_half = enable(mapping, HALF, "--fp16", "f16")?;
     if uses_brain && uses_half {
         let why = format!("{brain} is true as well; enable one of them");

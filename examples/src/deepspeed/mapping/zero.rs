@@ -119,9 +119,10 @@ fn offload_param(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     }
 }
 
-/// Adds the folder of what is offloaded to NVMe.
+/// Adds the folders of what is offloaded to NVMe.
 fn add_nvme_path(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     const FLAG: &str = "--nvme-path";
+    const PARAM_FLAG: &str = "--param-nvme-path";
     let document = mapping.document;
     let mut paths: Vec<(String, &str)> = vec![];
     for section in [OPTIMIZER, PARAM] {
@@ -141,16 +142,16 @@ fn add_nvme_path(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
             }
         }
     }
-    if let [(first, path), (second, other)] = &paths[..]
-        && path != other
-    {
-        let why = format!("there is one folder for both, and {second} is {other:?}");
-        return Err(mapping.unsupported(first, why));
-    }
-    let keys: Vec<&str> = paths.iter().map(|(key, _)| key.as_str()).collect();
-    match paths.first() {
-        Some((_, path)) => mapping.add(FLAG, path, &keys),
-        None => Ok(()),
+    match &paths[..] {
+        [(first, path), (second, other)] if path != other => {
+            mapping.add(FLAG, path, &[first])?;
+            mapping.add(PARAM_FLAG, other, &[second])
+        }
+        [(_, path), ..] => {
+            let keys: Vec<&str> = paths.iter().map(|(key, _)| key.as_str()).collect();
+            mapping.add(FLAG, path, &keys)
+        }
+        [] => Ok(()),
     }
 }
 

@@ -228,3 +228,123 @@ activations over the tensor-parallel ranks
 ";
     assert_eq!(report(text, "").to_string(), expected);
 }
+
+#[test]
+fn what_files_write_otherwise_is_the_same() {
+    for (text, same) in [
+        (
+            r#"{"train_batch_size": "8", "gradient_clipping": "5e-1", "bf16": {"enabled": "True"}}"#,
+            r#"{"train_batch_size": 8, "gradient_clipping": 0.5, "bf16": {"enabled": true}}"#,
+        ),
+        (r#"{"bf16": {"enabled": 1}}"#, r#"{"bf16": {"enabled": true}}"#),
+        (
+            "{\"train_batch_size\": 8, # of all\n// none\n \"zero_optimization\": {\"stage\": 1,},/* a, \" */}",
+            r#"{"train_batch_size": 8, "zero_optimization": {"stage": 1}}"#,
+        ),
+        // GPT-NeoX has one section for both types.
+        (
+            r#"{"fp16": {"enabled": true, "type": "bfloat16", "loss_scale": 128}}"#,
+            r#"{"bf16": {"enabled": true}}"#,
+        ),
+        (
+            r#"{"fp16": {"enabled": false, "type": "bfloat16"}}"#,
+            r#"{"bf16": {"enabled": false}}"#,
+        ),
+        (
+            r#"{"optimizer": {"type": "DeepSpeedCPUAdam", "params": {"lr": 0.1, "adamw_mode": false}}}"#,
+            r#"{"optimizer": {"type": "Adam", "params": {"lr": 0.1, "adam_w_mode": false}}}"#,
+        ),
+        (
+            r#"{"optimizer": {"type": "FusedAdam", "params": {"lr": 0.1, "betas": ["0.8", 0.9]}}}"#,
+            r#"{"optimizer": {"type": "AdamW", "params": {"lr": 0.1, "betas": [0.8, 0.9]}}}"#,
+        ),
+    ] {
+        assert_eq!(flags(text, ""), flags(same, ""), "{text}");
+    }
+    // Within a text nothing is a comment, a comma or an infinity.
+    let folder =
+        r#"{"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/a#,]//NaN\"b"}}}"#;
+    assert!(flags(folder, "").contains(&r#"--nvme-path /a#,]//NaN"b"#.to_owned()));
+}
+
+#[test]
+fn auto_and_infinities_are_taken_where_they_mean_something() {
+    let adam =
+        |betas: &str| format!(r#"{{"optimizer": {{"type": "Adam", "params": {{"lr": 0.1, "betas": {betas}}}}}}}"#);
+    let betas = |text: &str| -> Vec<String> {
+        let all = flags(&adam(text), "").into_iter();
+        all.filter(|flag| flag.starts_with("--adam-beta")).collect()
+    };
+    assert_eq!(betas(r#"["auto", "auto"]"#), Vec::<String>::new());
+    assert_eq!(betas(r#"["auto", 0.98]"#), ["--adam-beta2 0.98"]);
+    assert_eq!(
+        report(&adam(r#"["auto", "auto"]"#), "").automatic,
+        ["optimizer.params.betas"]
+    );
+    // What accelerate writes for never.
+    assert_eq!(
+        flags(r#"{"steps_per_print": Infinity}"#, ""),
+        [format!("--log-interval {}", u64::MAX)]
+    );
+    let idle = r#"{"zero_optimization": {"stage3_max_live_parameters": Infinity, "sub_group_size": 1.5e7,
+        "stage3_prefetch_bucket_size": 15099494.4}}"#;
+    assert_eq!(without_effect(&report(idle, "")).len(), 3);
+}
+
+#[test]
+fn unknown_keys_are_harmless_where_nothing_is_computed() {
+    let text = r#"{"_comment": "a", "//": [1], "note": "b", "my_company": {"stage": 3}, "wandb": {"colour": "red"},
+        "train_batch_size": 8, "optimizer": {"_why": "", "type": "Adam", "params": {"lr": 0.1}}}"#;
+    let report = report(text, "");
+    assert_eq!(
+        without_effect(&report),
+        ["_comment", "//", "note", "wandb", "optimizer._why"]
+    );
+    let unknown = |key: &str, nearest: &str| {
+        format!("{key} is no key of DeepSpeed's configuration; the nearest known one is {nearest}")
+    };
+    assert_eq!(
+        report.unknown,
+        [unknown("my_company", "compile"), unknown("wandb.colour", "wandb.group")]
+    );
+    assert!(
+        report
+            .to_string()
+            .contains("  warning: without effect here: my_company is no key")
+    );
+    // What may be meant to compute something, or is spelled nearly as another, is an error.
+    for text in [
+        r#"{"zero_optimization": {"my_company": 3}}"#,
+        r#"{"fp16": {"opt_level": "O1"}}"#,
+        r#"{"wandb": {"enable": true}}"#,
+        r#"{"gradient_cliping": 1.0}"#,
+    ] {
+        assert!(
+            refusal(text, "").contains(" is no key of DeepSpeed's configuration; the nearest"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_file_is_named_as_other_programs_name_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ds.json").display().to_string();
+    let text = r#"{"gradient_clipping": 0.5, "zero_optimization": {"stage": 1}}"#;
+    std::fs::write(&path, text).unwrap();
+    // `base64.urlsafe_b64encode` of the text, as GPT-NeoX passes it.
+    let encoded = "eyJncmFkaWVudF9jbGlwcGluZyI6IDAuNSwgInplcm9fb3B0aW1pemF0aW9uIjogeyJzdGFnZSI6IDF9fQ==";
+    for words in [
+        vec!["--deepspeed", &path],
+        vec![&*format!("--deepspeed={path}")],
+        vec!["--deepspeed", "--deepspeed-config", &path],
+        vec!["--deepspeed-config", &path, "--use-deepspeed"],
+        vec!["--deepspeed", encoded],
+    ] {
+        let line = ["program"].into_iter().chain(words).map(OsString::from).collect();
+        let (expanded, report) = expand(line, None).unwrap();
+        assert_eq!(report.map(|report| report.flags.len()), Some(2));
+        let taken = parse(expanded[1..].iter().map(|word| word.to_string_lossy().into_owned()));
+        assert_eq!(taken.optimization.clip_grad, 0.5);
+    }
+}

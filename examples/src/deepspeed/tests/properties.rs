@@ -24,6 +24,7 @@ fn value(form: Form) -> BoxedStrategy<Value> {
             select(vec![json!(5e8), json!(u64::MAX)])
         ]
         .boxed(),
+        Form::Interval => (1..9_u64).prop_map(Value::from).boxed(),
         Form::Number(from, to) => (from..=to.min(1e3)).prop_map(Value::from).boxed(),
         Form::Betas => Just(json!([0.9, 0.99])).boxed(),
         Form::Text => select(vec![

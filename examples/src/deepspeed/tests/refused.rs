@@ -51,17 +51,19 @@ fn an_unknown_key_is_named_with_the_nearest_known_one() {
 
 #[test]
 fn what_is_no_json_object_is_refused_with_line_and_column() {
-    assert_eq!(
-        refusal("{\n  \"stage\": }", ""),
-        "not JSON: expected value at line 2 column 12"
-    );
-    assert_eq!(
-        refusal("", ""),
-        "not JSON: EOF while parsing a value at line 1 column 0"
-    );
-    assert!(refusal("{} {}", "").contains("trailing characters at line 1 column 4"));
-    assert!(refusal(r#"{"gradient_clipping": 1e999}"#, "").contains("number out of range at line 1"));
-    assert!(refusal(&"[".repeat(100_000), "").contains("recursion limit"));
+    for (text, expected) in [
+        ("{\n  \"stage\": }", "line 2 cannot be read at column 12: \"stage\": }"),
+        ("", "the text ends in line 1, with brackets or quotes open"),
+        ("{\n\"a\": [1,", "the text ends in line 2, with brackets or quotes open"),
+        ("{} {}", "line 1 cannot be read at column 4: {} {}"),
+        (
+            r#"{"gradient_clipping": 1e999}"#,
+            r#"line 1 cannot be read at column 27: {"gradient_clipping": 1e999}"#,
+        ),
+    ] {
+        assert_eq!(refusal(text, ""), format!("not JSON: {expected}"));
+    }
+    assert!(refusal(&"[".repeat(100_000), "").len() < 200);
     assert_eq!(
         refusal("[1]", ""),
         "the configuration must be an object of keys, got [1]"
@@ -82,8 +84,8 @@ fn a_key_that_occurs_twice_is_refused_by_path() {
 fn a_wrong_type_or_value_is_refused_by_path_with_what_is_valid() {
     for (text, expected) in [
         (
-            r#"{"train_batch_size": "16"}"#,
-            r#"train_batch_size must be a whole number, at least 1, got "16""#,
+            r#"{"train_batch_size": "many"}"#,
+            r#"train_batch_size must be a whole number, at least 1, got "many""#,
         ),
         (
             r#"{"train_batch_size": 1.5}"#,
@@ -107,8 +109,16 @@ fn a_wrong_type_or_value_is_refused_by_path_with_what_is_valid() {
         ),
         (r#"{"bf16": true}"#, "bf16 must be an object of keys, got true"),
         (
-            r#"{"bf16": {"enabled": 1}}"#,
-            "bf16.enabled must be true or false, got 1",
+            r#"{"bf16": {"enabled": 2}}"#,
+            "bf16.enabled must be true or false, got 2",
+        ),
+        (
+            r#"{"gradient_clipping": Infinity}"#,
+            "gradient_clipping must be a number, at least 0, got Infinity",
+        ),
+        (
+            r#"{"steps_per_print": NaN}"#,
+            "steps_per_print must be a whole number, at least 1, or Infinity, got NaN",
         ),
         (
             r#"{"zero_optimization": {"offload_param": {"device": "disk"}}}"#,
