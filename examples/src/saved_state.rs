@@ -174,13 +174,28 @@ impl<C: ModelFamily> RunState<C> {
         parse_state(checkpoint)
     }
 
-    /// Checks that the samples of a run continue where those of the checkpoint end.
+    /// Checks that the samples of a run continue where those of the checkpoint end. `has_order_of` says whether those
+    /// of this run are in the order of a run of that many samples.
     ///
     /// # Errors
     /// Names what differs, and both values.
-    pub fn check_data(&self, path: &Path, text_hash: &str, training: &TrainingConfig) -> anyhow::Result<()> {
-        let stored = samples(&self.text_hash, &self.training);
-        if let Some(difference) = first_difference(stored, samples(text_hash, training)) {
+    pub fn check_data(
+        &self,
+        path: &Path,
+        text_hash: &str,
+        training: &TrainingConfig,
+        has_order_of: impl FnOnce(u64) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let (stored, given) = (self.training.train_samples, training.train_samples);
+        let difference = match first_difference(samples(&self.text_hash, &self.training), samples(text_hash, training))
+        {
+            None if stored != given && !has_order_of(stored)? => Some(format!(
+                "the number of samples to train on is {stored} there and {given} here, which takes other epochs of the \
+                 text and puts its samples in another order"
+            )),
+            difference => difference,
+        };
+        if let Some(difference) = difference {
             bail!(
                 "{} was made with other samples: {difference}, so some would be trained on twice and others never; \
                  give --allow-data-change to continue anyway, or --finetune to start a new run with its parameters",
@@ -219,20 +234,25 @@ fn first_difference(
     Some(format!("{what} is {stored} there and {given} here"))
 }
 
-/// What decides which sample comes when.
-fn samples(text_hash: &str, training: &TrainingConfig) -> [Setting; 4] {
+/// What decides which sample comes when, next to the number of epochs.
+fn samples(text_hash: &str, training: &TrainingConfig) -> [Setting; 3] {
     [
         ("the text (by its hash)", text_hash.to_owned()),
-        ("the number of samples to train on", training.train_samples.to_string()),
         ("--seq-length", training.seq_length.to_string()),
         ("--seed", training.seed.to_string()),
     ]
 }
 
 /// The schedules of learning rate and weight decay, and whose they are, by flags or words, in units that do not depend
-/// on the batch.
+/// on the batch. What a constant one does not use is the same in all.
 fn schedules(training: &TrainingConfig) -> [Setting; 12] {
-    let (rate, decay) = (&training.learning_rate, &training.weight_decay);
+    let (mut rate, mut decay) = (training.learning_rate, training.weight_decay);
+    if rate.decay == LearningRateDecay::Constant {
+        (rate.min, rate.decay_samples) = (rate.max, 0);
+    }
+    if decay.increase == WeightDecayIncrease::Constant {
+        decay.samples = 0;
+    }
     let kind = training.optimizer_choice().kind;
     [
         ("--lr", rate.max.to_string()),

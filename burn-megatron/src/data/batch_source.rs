@@ -13,6 +13,12 @@ pub trait BatchSource: Send + Sync {
     /// The number of samples.
     fn num_samples(&self) -> u64;
 
+    /// Numbers that decide, next to the documents and the seed, where each sample is: sources that have the same agree
+    /// on all samples that both have.
+    fn order(&self) -> Vec<u64> {
+        vec![self.num_samples()]
+    }
+
     /// Reads these samples.
     ///
     /// # Errors
@@ -41,6 +47,10 @@ impl TokenBatches {
 impl BatchSource for TokenBatches {
     fn num_samples(&self) -> u64 {
         self.samples.num_samples()
+    }
+
+    fn order(&self) -> Vec<u64> {
+        self.samples.order()
     }
 
     /// A target that a sample does not have, as it ends before, does not count in the loss.

@@ -23,6 +23,10 @@ impl BatchSource for ChatBatches {
         self.0.num_samples()
     }
 
+    fn order(&self) -> Vec<u64> {
+        self.0.order()
+    }
+
     fn gather(&self, sample_ids: Vec<u64>) -> Result<MicroBatch, DataError> {
         let seq_length = self.0.seq_length();
         let (mut tokens, mut targets, mut loss_mask) = (Vec::new(), Vec::new(), Vec::new());

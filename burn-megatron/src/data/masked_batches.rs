@@ -28,6 +28,10 @@ impl BatchSource for BertBatches {
         self.dataset.num_samples()
     }
 
+    fn order(&self) -> Vec<u64> {
+        self.dataset.order()
+    }
+
     fn gather(&self, sample_ids: Vec<u64>) -> Result<MicroBatch, DataError> {
         let seq_length = self.dataset.seq_length();
         let (mut tokens, mut targets, mut loss_mask) = (Vec::new(), Vec::new(), Vec::new());
@@ -85,6 +89,10 @@ impl T5Batches {
 impl BatchSource for T5Batches {
     fn num_samples(&self) -> u64 {
         self.dataset.num_samples()
+    }
+
+    fn order(&self) -> Vec<u64> {
+        self.dataset.order()
     }
 
     fn gather(&self, sample_ids: Vec<u64>) -> Result<MicroBatch, DataError> {

@@ -51,7 +51,6 @@ pub struct Session<B: TrainingBackend, C: ModelFamily> {
     model: C,
     training: TrainingConfig,
     loader: Loader,
-    text_hash: String,
     text: RunText,
     tokenizer: RunTokenizer,
     model_note: Option<String>,
@@ -157,15 +156,14 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         training.validate(context.grid(), context.is_sequence_parallel())?;
 
         let num_samples = training.train_samples;
-        let sizes = sample_sizes(&training, arguments.logging.eval_iters);
-        let text = read_text(TextRequest {
+        let request = TextRequest {
             arguments: &arguments.data,
             objective: model.objective(),
-            sizes,
+            sizes: sample_sizes(&training, arguments.logging.eval_iters),
             tokenizer: &tokenizer,
-        })?;
+        };
+        let text = read_text(request)?;
         text.check_same(context)?;
-        let text_hash = format!("{:016x}", text.hash);
 
         let sizes = arguments.parallel.layer_sizes(model.n_layers())?;
         let stages = &arguments.parallel.stages;
@@ -218,17 +216,25 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             overlap_param_gather: communication.overlap_param_gather,
             schedule: Some(kind),
             loss_scale: arguments.precision.loss_scale(),
-            ..TrainerConfig::new()
             count_gradients: arguments.logging.log_num_zeros_in_grad,
             offload,
+            ..TrainerConfig::new()
         };
         let observer = Arc::new(StepObserver::new(&arguments.monitoring, context.rank()));
         let timeline = Timeline::default().with_observer(observer.clone());
         let mut trainer = Trainer::new(chunks, &training, config, context, device)?.with_timeline(&timeline);
         if let Some(checkpoint) = checkpoint.filter(|_| !has_parameters) {
-            resume::<B, C>(&mut trainer, &checkpoint, &arguments.checkpoints, &training, &text_hash)?;
+            resume::<B, C>(
+                &mut trainer,
+                &checkpoint,
+                &arguments.checkpoints,
+                &training,
+                (&text, request),
+            )?;
         }
         let consumed_samples = trainer.consumed_samples();
+        // A run that is made shorter than it has become already has nothing left.
+        let num_samples = num_samples.max(consumed_samples);
         let num_steps = trainer.iteration() + training.batch_sizes()?.num_steps_from(consumed_samples, num_samples);
         let loader = start_loader(text.train.clone(), &training, context, num_samples, consumed_samples)?;
         Ok(Self {
@@ -240,7 +246,6 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             model,
             training,
             loader,
-            text_hash,
             text,
             tokenizer,
             model_note,
@@ -334,7 +339,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             trainer: self.trainer.state(),
             model: self.model.clone(),
             training: self.training.clone(),
-            text_hash: self.text_hash.clone(),
+            text_hash: self.text.hash_text(),
             tokenizer: Some(self.tokenizer.state()),
             adapters: self.adapters.clone(),
         }
@@ -512,7 +517,7 @@ fn resume<B: TrainingBackend, C: ModelFamily>(
     checkpoint: &Checkpoint,
     flags: &CheckpointArguments,
     training: &TrainingConfig,
-    text_hash: &str,
+    (text, request): (&RunText, TextRequest<'_>),
 ) -> anyhow::Result<()> {
     let path = checkpoint.path();
     if flags.finetune {
@@ -520,7 +525,13 @@ fn resume<B: TrainingBackend, C: ModelFamily>(
     }
     let state = RunState::<C>::of(checkpoint)?;
     if !flags.allow_data_change {
-        state.check_data(path, text_hash, training)?;
+        state.check_data(path, &text.hash_text(), training, |num_train| {
+            let sizes = SampleSizes {
+                num_train,
+                ..request.sizes
+            };
+            Ok(read_text(TextRequest { sizes, ..request })?.train.order() == text.train.order())
+        })?;
     }
     if !flags.override_opt_param_scheduler {
         state.check_schedules(path, training)?;

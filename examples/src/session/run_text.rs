@@ -84,6 +84,11 @@ impl RunText {
         })
     }
 
+    /// The hash, as checkpoints have it.
+    pub(super) fn hash_text(&self) -> String {
+        format!("{:016x}", self.hash)
+    }
+
     /// Whether something is set aside for validation.
     pub(super) fn has_validation(&self) -> bool {
         !matches!(self.validation, Validation::None)

@@ -189,28 +189,49 @@ pub fn checkpoints_of_other_models_are_refused_before_ranks_start() -> anyhow::R
 
 pub fn other_text_is_refused_unless_allowed() -> anyhow::Result<()> {
     let sample = Sample::new()?;
+    let half = sample.go_back()?;
     let other = training_text().join("../collectives").display().to_string();
     for (flag, value, words) in [
         ("--data-path", other.as_str(), "the text (by its hash) is"),
+        // Thousands of epochs, shuffled together.
         (
             "--train-iters",
-            "7",
-            "the number of samples to train on is 48 there and 56 here",
+            "20000",
+            "the number of samples to train on is 48 there and 160000 here, which takes other epochs",
         ),
     ] {
-        // After the first of the two, there is a newest again.
-        let half = sample.go_back()?;
         let changed = sample.resume("")?.with_other("--load", &half).with_other(flag, value);
         sample.expect_refusal(
             &changed,
             &[&half, "was made with other samples", words, "--allow-data-change"],
         )?;
-        // Another number of steps is another schedule, too.
-        let ended = changed
-            .with("--allow-data-change --override-opt-param-scheduler")
-            .run()?;
-        ensure!(ended.resumed_after() == Some(STEPS / 2), "{}", ended.stdout);
     }
+    let changed = sample.resume("")?.with_other("--load", &half);
+    let ended = changed
+        .with_other("--data-path", &other)
+        .with("--allow-data-change")
+        .run()?;
+    ensure!(ended.resumed_after() == Some(STEPS / 2), "{}", ended.stdout);
+    Ok(())
+}
+
+/// Within the epoch the samples are the same.
+pub fn run_is_made_longer_and_shorter() -> anyhow::Result<()> {
+    let sample = Sample::new()?;
+    let longer = sample.resume("")?.with_other("--train-iters", &(STEPS + 4).to_string());
+    let words = "made with other schedules: the end of the learning rate's decay, in samples, is 48 there and 80 here";
+    sample.expect_refusal(&longer, &[words, "--override-opt-param-scheduler"])?;
+    let ended = longer.with("--override-opt-param-scheduler --exit-interval 4").run()?;
+    ensure!(ended.resumed_after() == Some(STEPS), "{}", ended.stdout);
+    ensure!(
+        ended.stopped()? == (STEPS + 2, "--exit-interval is over"),
+        "{}",
+        ended.stdout
+    );
+    let shorter = sample.resume("--override-opt-param-scheduler")?;
+    let ended = shorter.with_other("--train-iters", "1").run()?;
+    let words = format!("nothing is left to train on after step {}", STEPS + 2);
+    ensure!(ended.stdout.contains(&words), "{}", ended.stdout);
     Ok(())
 }
 

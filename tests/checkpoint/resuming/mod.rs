@@ -16,6 +16,7 @@ pub fn trials() -> Vec<Trial> {
             bad_checkpoints_are_named_and_left_alone,
             checkpoints_of_other_models_are_refused_before_ranks_start,
             other_text_is_refused_unless_allowed,
+            run_is_made_longer_and_shorter,
             other_schedule_is_refused_unless_asked_for,
             run_goes_on_with_another_batch_size_to_its_last_sample,
         ],

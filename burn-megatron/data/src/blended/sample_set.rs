@@ -39,6 +39,11 @@ impl<S> SampleSet for BlendedSampleSet<S> {
         self.index.num_samples()
     }
 
+    /// Those of the data sets: which of them is next depends on their weights alone.
+    fn order(&self) -> Vec<u64> {
+        self.datasets.iter().flat_map(|dataset| dataset.order()).collect()
+    }
+
     fn seq_length(&self) -> usize {
         self.datasets[0].seq_length()
     }

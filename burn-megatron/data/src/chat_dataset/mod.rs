@@ -176,6 +176,11 @@ impl SampleSet for ChatDataset {
         self.order.len() as u64
     }
 
+    /// None: each epoch is shuffled alone, one after the other.
+    fn order(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
     fn seq_length(&self) -> usize {
         self.conversations.seq_length()
     }

@@ -84,6 +84,8 @@ pub struct GptDataset {
     range: Range<usize>,
     config: GptDatasetConfig,
     num_samples: u64,
+    /// Samples before the last epoch, if it is shuffled alone.
+    samples_before_last: Option<usize>,
     /// Document to read at each place of the stream, all epochs one after the other.
     document_index: IndexArray<u32>,
     /// Where each sample's first token is, in stream order: the place in the document index, and tokens into that
@@ -151,6 +153,7 @@ impl GptDataset {
             range,
             config: config.clone(),
             num_samples: plan.num_samples as u64,
+            samples_before_last: plan.samples_before_last,
             document_index: indices.documents,
             sample_index: indices.samples,
             shuffle_index: indices.shuffle,
@@ -178,6 +181,11 @@ impl GptDataset {
 impl Samples for GptDataset {
     fn num_samples(&self) -> u64 {
         self.num_samples
+    }
+
+    /// Of the epochs, and whether the last is shuffled alone.
+    fn order(&self) -> Vec<u64> {
+        vec![self.num_samples, self.samples_before_last.unwrap_or(0) as u64]
     }
 
     fn seq_length(&self) -> usize {

@@ -34,6 +34,12 @@ pub trait Samples: Send + Sync {
     /// Returns the number of samples.
     fn num_samples(&self) -> u64;
 
+    /// Returns numbers that decide, next to the documents and the seed, where each sample is. Data sets of the same
+    /// documents and seed with the same numbers have the same samples in the same places, as far as both go.
+    fn order(&self) -> Vec<u64> {
+        vec![self.num_samples()]
+    }
+
     /// Returns the tokens that the model sees of one sample.
     fn seq_length(&self) -> usize;
 
@@ -58,6 +64,12 @@ pub trait SampleSet: Send + Sync {
 
     /// Returns the number of samples.
     fn num_samples(&self) -> u64;
+
+    /// Returns numbers that decide, next to the documents and the seed, where each sample is. Data sets of the same
+    /// documents and seed with the same numbers have the same samples in the same places, as far as both go.
+    fn order(&self) -> Vec<u64> {
+        vec![self.num_samples()]
+    }
 
     /// Returns the tokens that the model sees of one sample.
     fn seq_length(&self) -> usize;
