@@ -1,6 +1,6 @@
 //! Bytes as tokens.
 
-use super::{Token, Tokenizer};
+use super::{GPT2BPETokenizer, Token, Tokenizer};
 
 /// Turns text into its UTF-8 bytes: token `t` under 256 is the byte `t`.
 ///
@@ -36,6 +36,14 @@ impl Tokenizer for ByteTokenizer {
     fn decode(&self, tokens: &[Token]) -> String {
         let bytes: Vec<u8> = tokens.iter().filter_map(|&token| u8::try_from(token).ok()).collect();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn token_bytes(&self, token: Token) -> Vec<u8> {
+        match u8::try_from(token) {
+            Ok(byte) => vec![byte],
+            Err(_) if token == Self::END_OF_DOCUMENT => GPT2BPETokenizer::END_OF_DOCUMENT.into(),
+            Err(_) => vec![],
+        }
     }
 }
 

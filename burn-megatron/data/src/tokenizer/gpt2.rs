@@ -105,4 +105,8 @@ impl Tokenizer for GPT2BPETokenizer {
     fn decode(&self, tokens: &[Token]) -> String {
         self.0.decode(tokens)
     }
+
+    fn token_bytes(&self, token: Token) -> Vec<u8> {
+        self.0.token_bytes(token)
+    }
 }

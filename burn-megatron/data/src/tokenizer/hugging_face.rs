@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::byte_level::ByteLevelEncoder;
+use super::byte_level::{ByteLevelEncoder, byte_of_character};
 use super::roles::named_text;
 use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
@@ -183,6 +183,29 @@ impl Tokenizer for HuggingFaceTokenizer {
         // Decoders of the crate join texts; none refuses one.
         self.inner.decode(&texts, true).unwrap_or_default()
     }
+
+    fn token_bytes(&self, token: Token) -> Vec<u8> {
+        let name = || self.inner.id_to_token(token).unwrap_or_default();
+        if self.special.binary_search(&token).is_ok() {
+            return name().into();
+        }
+        // After itself, for what begins a text loses a space.
+        let (one, two) = (self.decode(&[token]), self.decode(&[token, token]));
+        let added = two.strip_prefix(&one).unwrap_or(&one);
+        if added.contains(char::REPLACEMENT_CHARACTER) {
+            return bytes_of_name(&name()).unwrap_or_else(|| added.into());
+        }
+        added.into()
+    }
+}
+
+/// Returns the bytes that a vocabulary writes as `<0xE4>`, or by the characters of byte-level ones.
+fn bytes_of_name(name: &str) -> Option<Vec<u8>> {
+    let digits = name.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        return Some(vec![byte]);
+    }
+    name.chars().map(byte_of_character).collect()
 }
 
 /// Returns a special token as a `tokenizer.json` lists it.

@@ -75,6 +75,10 @@ impl Tokenizer for MaskedByteTokenizer {
     fn decode(&self, tokens: &[Token]) -> String {
         ByteTokenizer.decode(tokens)
     }
+
+    fn token_bytes(&self, token: Token) -> Vec<u8> {
+        ByteTokenizer.token_bytes(token)
+    }
 }
 
 #[cfg(test)]

@@ -89,6 +89,12 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the text of tokens without special tokens. Bytes that are not UTF-8 become U+FFFD.
     fn decode(&self, tokens: &[Token]) -> String;
 
+    /// Returns the bytes that a token adds to a text before it, which may be a part of a character; those of its name
+    /// if it is a special token.
+    fn token_bytes(&self, token: Token) -> Vec<u8> {
+        self.decode(&[token]).into_bytes()
+    }
+
     /// Checks that a model has an embedding for every token.
     ///
     /// # Errors

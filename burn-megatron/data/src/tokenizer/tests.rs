@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
+use super::hugging_face::special_token;
 use super::train::{TrainConfig, VocabularyKind, train};
 use super::*;
 
@@ -57,6 +60,51 @@ fn names_are_megatrons() {
     }
     let error = "GPT2".parse::<TokenizerKind>().unwrap_err().to_string();
     assert!(error.contains("GPT2BPETokenizer, HuggingFaceTokenizer"), "{error}");
+}
+
+/// Parts of characters, spaces before words, special tokens.
+#[test]
+fn bytes_of_tokens_are_what_they_add_to_a_text() {
+    let byte_level = json!({
+        "version": "1.0", "added_tokens": [special_token(5, "<|end|>")],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "Ġb": 1, "ä": 2, "Ġð": 3, "Ċ": 4}},
+    });
+    let sentencepiece = json!({
+        "version": "1.0", "added_tokens": [special_token(5, "</s>")],
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        ]},
+        "model": {
+            "type": "BPE", "byte_fallback": true, "unk_token": "a", "merges": [],
+            "vocab": {"a": 0, "▁b": 1, "<0xE4>": 2, "<0x41>": 3, "▁": 4},
+        },
+    });
+    let word_pieces = json!({
+        "version": "1.0", "added_tokens": [special_token(3, "[SEP]")],
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+        "model": {
+            "type": "WordPiece", "unk_token": "a", "vocab": {"a": 0, "##b": 1, "c": 2}, "max_input_chars_per_word": 9,
+            "continuing_subword_prefix": "##",
+        },
+    });
+    let cases: [(Value, &[&[u8]]); 3] = [
+        (byte_level, &[b"a", b" b", b"\xe4", b" \xf0", b"\n", b"<|end|>"]),
+        (sentencepiece, &[b"a", b" b", b"\xe4", b"A", b" ", b"</s>"]),
+        (word_pieces, &[b" a", b"b", b" c", b"[SEP]"]),
+    ];
+    for (file, expected) in cases {
+        let tokenizer = HuggingFaceTokenizer::from_value("tokenizer.json", &file).unwrap();
+        let found: Vec<Vec<u8>> = (0..expected.len() as Token)
+            .map(|token| tokenizer.token_bytes(token))
+            .collect();
+        assert_eq!(found, expected, "{file}");
+    }
+    let end = ByteTokenizer::END_OF_DOCUMENT;
+    assert_eq!(ByteTokenizer.token_bytes(0xE4), b"\xe4");
+    assert_eq!(ByteTokenizer.token_bytes(end), b"<|endoftext|>");
 }
 
 #[test]

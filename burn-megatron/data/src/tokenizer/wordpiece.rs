@@ -123,4 +123,8 @@ impl Tokenizer for BertWordPieceTokenizer {
     fn decode(&self, tokens: &[Token]) -> String {
         self.0.decode(tokens)
     }
+
+    fn token_bytes(&self, token: Token) -> Vec<u8> {
+        self.0.token_bytes(token)
+    }
 }

@@ -35,6 +35,11 @@ pub(super) fn character_of_byte(byte: u8) -> char {
     char::from_u32(character).expect("below the surrogates")
 }
 
+/// Returns the byte that vocabularies write by a character, if there is one.
+pub(super) fn byte_of_character(character: char) -> Option<u8> {
+    (0..=u8::MAX).find(|&byte| character_of_byte(byte) == character)
+}
+
 /// Calls `each` with the words of a text, as GPT-2 cuts it.
 pub(super) fn gpt2_words(mut text: &str, mut each: impl FnMut(&str)) {
     let classes = CharClasses::new();

@@ -47,7 +47,8 @@ pub struct SentencePieceTokenizer {
 enum Surface {
     Text(String),
     Byte(u8),
-    Nothing,
+    /// Nothing, by this name.
+    Control(String),
 }
 
 /// Cuts normalized text into pieces.
@@ -244,7 +245,7 @@ fn byte_of(piece: &(&str, f32, PieceType)) -> Option<u8> {
 
 fn surface(piece: &(&str, f32, PieceType), unknown: &str) -> Surface {
     match (piece.2, byte_of(piece)) {
-        (PieceType::Control, _) => Surface::Nothing,
+        (PieceType::Control, _) => Surface::Control(piece.0.to_owned()),
         (PieceType::Unknown, _) => Surface::Text(unknown.to_owned()),
         (_, Some(byte)) => Surface::Byte(byte),
         (_, None) => Surface::Text(piece.0.replace(SPACE, " ")),
@@ -295,7 +296,7 @@ impl Tokenizer for SentencePieceTokenizer {
         let mut first = true;
         for surface in tokens.iter().filter_map(|&token| self.surfaces.get(token as usize)) {
             match surface {
-                Surface::Nothing => continue,
+                Surface::Control(_) => continue,
                 Surface::Byte(byte) => bytes.push(*byte),
                 Surface::Text(text) if first && self.strips_first_space => {
                     bytes.extend_from_slice(text.strip_prefix(' ').unwrap_or(text).as_bytes());
@@ -305,5 +306,13 @@ impl Tokenizer for SentencePieceTokenizer {
             first = false;
         }
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn token_bytes(&self, token: Token) -> Vec<u8> {
+        match self.surfaces.get(token as usize) {
+            Some(Surface::Byte(byte)) => vec![*byte],
+            Some(Surface::Text(text) | Surface::Control(text)) => text.clone().into(),
+            None => vec![],
+        }
     }
 }

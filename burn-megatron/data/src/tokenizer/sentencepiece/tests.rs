@@ -58,6 +58,10 @@ fn both_kinds_cut_text() {
         let tokenizer = SentencePieceTokenizer::new(&model.encode_to_vec()).unwrap();
         assert_eq!(tokenizer.decode(&[1, 4, 7, 4, 2, 99]), "ab a");
         assert_eq!(
+            [1, 4, 7].map(|token| tokenizer.token_bytes(token)),
+            ["<s>", " a", "b"].map(Vec::from)
+        );
+        assert_eq!(
             (tokenizer.end_of_document(), tokenizer.special_tokens()),
             (Some(2), &[1, 2][..])
         );
