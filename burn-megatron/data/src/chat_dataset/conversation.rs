@@ -54,14 +54,8 @@ impl Conversation {
     /// Reads a line: `{"messages": [{"role": …, "content": …}, …]}`, or ShareGPT's `{"conversations": [{"from": …,
     /// "value": …}, …]}`, of which `human` is the user and `gpt` the assistant. `tools` are passed on.
     pub(super) fn parse(line: &[u8]) -> Result<Self, Problem> {
-        static ESCAPED_MARK: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new(r"\\u[fF][dD][dD][01]").expect("the expression can be read"));
         let line = std::str::from_utf8(line).map_err(|error| Problem::of_all(error.to_string()))?;
-        if line.contains(MARKS) || ESCAPED_MARK.is_match(line) {
-            return Err(Problem::of_all(
-                "it has U+FDD0 or U+FDD1, which are no characters of texts",
-            ));
-        }
+        check_marks(line).map_err(Problem::of_all)?;
         let line: Line = serde_json::from_str(line).map_err(|error| Problem::of_all(error.to_string()))?;
         let messages = line.messages.or(line.conversations).ok_or_else(|| {
             Problem::of_all(
@@ -90,6 +84,16 @@ impl Conversation {
         };
         (0..self.messages.len()).filter(move |&place| is_answer(&self.messages[place]))
     }
+}
+
+/// Checks that JSON has none of [`MARKS`] in its texts.
+pub(super) fn check_marks(json: &str) -> Result<(), &'static str> {
+    static ESCAPED_MARK: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\\u[fF][dD][dD][01]").expect("the expression can be read"));
+    if json.contains(MARKS) || ESCAPED_MARK.is_match(json) {
+        return Err("it has U+FDD0 or U+FDD1, which are no characters of texts");
+    }
+    Ok(())
 }
 
 /// Returns a message with a `role` and a `content`.

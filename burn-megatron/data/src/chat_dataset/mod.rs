@@ -23,7 +23,7 @@ use crate::tokenizer::{Token, Tokenizer};
 
 pub use conversations::{ConversationTotals, Conversations, LongConversations};
 pub use error::ChatError;
-pub use template::ChatTemplate;
+pub use template::{ChatTemplate, PromptEnd};
 
 /// What a data set of conversations is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 mod continued_lines;
 mod functions;
+mod request;
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -10,6 +11,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::merge_maps;
 use minijinja::{Environment, Value, context};
 use regex::{Captures, Regex};
 use serde_json::Value as Json;
@@ -17,6 +19,8 @@ use serde_json::Value as Json;
 use super::ChatError;
 use super::conversation::{Conversation, MARKS};
 use crate::tokenizer::{TokenizerFiles, named_text};
+
+pub use request::PromptEnd;
 
 /// Name of the template, as errors give it.
 const NAME: &str = "template";
@@ -188,6 +192,17 @@ impl ChatTemplate {
         tools: &Value,
         add_generation_prompt: bool,
     ) -> Result<Rendered, String> {
+        self.render_with(messages, tools, add_generation_prompt, Value::UNDEFINED)
+    }
+
+    /// Returns messages as a text, by a template that has other variables too.
+    fn render_with(
+        &self,
+        messages: &[Value],
+        tools: &Value,
+        add_generation_prompt: bool,
+        variables: Value,
+    ) -> Result<Rendered, String> {
         let template = self.environment.get_template(NAME).map_err(|error| error.to_string())?;
         let tools = if tools.is_undefined() {
             Value::from(())
@@ -197,9 +212,8 @@ impl ChatTemplate {
         let text = template.render(context! {
             messages => messages,
             tools => tools,
-            documents => (),
             add_generation_prompt => add_generation_prompt,
-            ..self.special_tokens.clone()
+            ..merge_maps([self.special_tokens.clone(), context! { documents => () }, variables])
         });
         unmarked(&text.map_err(|error| describe(&error))?)
     }
