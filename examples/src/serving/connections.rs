@@ -2,20 +2,23 @@
 //! no client can exceed.
 //!
 //! A client that sends nothing, or half of a head, is cut off after the client's timeout; one that does not take what
-//! it gets, by the kernel after the same time. The response to a body that was refused reaches its client: the
-//! connection is closed in one direction first, and a little of what still comes is thrown away.
+//! it gets, by the kernel after the same time. One that closes the half in which it sends gets its answer; that it has
+//! left altogether is seen when something is sent to it. The response to a body that was refused reaches its client:
+//! the connection is closed in one direction first, and a little of what still comes is thrown away.
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -31,6 +34,7 @@ use tokio::time::{sleep, timeout};
 
 use super::engine::Phase;
 use super::error::ApiError;
+use super::heads::Heads;
 
 /// How long responses may take to be sent after the engine has ended.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -159,11 +163,24 @@ fn prepare(stream: &TcpStream, client_timeout: Duration) {
 /// Serves the requests of a connection, one after the other.
 async fn talk(stream: TcpStream, serving: &Serving) {
     let service = TowerToHyperService::new(serving.router.clone());
-    let service = service_fn(move |request: hyper::Request<Incoming>| -> Answer { Box::pin(service.call(request)) });
+    let (stream, has_two_lengths) = Heads::new(stream, MOST_HEAD_BYTES);
+    let service = service_fn(move |request: hyper::Request<Incoming>| -> Answer {
+        if has_two_lengths.load(Ordering::Relaxed) {
+            let message = "a body has a Content-Length or a Transfer-Encoding, this one has both";
+            let error = ApiError::new(StatusCode::BAD_REQUEST, message);
+            let mut response = error.into_response_of(request.uri().path());
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+            return Box::pin(ready(Ok(response)));
+        }
+        Box::pin(service.call(request))
+    });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(serving.client_timeout)
         .max_buf_size(MOST_HEAD_BYTES)
+        // Who has sent a request may close that half, and wait for the answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut phase = serving.phase.clone();
     let mut is_last = false;
@@ -181,7 +198,7 @@ async fn talk(stream: TcpStream, serving: &Serving) {
             }
         }
     }
-    close(connection.into_parts().io.into_inner()).await;
+    close(connection.into_parts().io.into_inner().into_inner()).await;
 }
 
 /// What a request comes to. In a box, so that it can be polled through a reference.

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `connections` | the thread of the HTTP server: sockets, and the time that clients have |
+//! | `connections`, `heads` | the thread of the HTTP server: sockets, and the time that clients have |
 //! | `routes` | routes and the key |
 //! | `app` | the limits of bodies and of requests at once |
 //! | `megatron` | Megatron-LM's `PUT /api` |
@@ -22,6 +22,7 @@ mod completions;
 mod connections;
 mod engine;
 mod error;
+mod heads;
 mod megatron;
 mod routes;
 mod streaming;
