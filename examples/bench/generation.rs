@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use burn_megatron::training::memory::keep_freed_memory;
-use burn_megatron_data::tokenizer::Tokenizer;
 use clap::Args;
 use examples::arguments::GeneratorArguments;
 use examples::generating::generator::{BatchLimits, GeneratorProgram, Ready};
@@ -50,7 +49,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 impl GeneratorProgram for &Arguments {
-    fn limits(&mut self, _tokenizer: &dyn Tokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
+    fn limits(&mut self, _tokenizer: &RunTokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
         let tokens = self.prompt_tokens + self.out_seq_length;
         ensure!(
             tokens <= max_seq_length,
@@ -123,7 +122,7 @@ fn generate(
         for text in &texts {
             let request = GenerationRequest {
                 ignores_end_of_document: true,
-                ..GenerationRequest::new(text.clone(), new_tokens, greedy)
+                ..GenerationRequest::new(text.clone(), new_tokens, greedy.clone())
             };
             requests.push(generator.submit(request)?);
         }

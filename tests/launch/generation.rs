@@ -126,8 +126,8 @@ fn a_model_in_training_writes_what_its_checkpoint_writes() -> anyhow::Result<()>
 fn refuses(folder: &Path) -> anyhow::Result<()> {
     for (flags, message) in [
         (
-            "--out-seq-length 14 --model-parallel-size 2",
-            "a prompt of 3 tokens and an output of up to 14 do not fit the model's 16 positions: ask for at most 13",
+            "--out-seq-length 15 --model-parallel-size 2",
+            "a prompt of 3 tokens and an output of up to 15 do not fit the model's 16 positions: ask for at most 14",
         ),
         ("--load nowhere", "--load nowhere: there is no such folder"),
         ("--load run", "--load run: there is no checkpoint, nor config.json"),

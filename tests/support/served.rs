@@ -136,12 +136,26 @@ impl Served {
 
     /// Asks OpenAI's API.
     pub fn complete(&self, body: &Value) -> anyhow::Result<Answer> {
-        Answer::of(self.send("POST", "/v1/completions", body)?)
+        self.post("/v1/completions", body)
+    }
+
+    /// Asks OpenAI's chat API.
+    pub fn chat(&self, body: &Value) -> anyhow::Result<Answer> {
+        self.post("/v1/chat/completions", body)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+        Answer::of(self.send("POST", path, body)?)
     }
 
     /// Asks OpenAI's API for a stream, which must be given.
     pub fn stream(&self, body: &Value) -> anyhow::Result<Stream> {
-        let mut response = self.send("POST", "/v1/completions", body)?;
+        self.stream_of("/v1/completions", body)
+    }
+
+    /// Asks for a stream, which must be given.
+    pub fn stream_of(&self, path: &str, body: &Value) -> anyhow::Result<Stream> {
+        let mut response = self.send("POST", path, body)?;
         if response.status() != 200 {
             bail!("{}: {}", response.status(), response.body_mut().read_to_string()?);
         }

@@ -222,6 +222,7 @@ impl SampleArguments {
             top_p: if self.top_p == 0.0 { 1.0 } else { self.top_p },
             repetition_penalty: self.repetition_penalty,
             seed: self.seed,
+            ..SamplingConfig::default()
         }
     }
 

@@ -3,8 +3,9 @@
 use anyhow::Result;
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::launch::StopFlag;
-use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::Generator;
+
+use crate::run_tokenizer::RunTokenizer;
 
 /// How much a generator does at once.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,7 @@ pub trait GeneratorProgram {
     ///
     /// # Errors
     /// When what is to be generated cannot be read.
-    fn limits(&mut self, tokenizer: &dyn Tokenizer, max_seq_length: usize) -> Result<BatchLimits>;
+    fn limits(&mut self, tokenizer: &RunTokenizer, max_seq_length: usize) -> Result<BatchLimits>;
 
     /// Generates. An error of the generator must be returned.
     fn run(&mut self, ready: Ready<'_>) -> Result<std::process::ExitCode>;

@@ -14,11 +14,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use burn_megatron::launch::{Role, report_and_exit};
 use burn_megatron::training::preflight::Statement;
-use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::GenerationRequest;
 
 use crate::arguments::{GenerationArguments, GeneratorArguments};
 use crate::launching::{StopReason, enter_interactive};
+use crate::run_tokenizer::RunTokenizer;
 use generator::{BatchLimits, GeneratorProgram, Ready};
 pub use on_ranks::PAGE_TOKENS;
 use on_ranks::run_rank;
@@ -68,9 +68,9 @@ struct Printing<'a> {
 }
 
 impl GeneratorProgram for Printing<'_> {
-    fn limits(&mut self, tokenizer: &dyn Tokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
+    fn limits(&mut self, tokenizer: &RunTokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
         let (samples, batch) = (&self.arguments.samples, &self.arguments.generator.batch);
-        let prompts = self.prompts.insert(Prompts::new(samples, tokenizer)?);
+        let prompts = self.prompts.insert(Prompts::new(samples, &**tokenizer.tokenizer())?);
         // Of a replica, whose share is an equal one.
         let replicas = self.arguments.generator.replicas()?;
         let known = prompts.most_samples(samples);

@@ -108,11 +108,11 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             source,
             ..
         } = loaded.model::<B, C>(&arguments.parallel, &arguments.tokenizer, &context, &device)?;
-        let tokenizer = tokenizer.tokenizer().clone();
         let chosen = match context.rank() {
-            0 => Some(program.limits(&*tokenizer, model.max_seq_length())?),
+            0 => Some(program.limits(&tokenizer, model.max_seq_length())?),
             _ => None,
         };
+        let tokenizer = tokenizer.tokenizer().clone();
         let config = agree_on_limits(chosen, &context)?;
         let chunks = C::predicting::<B>(chunks).with_context(|| does_not_continue(C::NAME))?;
         let mut generator = Generator::new(chunks, &model, tokenizer, config, &context, &device)?;

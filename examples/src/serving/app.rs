@@ -1,14 +1,17 @@
 //! [`App`]: what all requests share, and the limits of bodies and of requests at once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use serde::de::DeserializeOwned;
+use burn_megatron_data::chat_dataset::{ChatTemplate, PromptEnd};
+use burn_megatron_data::tokenizer::TokenizerFiles;
+use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,17 +19,35 @@ use tokio::time::timeout;
 
 use super::engine::EngineHandle;
 use super::error::ApiError;
+use super::fields::{Fields, Table};
 use crate::arguments::{ApiKey, LimitArguments};
+
+/// The most unknown fields that are reported, and the most characters of each.
+const REPORTED: (usize, usize) = (256, 64);
 
 /// A prompt, as text or as the tokens that a client has made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
-    /// Text.
+    /// Text, with what the tokenizer adds to prompts.
     Text(String),
+    /// Text alone.
+    TextAlone(String),
     /// Text after the end-of-document token.
     TextAfterEnd(String),
     /// Tokens.
     Tokens(Vec<u32>),
+    /// Messages, which the chat template makes a text of.
+    Conversation(Conversation),
+}
+
+/// A request of the chat API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Conversation {
+    /// The request as it came: a template writes keys in their order.
+    pub(super) request: String,
+    pub(super) end: PromptEnd,
+    /// Whether the tokenizer's post-processor adds to what the template writes.
+    pub(super) adds_special_tokens: bool,
 }
 
 /// What all requests share.
@@ -39,12 +60,24 @@ pub(super) struct App {
     /// The digest of the key: of one length, whatever the key's.
     pub(super) key: Option<[u8; 32]>,
     places: Arc<Semaphore>,
+    /// The files of the tokenizer, which may have a chat template.
+    files: TokenizerFiles,
+    /// Unknown fields of requests that were reported.
+    reported: Mutex<BTreeSet<String>>,
 }
 
 impl App {
-    pub(super) fn new(engine: EngineHandle, limits: LimitArguments, key: Option<&ApiKey>, model_name: String) -> Self {
+    pub(super) fn new(
+        engine: EngineHandle,
+        limits: LimitArguments,
+        key: Option<&ApiKey>,
+        model_name: String,
+        files: TokenizerFiles,
+    ) -> Self {
         Self {
             engine,
+            files,
+            reported: Mutex::default(),
             places: Arc::new(Semaphore::new(limits.max_requests.min(Semaphore::MAX_PERMITS))),
             limits,
             model_name,
@@ -70,7 +103,16 @@ impl App {
         let mut tokens = Vec::new();
         match prompt {
             Prompt::Text(text) => tokenizer.encode_prompt(&text, &mut tokens),
+            Prompt::TextAlone(text) => tokenizer.encode(&text, &mut tokens),
             Prompt::Tokens(given) => tokens = given,
+            Prompt::Conversation(conversation) => {
+                let text = self.text_of(&conversation)?;
+                if conversation.adds_special_tokens {
+                    tokenizer.encode_prompt(&text, &mut tokens);
+                } else {
+                    tokenizer.encode(&text, &mut tokens);
+                }
+            }
             Prompt::TextAfterEnd(text) => {
                 let end = tokenizer.end_of_document();
                 tokens.push(end.ok_or_else(|| {
@@ -89,11 +131,57 @@ impl App {
         Ok(tokens)
     }
 
-    /// Reads a body of JSON within the limits of size and time.
+    /// Writes a conversation as the prompt that the chat template makes of it.
+    ///
+    /// # Errors
+    /// When there is no template, or it refuses the messages.
+    fn text_of(&self, conversation: &Conversation) -> Result<String, ApiError> {
+        // Read for each request: it may write the time.
+        let template = ChatTemplate::of_tokenizer(&self.files);
+        let template = template.map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let template = template.ok_or_else(|| {
+            ApiError::bad_request(
+                "the model has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json): ask \
+                 /v1/completions with a text",
+            )
+        })?;
+        let text = template.render_request(&conversation.request, conversation.end);
+        text.map_err(|error| ApiError::bad_request(error.to_string()))
+    }
+
+    /// Checks the name of a model.
+    ///
+    /// # Errors
+    /// 404: another one is served.
+    pub(super) fn check_model(&self, asked: &str) -> Result<(), ApiError> {
+        if asked == self.model_name {
+            return Ok(());
+        }
+        let message = format!("the model {asked:?} is not here: {:?} is", self.model_name);
+        Err(ApiError::new(StatusCode::NOT_FOUND, message))
+    }
+
+    /// Reads the fields of a body, and reports those that no table has, once each.
+    ///
+    /// # Errors
+    /// As [`Fields::parse`].
+    pub(super) fn fields(&self, body: &[u8], tables: &[&Table]) -> Result<Fields, ApiError> {
+        let fields = Fields::parse(body, tables)?;
+        let mut reported = self.reported.lock();
+        for name in &fields.unknown {
+            let short: String = name.chars().take(REPORTED.1).collect();
+            if reported.len() < REPORTED.0 && reported.insert(short.clone()) {
+                tracing::warn!("requests have a field {short:?}, which is not known and has no effect");
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Reads a body within the limits of size and time.
     ///
     /// # Errors
     /// 413, 408, 415, or 400 with what is wrong with it.
-    pub(super) async fn read<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+    pub(super) async fn read(&self, request: Request) -> Result<Bytes, ApiError> {
         let (parts, body) = request.into_parts();
         check_content_type(&parts.headers)?;
         let most = self.limits.max_body_bytes;
@@ -118,14 +206,13 @@ impl App {
                 format!("the body has not come within {seconds} s"),
             )
         })?;
-        let bytes = bytes.map_err(|error| {
+        bytes.map_err(|error| {
             if is_length_limit(&error) {
                 too_large("the body is too long")
             } else {
                 ApiError::bad_request(format!("the body cannot be read: {error}"))
             }
-        })?;
-        serde_json::from_slice(&bytes).map_err(|error| ApiError::bad_request(error.to_string()))
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Asked`]: what a request of either API asks for; and its outputs, as they grow.
 
 use burn_megatron_data::tokenizer::Tokenizer;
-use models::generation::{FinishReason, GenerationEvent, GenerationRequest, SamplingConfig, TextStream, TokenScore};
+use models::generation::{FinishReason, GenerationRequest, SamplingConfig, TextStream, TokenScore};
 
 use super::app::{App, Prompt};
 use super::engine::{Job, JobEvent, Phase};
@@ -14,16 +14,18 @@ use tokio::time::{Instant, timeout_at};
 pub(super) const MOST_OUTPUTS: usize = 128;
 
 /// What both APIs ask for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     pub(super) prompts: Vec<Prompt>,
-    pub(super) max_new_tokens: usize,
+    /// `None` for what the model has positions left for; 0 to have nothing but the prompt, scored perhaps.
+    pub(super) max_new_tokens: Option<usize>,
     /// The number of continuations of each prompt.
     pub(super) num_samples: usize,
     /// `None` for a seed of its own.
     pub(super) seed: Option<u64>,
     pub(super) sampling: SamplingConfig,
     pub(super) stop: Vec<String>,
+    pub(super) stop_tokens: Vec<Vec<u32>>,
     pub(super) top_log_probabilities: usize,
     /// Whether the prompts' tokens are scored too.
     pub(super) scores_prompt: bool,
@@ -44,7 +46,7 @@ impl Asked {
         }
         let permit = app.permit()?;
         self.check_outputs()?;
-        let num_samples = self.num_samples;
+        let (num_samples, has_output) = (self.num_samples, self.max_new_tokens != Some(0));
         // Turning a long text into tokens takes a while, in which others are served.
         let for_thread = app.clone();
         let requests = tokio::task::spawn_blocking(move || self.requests(&for_thread)).await;
@@ -53,6 +55,8 @@ impl Asked {
         let mut generating = Generating {
             prompts,
             num_samples,
+            has_output,
+            lengths: vec![0; requests.len() * num_samples],
             left: requests.len() * num_samples,
             job: app.engine.submit(requests),
             deadline,
@@ -89,6 +93,7 @@ impl Asked {
             seed,
             sampling,
             stop,
+            stop_tokens,
             top_log_probabilities,
             scores_prompt,
             ignores_end_of_document,
@@ -102,14 +107,19 @@ impl Asked {
         };
         let prompts = prompts.into_iter().enumerate();
         let request = prompts.map(|(number, prompt)| {
+            let tokens = app.tokens(prompt)?;
+            // Of a prompt that is to be scored alone, the token after it is not shown.
+            let left = app.engine.max_seq_length().saturating_sub(tokens.len());
+            let max_new_tokens = max_new_tokens.unwrap_or(left).max(1);
             Ok(GenerationRequest {
                 number: number as u64,
                 num_samples,
                 stop: stop.clone(),
+                stop_tokens: stop_tokens.clone(),
                 top_log_probabilities,
                 scores_prompt,
                 ignores_end_of_document,
-                ..GenerationRequest::new(app.tokens(prompt)?, max_new_tokens, sampling)
+                ..GenerationRequest::new(tokens, max_new_tokens, sampling.clone())
             })
         });
         request.collect()
@@ -121,6 +131,10 @@ pub(super) struct Generating {
     /// The tokens of each prompt.
     pub(super) prompts: Vec<Vec<u32>>,
     num_samples: usize,
+    /// Whether outputs have tokens.
+    has_output: bool,
+    /// Characters of each output that are certain.
+    lengths: Vec<usize>,
     /// Outputs that have not ended.
     left: usize,
     job: Job,
@@ -136,22 +150,47 @@ impl Generating {
         self.prompts.len() * self.num_samples
     }
 
+    /// The number of outputs of each prompt.
+    pub(super) fn num_samples(&self) -> usize {
+        self.num_samples
+    }
+
     pub(super) fn prompt_of(&self, output: usize) -> &[u32] {
         &self.prompts[output / self.num_samples]
     }
 
-    /// Waits for the next token, and returns it with its output's place; `None` after the last one.
+    /// Waits for the next piece of an output; `None` after the last one.
     ///
     /// # Errors
     /// When the time of the request is over, or the server ends.
-    pub(super) async fn next(&mut self) -> Result<Option<(usize, GenerationEvent)>, ApiError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Piece>, ApiError> {
         if self.left == 0 {
             return Ok(None);
         }
         match self.next_event().await? {
             JobEvent::Token { prompt, event } => {
                 self.left -= usize::from(event.finished.is_some());
-                Ok(Some((prompt * self.num_samples + event.sample, event)))
+                let output = prompt * self.num_samples + event.sample;
+                let mut piece = Piece {
+                    output,
+                    text: String::new(),
+                    prompt: event.prompt,
+                    token: None,
+                    finished: Some(FinishReason::Length),
+                };
+                if self.has_output {
+                    let offset = self.lengths[output];
+                    self.lengths[output] += event.text.chars().count();
+                    piece.text = event.text;
+                    piece.finished = event.finished;
+                    piece.token = Some(OutputToken {
+                        token: event.token,
+                        log_probability: Some(event.log_probability),
+                        top: event.top,
+                        offset,
+                    });
+                }
+                Ok(Some(piece))
             }
             JobEvent::Ended(reason) => Err(ApiError::unavailable(reason)),
             JobEvent::Refused(error) => Err(error.into()),
@@ -171,11 +210,23 @@ impl Generating {
     /// Waits for all outputs.
     pub(super) async fn outputs(&mut self) -> Result<Vec<Output>, ApiError> {
         let mut outputs = vec![Output::default(); self.num_outputs()];
-        while let Some((place, event)) = self.next().await? {
-            outputs[place].add(event);
+        while let Some(piece) = self.next().await? {
+            outputs[piece.output].add(piece);
         }
         Ok(outputs)
     }
+}
+
+/// A piece of an output: a token, and the text that is certain with it.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) output: usize,
+    pub(super) text: String,
+    /// The scores of the prompt's tokens but the first, with the output's first piece, if they were asked for.
+    pub(super) prompt: Vec<TokenScore>,
+    /// `None` where nothing but the prompt was asked for.
+    pub(super) token: Option<OutputToken>,
+    pub(super) finished: Option<FinishReason>,
 }
 
 /// What was generated after a prompt.
@@ -200,16 +251,6 @@ pub(super) struct OutputToken {
 }
 
 impl OutputToken {
-    /// Returns the token of an event, before which `offset` characters of the text were certain.
-    pub(super) fn of(event: GenerationEvent, offset: usize) -> Self {
-        Self {
-            token: event.token,
-            log_probability: Some(event.log_probability),
-            top: event.top,
-            offset,
-        }
-    }
-
     /// The same token of a text that `start` characters come before.
     pub(super) fn after(self, start: usize) -> Self {
         Self {
@@ -243,11 +284,16 @@ pub(super) fn prompt_tokens(
 }
 
 impl Output {
-    fn add(&mut self, mut event: GenerationEvent) {
-        let offset = self.text.chars().count();
-        self.text += &event.text;
-        self.finished = event.finished;
-        self.prompt.append(&mut event.prompt);
-        self.tokens.push(OutputToken::of(event, offset));
+    fn add(&mut self, mut piece: Piece) {
+        self.text += &piece.text;
+        self.finished = piece.finished;
+        self.prompt.append(&mut piece.prompt);
+        self.tokens.extend(piece.token);
+    }
+
+    /// The mean of the tokens' log-probabilities, in nats.
+    pub(super) fn mean_log_probability(&self) -> f64 {
+        let sum: f64 = self.tokens.iter().filter_map(|token| token.log_probability).sum();
+        sum / self.tokens.len().max(1) as f64
     }
 }

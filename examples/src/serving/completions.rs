@@ -1,224 +1,170 @@
-//! `POST /v1/completions` and `GET /v1/models`, as OpenAI's API has them.
+//! `POST /v1/completions`, as OpenAI's API has it.
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use models::generation::SamplingConfig;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::app::{App, Prompt, json_response, now};
-use super::asking::{Asked, OutputToken};
-use super::completion::{Completion, choice, usage};
+use super::app::{App, Prompt, json_response};
+use super::asking::{Asked, Generating, Output, OutputToken};
+use super::completion::{Choice, Completion, Part, Shape, usage};
 use super::error::ApiError;
+use super::fields::{EMPTY, Effect, Fields, NEVER, Table, list, token};
+use super::shared_fields::{SHARED, SharedFields, check_top};
 use super::streaming::stream;
 
-/// The most probable tokens whose log-probabilities are given.
-const MOST_LOG_PROBABILITIES: usize = 20;
-/// Texts that may end an output.
-const MOST_STOPS: usize = 16;
+/// The fields of this API alone.
+const FIELDS: &Table = &[
+    ("prompt", Effect::Read),
+    ("echo", Effect::Read),
+    ("best_of", Effect::Read),
+    ("suffix", EMPTY),
+    ("messages", EMPTY),
+    ("tools", EMPTY),
+    ("max_completion_tokens", NEVER),
+    ("top_logprobs", NEVER),
+];
 
-/// A request. A field that is not here is refused with its name.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CompletionRequest {
-    model: Option<String>,
-    prompt: Option<Prompts>,
-    max_tokens: Option<usize>,
-    temperature: Option<f64>,
-    top_p: Option<f64>,
-    n: Option<usize>,
-    stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
-    stop: Option<Stops>,
-    seed: Option<u64>,
-    logprobs: Option<usize>,
-    echo: Option<bool>,
-    /// Not of OpenAI's API, as in other servers of it.
-    top_k: Option<usize>,
-    /// Not of OpenAI's API, as in other servers of it.
-    repetition_penalty: Option<f64>,
-    /// Not of OpenAI's API, as in other servers of it: outputs continue after the end of a document.
-    ignore_eos: Option<bool>,
-    /// Names a user of the client: nothing depends on it.
-    #[serde(rename = "user")]
-    _user: Option<String>,
-    // What is taken if it changes nothing, and refused by name else.
-    best_of: Option<usize>,
-    presence_penalty: Option<f64>,
-    frequency_penalty: Option<f64>,
-    logit_bias: Option<Map<String, Value>>,
-    suffix: Option<String>,
-}
-
-/// Prompts as clients give them: as text or as tokens, one or several.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "prompt must be a string, tokens, or a list of one of these")]
-enum Prompts {
-    Text(String),
-    Texts(Vec<String>),
-    Tokens(Vec<u32>),
-    TokenLists(Vec<Vec<u32>>),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "stop must be a string or a list of strings")]
-enum Stops {
-    One(String),
-    Several(Vec<String>),
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StreamOptions {
-    #[serde(default)]
-    include_usage: bool,
+/// A request.
+#[derive(Debug)]
+struct CompletionRequest {
+    shared: SharedFields,
+    echoes: bool,
+    has_log_probabilities: bool,
+    /// The outputs of each prompt that are answered, of those that are generated.
+    num_answered: usize,
 }
 
 /// Answers `POST /v1/completions`.
 pub(super) async fn complete(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let request: CompletionRequest = app.read(request).await?;
-    request.check_model(&app.model_name)?;
-    let completion = request.completion(&app)?;
-    let streams = request.stream == Some(true);
-    let mut generating = request.asked()?.begin(&app).await?;
-    if streams {
-        return Ok(stream(completion, generating, app.engine.tokenizer().clone()));
+    let fields = app.fields(&app.read(request).await?, &[SHARED, FIELDS])?;
+    let request = CompletionRequest::take(fields)?;
+    request.shared.check_model(&app)?;
+    let mut completion = Completion::new(&app, Shape::Text, request.shared.delivery)?;
+    completion.echoes = request.echoes;
+    completion.has_log_probabilities = request.has_log_probabilities;
+    let generating = request.shared.asked.begin(&app).await?;
+    answer(completion, generating, request.num_answered).await
+}
+
+/// Answers with `num_answered` outputs of each prompt, those of the highest mean log-probability.
+pub(super) async fn answer(
+    completion: Completion,
+    mut generating: Generating,
+    num_answered: usize,
+) -> Result<Response, ApiError> {
+    if completion.delivery.streams {
+        return Ok(stream(completion, generating));
     }
-    let outputs = generating.outputs().await?;
+    let mut outputs = generating.outputs().await?;
     let num_drawn = outputs.iter().map(|output| output.tokens.len()).sum();
-    let tokenizer = app.engine.tokenizer();
-    let choices: Vec<Value> = (outputs.into_iter().enumerate())
-        .map(|(index, output)| {
-            let prompt = completion.shown_prompt(&generating, index, &**tokenizer);
-            let text = format!("{prompt}{}", output.text);
-            let start = prompt.chars().count();
-            let drawn = output.tokens.into_iter().map(|token| token.after(start));
-            let of_prompt = completion.shown_prompt_tokens(&generating, index, output.prompt, tokenizer);
-            let tokens: Vec<OutputToken> = of_prompt.into_iter().chain(drawn).collect();
-            let log_probabilities = completion.log_probabilities(&tokens, &**tokenizer);
-            choice(index, &text, log_probabilities, output.finished)
+    let answered = best(&outputs, generating.num_samples(), num_answered);
+    let choices = answered.into_iter().enumerate().map(|(index, output)| {
+        let Output {
+            text,
+            prompt,
+            tokens,
+            finished,
+        } = std::mem::take(&mut outputs[output]);
+        let before = completion.shown_prompt(&generating, output);
+        let start = before.chars().count();
+        let of_prompt = completion.shown_prompt_tokens(&generating, output, prompt);
+        let drawn = tokens.into_iter().map(|token| token.after(start));
+        completion.choice(&Choice {
+            index,
+            part: Part::Whole,
+            text: before + &text,
+            tokens: of_prompt.into_iter().chain(drawn).collect::<Vec<OutputToken>>(),
+            finished,
         })
-        .collect();
+    });
+    let choices: Vec<Value> = choices.collect();
     let usage = usage(&generating, num_drawn);
     Ok(json_response(&completion.answer(choices, Some(usage))))
 }
 
-/// Answers `GET /v1/models`.
-pub(super) async fn models(State(app): State<Arc<App>>) -> Response {
-    json_response(&json!({
-        "object": "list",
-        "data": [{
-            "id": app.model_name,
-            "object": "model",
-            "created": app.created,
-            "owned_by": "burn-megatron",
-            "max_model_len": app.engine.max_seq_length(),
-        }],
-    }))
+/// Returns the places of the `count` best of every `of` outputs: all in their order, or the best first.
+fn best(outputs: &[Output], of: usize, count: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..outputs.len()).collect();
+    if count < of {
+        let mean = |place: &usize| outputs[*place].mean_log_probability();
+        for places in places.chunks_mut(of) {
+            places.sort_by(|left, right| mean(right).total_cmp(&mean(left)));
+        }
+        places = places.chunks(of).flat_map(|places| &places[..count]).copied().collect();
+    }
+    places
 }
 
 impl CompletionRequest {
-    fn check_model(&self, served: &str) -> Result<(), ApiError> {
-        match &self.model {
-            Some(asked) if asked != served => Err(ApiError::new(
-                axum::http::StatusCode::NOT_FOUND,
-                format!("the model {asked:?} is not here: {served:?} is"),
-            )),
-            _ => Ok(()),
+    fn take(mut fields: Fields) -> Result<Self, ApiError> {
+        let mut shared = SharedFields::take(&mut fields)?;
+        let echoes = fields.is_set("echo")?;
+        let top = fields.count("logprobs")?;
+        let num_answered = shared.asked.num_samples;
+        let num_samples = fields.count("best_of")?.unwrap_or(num_answered);
+        if num_samples < num_answered {
+            let message = format!("best_of must be at least n, {num_answered}, got {num_samples}");
+            return Err(ApiError::bad_request(message));
         }
-    }
-
-    fn completion(&self, app: &App) -> Result<Completion, ApiError> {
-        let id = getrandom::u64().map_err(|error| ApiError::unavailable(format!("no id: {error}")))?;
-        Ok(Completion {
-            id: format!("cmpl-{id:016x}"),
-            created: now(),
-            model: app.model_name.clone(),
-            echoes: self.echo == Some(true),
-            has_log_probabilities: self.logprobs.is_some(),
-            includes_usage: self.stream_options.unwrap_or_default().include_usage,
-        })
-    }
-
-    fn asked(self) -> Result<Asked, ApiError> {
-        self.check()?;
-        let stop = match self.stop {
-            None => Vec::new(),
-            Some(Stops::One(stop)) => vec![stop],
-            Some(Stops::Several(stops)) => stops,
+        if num_samples > num_answered && shared.delivery.streams {
+            let message = "best_of above n cannot be streamed: the best are known at the end";
+            return Err(ApiError::bad_request(message));
+        }
+        shared.asked = Asked {
+            prompts: prompts(&mut fields, shared.adds_special_tokens != Some(false))?,
+            max_new_tokens: shared.asked.max_new_tokens.or(Some(16)),
+            num_samples,
+            top_log_probabilities: check_top("logprobs", top.unwrap_or(0))?,
+            scores_prompt: top.is_some() && echoes,
+            ..shared.asked
         };
-        let usual = SamplingConfig::default();
-        Ok(Asked {
-            prompts: match self.prompt {
-                None => return Err(ApiError::bad_request("missing field `prompt`")),
-                Some(Prompts::Text(text)) => vec![Prompt::Text(text)],
-                Some(Prompts::Texts(texts)) => texts.into_iter().map(Prompt::Text).collect(),
-                Some(Prompts::Tokens(tokens)) => vec![Prompt::Tokens(tokens)],
-                Some(Prompts::TokenLists(lists)) => lists.into_iter().map(Prompt::Tokens).collect(),
-            },
-            max_new_tokens: self.max_tokens.unwrap_or(16),
-            num_samples: self.n.unwrap_or(1),
-            seed: self.seed,
-            sampling: SamplingConfig {
-                temperature: self.temperature.unwrap_or(usual.temperature),
-                top_p: self.top_p.unwrap_or(usual.top_p),
-                top_k: self.top_k.unwrap_or(usual.top_k),
-                repetition_penalty: self.repetition_penalty.unwrap_or(usual.repetition_penalty),
-                seed: usual.seed,
-            },
-            stop,
-            top_log_probabilities: self.logprobs.unwrap_or(0),
-            scores_prompt: self.logprobs.is_some() && self.echo == Some(true),
-            ignores_end_of_document: self.ignore_eos == Some(true),
+        Ok(Self {
+            shared,
+            echoes,
+            has_log_probabilities: top.is_some(),
+            num_answered,
         })
     }
+}
 
-    fn check(&self) -> Result<(), ApiError> {
-        let refuse = |message: &str| Err(ApiError::bad_request(message));
-        if self.max_tokens == Some(0) {
-            return refuse("max_tokens must be at least 1, got 0: a prompt is scored with a token after it");
-        }
-        if self.logprobs.is_some_and(|count| count > MOST_LOG_PROBABILITIES) {
-            return refuse(&format!("logprobs must be at most {MOST_LOG_PROBABILITIES}"));
-        }
-        if let Some(Stops::Several(stops)) = &self.stop
-            && stops.len() > MOST_STOPS
-        {
-            return refuse(&format!(
-                "stop has {} texts, at most {MOST_STOPS} are allowed",
-                stops.len()
-            ));
-        }
-        if self.stream_options.is_some() && self.stream != Some(true) {
-            return refuse("stream_options needs stream true");
-        }
-        let is_penalty = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
-        let unsupported = [
-            ("best_of", self.best_of.is_some_and(|best| best != self.n.unwrap_or(1))),
-            ("presence_penalty", is_penalty(self.presence_penalty)),
-            ("frequency_penalty", is_penalty(self.frequency_penalty)),
-            (
-                "logit_bias",
-                self.logit_bias.as_ref().is_some_and(|bias| !bias.is_empty()),
-            ),
-            ("suffix", self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty())),
-        ];
-        match unsupported.iter().find(|(_, is_asked)| *is_asked) {
-            Some((name, _)) => refuse(&format!("{name} is not supported: leave it out")),
-            None => Ok(()),
-        }
-    }
+/// Prompts as clients give them: as text or as tokens, one or several.
+fn prompts(fields: &mut Fields, adds_special_tokens: bool) -> Result<Vec<Prompt>, ApiError> {
+    let as_prompt = if adds_special_tokens {
+        Prompt::Text
+    } else {
+        Prompt::TextAlone
+    };
+    let text = |value: &Value| Some(as_prompt(value.as_str()?.to_owned()));
+    let tokens = |value: &Value| list(value, token).map(Prompt::Tokens);
+    let expected = "a text, tokens, or a list of one of these";
+    let prompts = fields.read("prompt", expected, |value| match value {
+        Value::String(_) => Some(vec![text(value)?]),
+        // Of no elements, a list is of no texts.
+        Value::Array(elements) if elements.iter().any(Value::is_number) => Some(vec![tokens(value)?]),
+        value => list(value, text).or_else(|| list(value, tokens)),
+    })?;
+    prompts.ok_or_else(|| ApiError::bad_request("missing field prompt"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::shared_fields::Delivery;
     use super::*;
 
-    fn asked(request: Value) -> Result<Asked, String> {
-        let request: CompletionRequest = serde_json::from_value(request).map_err(|error| error.to_string())?;
-        request.asked().map_err(|error| error.message)
+    fn request(mut fields: Value) -> Result<CompletionRequest, String> {
+        if fields["prompt"].is_null() {
+            fields["prompt"] = "a".into();
+        }
+        let request = Fields::of(fields, "", &[SHARED, FIELDS]).and_then(CompletionRequest::take);
+        request.map_err(|error| error.message)
+    }
+
+    fn asked(fields: Value) -> Asked {
+        request(fields).unwrap().shared.asked
     }
 
     #[test]
@@ -233,37 +179,170 @@ mod tests {
                 vec![Prompt::Tokens(vec![1]), Prompt::Tokens(vec![2, 3])],
             ),
         ] {
-            assert_eq!(asked(json!({"prompt": given})).unwrap().prompts, prompts);
+            assert_eq!(asked(json!({"prompt": given})).prompts, prompts);
         }
-        let error = asked(json!({"prompt": {"text": "a"}})).unwrap_err();
-        assert!(error.contains("prompt must be a string"), "{error}");
+        let alone = asked(json!({"prompt": ["a"], "add_special_tokens": false}));
+        assert_eq!(alone.prompts, [Prompt::TextAlone("a".to_owned())]);
+        for wrong in [
+            json!({"text": "a"}),
+            json!(["a", 1]),
+            json!([1, "a"]),
+            json!([[1], "a"]),
+            json!([-1]),
+        ] {
+            let error = request(json!({"prompt": wrong})).unwrap_err();
+            assert!(
+                error.starts_with("prompt must be a text, tokens, or a list of"),
+                "{error}"
+            );
+        }
+        let missing = Fields::of(json!({}), "", &[SHARED, FIELDS]).and_then(CompletionRequest::take);
+        assert_eq!(missing.unwrap_err().message, "missing field prompt");
     }
 
     #[test]
     fn what_is_left_out_is_what_openai_takes() {
-        let request = json!({"prompt": "a", "max_tokens": null, "presence_penalty": 0, "best_of": 1, "logit_bias": {}});
-        let asked = asked(request).unwrap();
-        assert_eq!((asked.max_new_tokens, asked.num_samples, asked.seed), (16, 1, None));
-        assert_eq!((asked.sampling.temperature, asked.sampling.top_p), (1.0, 1.0));
-        assert!(asked.stop.is_empty() && !asked.ignores_end_of_document);
+        let asked = asked(json!({"max_tokens": null, "presence_penalty": 0, "best_of": 1, "logit_bias": {}}));
+        assert_eq!(
+            (asked.max_new_tokens, asked.num_samples, asked.seed),
+            (Some(16), 1, None)
+        );
+        assert_eq!(asked.sampling, models::generation::SamplingConfig::default());
+        assert!(asked.stop.is_empty() && asked.stop_tokens.is_empty() && !asked.ignores_end_of_document);
+    }
+
+    #[test]
+    fn what_clients_send_and_changes_nothing_is_taken() {
+        let plain = format!("{:?}", asked(json!({})));
+        for (name, value) in [
+            ("seed", json!(-1)),
+            ("min_p", json!(0)),
+            ("top_k", json!(-1)),
+            ("top_k", json!(0)),
+            ("top_p", json!(1)),
+            ("stop", json!([""])),
+            ("stop", json!("")),
+            ("stop_token_ids", json!([])),
+            ("skip_special_tokens", json!(true)),
+            ("spaces_between_special_tokens", json!(false)),
+            ("add_special_tokens", json!(true)),
+            ("response_format", json!({"type": "text"})),
+            ("user", json!("someone")),
+            ("suffix", json!("")),
+            ("use_beam_search", json!(false)),
+            ("top_a", json!(0)),
+            ("min_tokens", json!(0)),
+            ("something_of_a_client", json!({"a": [1]})),
+        ] {
+            assert_eq!(format!("{:?}", asked(json!({name: value}))), plain, "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_are_passed_on() {
+        let asked = asked(json!({
+            "max_tokens": 0, "n": 2, "best_of": 3, "echo": true, "logprobs": 2, "seed": 7, "temperature": 0.5,
+            "top_k": 5, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1, "frequency_penalty": 0.2,
+            "presence_penalty": -0.3, "logit_bias": {"5": -100, "17": 2.5}, "stop": ["x", ""], "ignore_eos": true,
+            "stop_token_ids": [3, 4],
+        }));
+        assert_eq!(
+            (asked.max_new_tokens, asked.num_samples, asked.seed),
+            (Some(0), 3, Some(7))
+        );
+        assert_eq!((asked.top_log_probabilities, asked.scores_prompt), (2, true));
+        assert_eq!(
+            (asked.stop, asked.stop_tokens),
+            (vec!["x".to_owned()], vec![vec![3], vec![4]])
+        );
+        assert!(asked.ignores_end_of_document);
+        let expected = models::generation::SamplingConfig {
+            logit_bias: vec![(17, 2.5), (5, -100.0)],
+            temperature: 0.5,
+            top_k: 5,
+            top_p: 0.9,
+            min_p: 0.1,
+            repetition_penalty: 1.1,
+            frequency_penalty: 0.2,
+            presence_penalty: -0.3,
+            ..Default::default()
+        };
+        assert_eq!(asked.sampling, expected);
+    }
+
+    #[test]
+    fn streams_may_have_the_usage() {
+        let delivery = |value: Value| request(value).map(|request| request.shared.delivery);
+        let options = json!({"include_usage": true, "continuous_usage_stats": true, "include_obfuscation": false});
+        let found = delivery(json!({"stream": true, "stream_options": options})).unwrap();
+        assert!(found.streams && found.includes_usage && found.has_continuous_usage);
+        let found = delivery(json!({"stream": false, "stream_options": null})).unwrap();
+        assert_eq!(found, Delivery::default());
+        let error = delivery(json!({"stream": true, "stream_options": {"include_usages": true}})).unwrap_err();
+        assert!(error.contains("is stream_options.include_usage meant"), "{error}");
+        let error = delivery(json!({"stream": true, "stream_options": []})).unwrap_err();
+        assert_eq!(error, "stream_options must be an object with fields, got []");
     }
 
     #[test]
     fn what_is_not_supported_is_refused_by_its_name() {
         for (name, value) in [
-            ("best_of", json!(2)),
-            ("presence_penalty", json!(0.5)),
-            ("frequency_penalty", json!(-1)),
-            ("logit_bias", json!({"5": 1})),
+            ("best_of", json!(0)),
+            ("presence_penalty", json!(2.5)),
+            ("frequency_penalty", json!("1")),
+            ("repetition_penalty", json!(0)),
+            ("logit_bias", json!({"a": 1})),
+            ("logit_bias", json!({"5": 101})),
+            ("logit_bias", json!([5])),
             ("suffix", json!("b")),
-            ("functions", json!([])),
+            ("functions", json!([{}])),
+            ("tools", json!([{}])),
+            ("messages", json!([{}])),
             ("logprobs", json!(21)),
+            ("logprobs", json!(true)),
             ("stream_options", json!({"include_usage": true})),
-            ("max_tokens", json!(0)),
+            ("max_tokens", json!(-1)),
+            ("max_token", json!(5)),
             ("stop", json!(5)),
+            ("stop_token_ids", json!(["a"])),
+            ("top_k", json!(-2)),
+            ("min_p", json!(1.5)),
+            ("temperature", json!(-0.5)),
+            ("seed", json!("7")),
+            ("skip_special_tokens", json!(false)),
+            ("response_format", json!({"type": "json_object"})),
+            ("min_tokens", json!(2)),
+            ("guided_regex", json!("a*")),
+            ("prompt_logprobs", json!(0)),
         ] {
-            let error = asked(json!({"prompt": "a", name: value})).unwrap_err();
+            let error = request(json!({name: value})).unwrap_err();
             assert!(error.contains(name), "{name}: {error}");
+            assert!(
+                !error.contains("at line") && !error.contains("expected "),
+                "{name}: {error}"
+            );
         }
+        let error = request(json!({"n": 1, "best_of": 2, "stream": true})).unwrap_err();
+        assert!(error.contains("best_of above n cannot be streamed"), "{error}");
+    }
+
+    #[test]
+    fn the_best_outputs_have_the_highest_mean_log_probability() {
+        let output = |logs: &[f64]| Output {
+            tokens: logs
+                .iter()
+                .map(|log| OutputToken {
+                    token: 0,
+                    log_probability: Some(*log),
+                    top: Vec::new(),
+                    offset: 0,
+                })
+                .collect(),
+            ..Output::default()
+        };
+        // Means −2, −1, −1.5; then −1, −3, −1, of which the first of equal ones is taken first.
+        let outputs = [&[-2.0][..], &[-1.0, -1.0], &[-1.0, -2.0], &[-1.0], &[-3.0], &[-1.0]].map(output);
+        assert_eq!(best(&outputs, 3, 2), [1, 2, 3, 5]);
+        assert_eq!(best(&outputs, 3, 3), [0, 1, 2, 3, 4, 5]);
     }
 }

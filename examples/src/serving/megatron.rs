@@ -5,62 +5,55 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use models::generation::{FinishReason, SamplingConfig};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::app::{App, Prompt, json_response};
 use super::asking::{Asked, Output};
 use super::error::ApiError;
+use super::fields::{Effect, FALSE, Fields, NEVER, ONE, Table, ZERO, list};
 
-/// A request. A field that is not here is refused with its name.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(non_snake_case, reason = "the names of the fields are the protocol's")]
+/// The fields of a request.
+const FIELDS: &Table = &[
+    ("prompts", Effect::Read),
+    ("tokens_to_generate", Effect::Read),
+    ("logprobs", Effect::Read),
+    ("temperature", Effect::Read),
+    ("top_k", Effect::Read),
+    ("top_p", Effect::Read),
+    ("add_BOS", Effect::Read),
+    ("stop_on_double_eol", Effect::Read),
+    ("stop_on_eol", Effect::Read),
+    ("random_seed", Effect::Read),
+    // Requests are not logged here.
+    ("no_log", Effect::None),
+    ("top_p_decay", ZERO),
+    ("top_p_bound", ZERO),
+    ("prevent_newline_after_colon", FALSE),
+    ("beam_width", NEVER),
+    ("stop_token", NEVER),
+    ("length_penalty", ONE),
+    ("max_len", NEVER),
+    ("sentences", NEVER),
+];
+
+/// A request.
+#[derive(Clone, Debug)]
 struct GenerateRequest {
     prompts: Vec<String>,
-    #[serde(default = "default_tokens")]
     tokens_to_generate: usize,
-    #[serde(default)]
-    logprobs: bool,
-    #[serde(default = "default_temperature")]
+    has_log_probabilities: bool,
     temperature: f64,
-    #[serde(default)]
     top_k: usize,
-    #[serde(default)]
     top_p: f64,
-    #[serde(default)]
-    add_BOS: bool,
-    #[serde(default)]
-    stop_on_double_eol: bool,
-    #[serde(default)]
-    stop_on_eol: bool,
-    random_seed: Option<u64>,
-    /// Requests are not logged here.
-    #[serde(default, rename = "no_log")]
-    _no_log: bool,
-    // What is taken if it changes nothing, and refused by name else.
-    #[serde(default)]
-    top_p_decay: f64,
-    #[serde(default)]
-    top_p_bound: f64,
-    #[serde(default)]
-    prevent_newline_after_colon: bool,
-    beam_width: Option<Value>,
-    stop_token: Option<Value>,
-    length_penalty: Option<Value>,
-}
-
-fn default_tokens() -> usize {
-    64
-}
-
-fn default_temperature() -> f64 {
-    1.0
+    adds_end: bool,
+    stops_on_double_eol: bool,
+    stops_on_eol: bool,
+    seed: Option<u64>,
 }
 
 /// Answers `PUT /api`.
 pub(super) async fn generate(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let request: GenerateRequest = app.read(request).await?;
+    let request = GenerateRequest::take(app.fields(&app.read(request).await?, &[FIELDS])?)?;
     let asked = request.asked()?;
     let mut generating = asked.begin(&app).await?;
     let outputs = generating.outputs().await?;
@@ -69,13 +62,14 @@ pub(super) async fn generate(State(app): State<Arc<App>>, request: Request) -> R
     for ((text, prompt), output) in request.prompts.iter().zip(&generating.prompts).zip(&outputs) {
         texts.push(request.whole_text(text, output));
         let tokens = prompt.iter().chain(output.tokens.iter().map(|token| &token.token));
-        segments.push(tokens.map(|token| tokenizer.decode(&[*token])).collect::<Vec<_>>());
+        let text = |token: &u32| String::from_utf8_lossy(&tokenizer.token_bytes(*token)).into_owned();
+        segments.push(tokens.map(text).collect::<Vec<_>>());
         log_probabilities.push(log_probabilities_of(output));
     }
     Ok(json_response(&json!({
         "text": texts,
         "segments": segments,
-        "logprobs": request.logprobs.then_some(log_probabilities),
+        "logprobs": request.has_log_probabilities.then_some(log_probabilities),
     })))
 }
 
@@ -87,18 +81,35 @@ fn log_probabilities_of(output: &Output) -> Vec<Option<f64>> {
 }
 
 impl GenerateRequest {
+    fn take(mut fields: Fields) -> Result<Self, ApiError> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let prompts = fields.read("prompts", "a list of texts", |value| list(value, text))?;
+        Ok(Self {
+            prompts: prompts.ok_or_else(|| ApiError::bad_request("missing field prompts"))?,
+            tokens_to_generate: fields.count("tokens_to_generate")?.unwrap_or(64),
+            has_log_probabilities: fields.is_set("logprobs")?,
+            temperature: fields.number("temperature")?.unwrap_or(1.0),
+            top_k: fields.count("top_k")?.unwrap_or(0),
+            top_p: fields.number("top_p")?.unwrap_or(0.0),
+            adds_end: fields.is_set("add_BOS")?,
+            stops_on_double_eol: fields.is_set("stop_on_double_eol")?,
+            stops_on_eol: fields.is_set("stop_on_eol")?,
+            seed: fields.seed("random_seed")?,
+        })
+    }
+
     fn asked(&self) -> Result<Asked, ApiError> {
         self.check()?;
-        let as_prompt = if self.add_BOS {
+        let as_prompt = if self.adds_end {
             Prompt::TextAfterEnd
         } else {
             Prompt::Text
         };
         Ok(Asked {
             prompts: self.prompts.iter().cloned().map(as_prompt).collect(),
-            max_new_tokens: self.tokens_to_generate,
+            max_new_tokens: Some(self.tokens_to_generate),
             num_samples: 1,
-            seed: self.random_seed,
+            seed: self.seed,
             sampling: SamplingConfig {
                 temperature: self.temperature,
                 top_k: self.top_k,
@@ -106,15 +117,14 @@ impl GenerateRequest {
                 ..SamplingConfig::default()
             },
             stop: self.stop().map(str::to_owned).into_iter().collect(),
-            top_log_probabilities: 0,
-            scores_prompt: self.logprobs,
-            ignores_end_of_document: false,
+            scores_prompt: self.has_log_probabilities,
+            ..Asked::default()
         })
     }
 
     /// The text that ends an output.
     fn stop(&self) -> Option<&'static str> {
-        match (self.stop_on_double_eol, self.stop_on_eol) {
+        match (self.stops_on_double_eol, self.stops_on_eol) {
             (true, _) => Some("\n\n"),
             (false, true) => Some("\n"),
             (false, false) => None,
@@ -135,11 +145,11 @@ impl GenerateRequest {
         if self.prompts.is_empty() {
             return refuse("prompts is empty");
         }
-        if self.prompts.iter().any(String::is_empty) && !self.add_BOS {
+        if self.prompts.iter().any(String::is_empty) && !self.adds_end {
             return refuse("an empty prompt needs add_BOS true");
         }
-        if self.tokens_to_generate == 0 {
-            return refuse("tokens_to_generate must be at least 1, got 0: a prompt is scored with a token after it");
+        if self.tokens_to_generate == 0 && !self.has_log_probabilities {
+            return refuse("tokens_to_generate 0 needs logprobs true: there would be nothing to answer");
         }
         if !(self.temperature > 0.0 && self.temperature <= 100.0) {
             return refuse(&format!(
@@ -150,18 +160,7 @@ impl GenerateRequest {
         if self.top_k > 0 && self.top_p > 0.0 {
             return refuse("top_k and top_p exclude each other: leave one of them 0");
         }
-        let unsupported = [
-            ("top_p_decay", self.top_p_decay != 0.0),
-            ("top_p_bound", self.top_p_bound != 0.0),
-            ("prevent_newline_after_colon", self.prevent_newline_after_colon),
-            ("beam_width", self.beam_width.is_some()),
-            ("stop_token", self.stop_token.is_some()),
-            ("length_penalty", self.length_penalty.is_some()),
-        ];
-        match unsupported.iter().find(|(_, is_asked)| *is_asked) {
-            Some((name, _)) => refuse(&format!("{name} is not supported: leave it out")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -170,15 +169,18 @@ mod tests {
     use super::*;
 
     fn asked(request: Value) -> Result<Asked, String> {
-        let request: GenerateRequest = serde_json::from_value(request).map_err(|error| error.to_string())?;
-        request.asked().map_err(|error| error.message)
+        let asked = Fields::of(request, "", &[FIELDS]).and_then(GenerateRequest::take);
+        asked.and_then(|request| request.asked()).map_err(|error| error.message)
     }
 
     #[test]
     fn what_is_left_out_is_what_megatron_lm_takes() {
         let asked = asked(json!({"prompts": ["a", "b"]})).unwrap();
         assert_eq!(asked.prompts, ["a", "b"].map(|text| Prompt::Text(text.to_owned())));
-        assert_eq!((asked.max_new_tokens, asked.num_samples, asked.seed), (64, 1, None));
+        assert_eq!(
+            (asked.max_new_tokens, asked.num_samples, asked.seed),
+            (Some(64), 1, None)
+        );
         assert_eq!((asked.sampling.temperature, asked.sampling.top_k), (1.0, 0));
         assert_eq!(asked.sampling.top_p, 1.0);
         assert!(asked.stop.is_empty());
@@ -193,7 +195,7 @@ mod tests {
         });
         let asked = asked(request).unwrap();
         assert_eq!(asked.prompts, [Prompt::TextAfterEnd(String::new())]);
-        assert_eq!((asked.max_new_tokens, asked.seed), (3, Some(7)));
+        assert_eq!((asked.max_new_tokens, asked.seed), (Some(3), Some(7)));
         assert_eq!((asked.sampling.temperature, asked.sampling.top_p), (0.5, 0.9));
         assert_eq!(asked.stop, ["\n\n"]);
     }
@@ -206,7 +208,7 @@ mod tests {
             ("prevent_newline_after_colon", json!(true)),
             ("beam_width", json!(2)),
             ("stop_token", json!(0)),
-            ("length_penalty", json!(1.0)),
+            ("length_penalty", json!(0.5)),
             ("max_len", json!(5)),
             ("sentences", json!(["a"])),
         ] {
@@ -218,14 +220,25 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (request, words) in [
-            (json!({}), "missing field `prompts`"),
+            (json!({}), "missing field prompts"),
+            (json!([["a"], 5]), "a request must be an object"),
+            (
+                json!({"prompts": ["a"], "tokens_to_generat": 5}),
+                "is tokens_to_generate meant",
+            ),
             (json!({"prompts": []}), "prompts is empty"),
-            (json!({"prompts": "a"}), "expected a sequence"),
+            (json!({"prompts": "a"}), "prompts must be a list of texts, got \"a\""),
             (json!({"prompts": [""]}), "add_BOS"),
             (json!({"prompts": ["a"], "tokens_to_generate": 0}), "tokens_to_generate"),
-            (json!({"prompts": ["a"], "tokens_to_generate": -1}), "expected usize"),
+            (
+                json!({"prompts": ["a"], "tokens_to_generate": -1}),
+                "tokens_to_generate must be a whole number",
+            ),
             (json!({"prompts": ["a"], "temperature": 0}), "temperature"),
-            (json!({"prompts": ["a"], "random_seed": -1}), "expected u64"),
+            (
+                json!({"prompts": ["a"], "random_seed": "x"}),
+                "random_seed must be a whole number",
+            ),
             (
                 json!({"prompts": ["a"], "top_k": 2, "top_p": 0.5}),
                 "exclude each other",

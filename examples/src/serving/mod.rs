@@ -3,11 +3,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `connections`, `heads` | the thread of the HTTP server: sockets, and the time that clients have |
-//! | `routes` | routes and the key |
+//! | `routes` | routes, the key, and what the server says of itself |
 //! | `app` | the limits of bodies and of requests at once |
 //! | `megatron` | Megatron-LM's `PUT /api` |
-//! | `completions`, `completion`, `streaming` | OpenAI's `/v1/completions` and `/v1/models`; server-sent events |
-//! | `asking` | what both APIs ask for, and the outputs as they grow |
+//! | `completions`, `chat` | OpenAI's `/v1/completions` and `/v1/chat/completions` |
+//! | `fields`, `shared_fields` | the fields of requests: tables of what is read, has no effect, or is refused |
+//! | `completion`, `token_text`, `streaming` | OpenAI's answers; server-sent events |
+//! | `asking` | what all APIs ask for, and the outputs as they grow |
 //! | `engine` | the thread that steps the generator: jobs in, tokens out |
 //! | `error` | why a request is not served, in the shape of each API |
 //! | `page.html` | a page to try the model in a browser |
@@ -17,15 +19,19 @@
 
 mod app;
 mod asking;
+mod chat;
 mod completion;
 mod completions;
 mod connections;
 mod engine;
 mod error;
+mod fields;
 mod heads;
 mod megatron;
 mod routes;
+mod shared_fields;
 mod streaming;
+mod token_text;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -34,12 +40,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use burn_megatron::launch::{LaunchSummary, Role, World, report_and_exit};
-use burn_megatron_data::tokenizer::Tokenizer;
+use burn_megatron_data::tokenizer::TokenizerFiles;
 
 use crate::arguments::{ListeningArguments, ServerArguments};
 use crate::generating::generator::{BatchLimits, GeneratorProgram, Ready};
 use crate::generating::on_ranks::{PAGE_TOKENS, run_rank};
 use crate::launching::enter;
+use crate::run_tokenizer::RunTokenizer;
 use app::App;
 use connections::{HttpServer, Serving, listen};
 use engine::Engine;
@@ -66,7 +73,11 @@ fn serve_as_rank(arguments: &ServerArguments, world: &World) -> anyhow::Result<E
         0 => Some(listen(SocketAddr::new(host, port))?),
         _ => None,
     };
-    let mut program = Server { arguments, listener };
+    let mut program = Server {
+        arguments,
+        listener,
+        files: None,
+    };
     let generator = &arguments.generator;
     run_rank(generator, generator.statement(), world, &mut program)
 }
@@ -85,10 +96,13 @@ struct Server<'a> {
     arguments: &'a ServerArguments,
     /// On rank 0.
     listener: Option<TcpListener>,
+    /// The files of the tokenizer, on rank 0 when they are known.
+    files: Option<TokenizerFiles>,
 }
 
 impl GeneratorProgram for Server<'_> {
-    fn limits(&mut self, _tokenizer: &dyn Tokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
+    fn limits(&mut self, tokenizer: &RunTokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
+        self.files = Some(tokenizer.files().clone());
         let batch = &self.arguments.generator.batch;
         let whole = || {
             batch
@@ -107,6 +121,7 @@ impl GeneratorProgram for Server<'_> {
     fn run(&mut self, ready: Ready<'_>) -> anyhow::Result<ExitCode> {
         let ServerArguments { listening, limits, .. } = self.arguments;
         let listener = self.listener.take().context("rank 0 listens")?;
+        let files = self.files.take().context("rank 0 has the tokenizer's files")?;
         let address = listener.local_addr().context("the server's socket")?;
         let name = match &listening.served_model_name {
             Some(name) => name.clone(),
@@ -114,7 +129,7 @@ impl GeneratorProgram for Server<'_> {
         };
         let (mut engine, handle) = Engine::new(ready.generator);
         let phase = handle.watch_phase();
-        let app = App::new(handle, limits.clone(), listening.api_key.as_ref(), name);
+        let app = App::new(handle, limits.clone(), listening.api_key.as_ref(), name, files);
         eprintln!("serving {} at http://{address}", app.model_name);
         let serving = Serving {
             router: router(Arc::new(app)),

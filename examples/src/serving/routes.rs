@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post, put};
-use serde_json::json;
+use axum::routing::{MethodRouter, get, post, put};
+use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
 use super::app::{App, digest, json_response};
 use super::engine::Phase;
 use super::error::ApiError;
-use super::{completions, megatron};
+use super::{chat, completions, megatron};
 
 /// The page to try the model in a browser.
 const PAGE: &str = include_str!("page.html");
@@ -25,14 +25,19 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
                            connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                            frame-ancestors 'none'";
 
-/// The routes.
+/// The routes, each with and without a slash after it.
 pub(super) fn router(app: Arc<App>) -> Router {
-    let guarded = Router::new()
-        .route("/api", put(megatron::generate).post(megatron::generate))
-        .route("/v1/completions", post(completions::complete))
-        .route("/v1/models", get(completions::models))
+    let guarded = with_slashes([
+        ("/api", put(megatron::generate).post(megatron::generate)),
+        ("/v1/completions", post(completions::complete)),
+        ("/v1/chat/completions", post(chat::complete)),
+        ("/v1/models", get(models)),
+    ]);
+    let guarded = guarded
+        // A model's name may have slashes.
+        .route("/v1/models/{*id}", get(model))
         .route_layer(middleware::from_fn_with_state(app.clone(), check_key));
-    let open = Router::new().route("/", get(page)).route("/health", get(health));
+    let open = with_slashes([("/health", get(health)), ("/version", get(version))]).route("/", get(page));
     guarded
         .merge(open)
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
@@ -41,6 +46,12 @@ pub(super) fn router(app: Arc<App>) -> Router {
         })
         .layer(middleware::from_fn(shape_errors))
         .with_state(app)
+}
+
+fn with_slashes<const N: usize>(routes: [(&str, MethodRouter<Arc<App>>); N]) -> Router<Arc<App>> {
+    routes.into_iter().fold(Router::new(), |router, (path, methods)| {
+        router.route(path, methods.clone()).route(&format!("{path}/"), methods)
+    })
 }
 
 async fn check_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
@@ -85,6 +96,31 @@ async fn page() -> Response {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Answers `GET /v1/models`.
+async fn models(State(app): State<Arc<App>>) -> Response {
+    json_response(&json!({"object": "list", "data": [description(&app)]}))
+}
+
+/// Answers `GET /v1/models/{id}`.
+async fn model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    app.check_model(id.strip_suffix('/').unwrap_or(&id))?;
+    Ok(json_response(&description(&app)))
+}
+
+fn description(app: &App) -> Value {
+    json!({
+        "id": app.model_name,
+        "object": "model",
+        "created": app.created,
+        "owned_by": "burn-megatron",
+        "max_model_len": app.engine.max_seq_length(),
+    })
+}
+
+async fn version() -> Response {
+    json_response(&json!({"version": env!("CARGO_PKG_VERSION")}))
 }
 
 /// Whether requests are taken, and how much there is to do.

@@ -1,19 +1,16 @@
 //! [`stream`]: a completion as server-sent events, a piece of text each.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
-use burn_megatron_data::tokenizer::Tokenizer;
 use futures_util::stream::unfold;
-use models::generation::GenerationEvent;
 use serde_json::Value;
 
-use super::asking::{Generating, OutputToken};
-use super::completion::{Completion, choice, usage};
+use super::asking::{Generating, Piece};
+use super::completion::{Choice, Completion, Part, Shape, usage};
 
 /// The last event of a stream that is whole.
 const DONE: &str = "data: [DONE]\n\n";
@@ -22,21 +19,19 @@ const DONE: &str = "data: [DONE]\n\n";
 struct Streaming {
     completion: Completion,
     generating: Generating,
-    tokenizer: Arc<dyn Tokenizer>,
-    /// Of each output, the characters that were sent; `None` before its first event.
-    sent: Vec<Option<usize>>,
+    /// Of each output, the characters of the prompt that were sent; `None` before its first event.
+    begun: Vec<Option<usize>>,
     num_tokens: usize,
     has_ended: bool,
 }
 
 /// Streams a completion: an event for each token that has a text or ends its output, then the usage if it was asked
 /// for, then `[DONE]`. A failure is an event with the error, without `[DONE]` after it.
-pub(super) fn stream(completion: Completion, generating: Generating, tokenizer: Arc<dyn Tokenizer>) -> Response {
+pub(super) fn stream(completion: Completion, generating: Generating) -> Response {
     let streaming = Streaming {
-        sent: vec![None; generating.num_outputs()],
+        begun: vec![None; generating.num_outputs()],
         completion,
         generating,
-        tokenizer,
         num_tokens: 0,
         has_ended: false,
     };
@@ -56,8 +51,8 @@ impl Streaming {
     async fn next(&mut self) -> Option<String> {
         while !self.has_ended {
             match self.generating.next().await {
-                Ok(Some((output, event))) => {
-                    if let Some(piece) = self.piece(output, event) {
+                Ok(Some(piece)) => {
+                    if let Some(piece) = self.piece(piece) {
                         return Some(as_event(&piece));
                     }
                 }
@@ -74,32 +69,43 @@ impl Streaming {
         None
     }
 
-    /// The part of the answer that a token gives; `None` if there is nothing to see of it yet.
-    fn piece(&mut self, output: usize, mut event: GenerationEvent) -> Option<Value> {
-        self.num_tokens += 1;
-        let (mut text, mut tokens) = (String::new(), Vec::new());
-        if self.sent[output].is_none() {
-            let (completion, generating) = (&self.completion, &self.generating);
-            text = completion.shown_prompt(generating, output, &*self.tokenizer);
-            tokens =
-                completion.shown_prompt_tokens(generating, output, std::mem::take(&mut event.prompt), &self.tokenizer);
-            self.sent[output] = Some(text.chars().count());
-        }
-        let start = self.sent[output].unwrap_or(0);
-        text += &event.text;
-        self.sent[output] = Some(start + event.text.chars().count());
-        let is_shown = !text.is_empty() || event.finished.is_some() || self.completion.has_log_probabilities;
+    /// The part of the answer that a piece gives; `None` if there is nothing to see of it yet.
+    fn piece(&mut self, piece: Piece) -> Option<Value> {
+        let Piece {
+            output,
+            text,
+            prompt,
+            token,
+            finished,
+        } = piece;
+        self.num_tokens += usize::from(token.is_some());
+        let (completion, generating) = (&self.completion, &self.generating);
+        let (mut part, mut before, mut tokens) = (Part::Next, String::new(), Vec::new());
+        let start = *self.begun[output].get_or_insert_with(|| {
+            part = Part::First;
+            before = completion.shown_prompt(generating, output);
+            tokens = completion.shown_prompt_tokens(generating, output, prompt);
+            before.chars().count()
+        });
+        tokens.extend(token.map(|token| token.after(start)));
+        let text = before + &text;
+        let is_first_of_chat = part == Part::First && completion.shape == Shape::Chat;
+        let is_shown = !text.is_empty() || finished.is_some() || completion.has_log_probabilities || is_first_of_chat;
         is_shown.then(|| {
-            let finished = event.finished;
-            tokens.push(OutputToken::of(event, start));
-            let log_probabilities = (self.completion).log_probabilities(&tokens, &*self.tokenizer);
-            self.completion
-                .answer(vec![choice(output, &text, log_probabilities, finished)], None)
+            let choice = Choice {
+                index: output,
+                part,
+                text,
+                tokens,
+                finished,
+            };
+            let usage = (completion.delivery.has_continuous_usage).then(|| usage(generating, self.num_tokens));
+            completion.answer(vec![completion.choice(&choice)], usage)
         })
     }
 
     fn end(&self) -> String {
-        let usage = self.completion.includes_usage.then(|| {
+        let usage = self.completion.delivery.includes_usage.then(|| {
             let usage = usage(&self.generating, self.num_tokens);
             as_event(&self.completion.answer(Vec::new(), Some(usage)))
         });

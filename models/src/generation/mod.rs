@@ -37,6 +37,6 @@ pub use error::GenerationError;
 pub use generator::Generator;
 pub use pages::{CacheConfig, CacheUse};
 pub use request::{FinishReason, GenerationEvent, GenerationRequest, RequestError, RequestId, TokenScore};
-pub use sampling::{Choice, DrawPlace, SamplingConfig, SamplingError, choose};
+pub use sampling::{Choice, DrawPlace, History, SamplingConfig, SamplingError, choose};
 pub use stage::{GenerationStage, NewTokens};
 pub use text::TextStream;

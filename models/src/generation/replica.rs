@@ -10,7 +10,7 @@ use burn_megatron::tensor_parallel::{PageSizes, PagedKeyValues, PagedSequence, P
 use super::error::GenerationError;
 use super::pages::CacheConfig;
 use super::plan::{Admission, StepPlan};
-use super::sampling::{Choice, DrawPlace, choose, judge};
+use super::sampling::{Choice, DrawPlace, History, choose, judge};
 use super::stage::{GenerationStage, NewTokens};
 
 /// Numbers of a draw that are sent to all ranks, in addition to two for each of the most probable tokens.
@@ -291,10 +291,11 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
                     sample: admission.sample,
                     position: tokens.len() as u32,
                 };
+                let (prompt, drawn) = tokens.split_at(admission.prompt.len());
                 let top = admission.top_log_probabilities;
                 let choice = match next {
                     Some(token) => judge(scores, *token, top),
-                    None => choose(scores, tokens, &admission.sampling, place, top),
+                    None => choose(scores, History { prompt, drawn }, &admission.sampling, place, top),
                 };
                 choice.map_err(|source| GenerationError::Scores {
                     rank: self.context.rank(),

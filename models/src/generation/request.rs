@@ -74,15 +74,20 @@ impl GenerationRequest {
                 most: MOST_LOG_PROBABILITIES,
             });
         }
-        let total = self.prompt.len().saturating_add(self.max_new_tokens);
-        if total > max_seq_length {
+        // The last token that is drawn has no position: nothing is computed with it.
+        if self.cached_tokens() > max_seq_length {
             return Err(RequestError::TooLong {
                 prompt: self.prompt.len(),
                 max_new_tokens: self.max_new_tokens,
                 max_seq_length,
             });
         }
-        let tokens = self.prompt.iter().chain(self.stop_tokens.iter().flatten());
+        let biased = self.sampling.logit_bias.iter().map(|(token, _)| token);
+        let tokens = self
+            .prompt
+            .iter()
+            .chain(self.stop_tokens.iter().flatten())
+            .chain(biased);
         if let Some(&token) = tokens.into_iter().find(|token| **token as usize >= vocab_size) {
             return Err(RequestError::UnknownToken { token, vocab_size });
         }
@@ -117,7 +122,7 @@ pub enum RequestError {
     #[error(
         "a prompt of {prompt} tokens and an output of up to {max_new_tokens} do not fit the model's {max_seq_length} \
          positions: ask for at most {} tokens of output, or shorten the prompt",
-        max_seq_length.saturating_sub(*prompt)
+        (max_seq_length + 1).saturating_sub(*prompt)
     )]
     TooLong {
         prompt: usize,

@@ -1,6 +1,7 @@
 //! The program `text_generation_server`: the text of `generate_samples_gpt` over HTTP from any layout, limits that no
 //! client can exceed, its end, and its page in a browser.
 
+mod clients;
 mod page;
 
 use std::fs;
@@ -34,6 +35,7 @@ pub fn trials() -> Vec<Trial> {
         clients_are_kept_within_the_limits_and_none_holds_up_another,
         a_killed_rank_ends_what_is_pending_with_503_and_then_the_server,
     ]];
+    trials.extend(clients::trials());
     let lacks = Browser::installed()
         .is_none()
         .then(|| "there is no chromium in PATH".to_owned());
@@ -338,8 +340,8 @@ fn refuses(served: &Served) -> anyhow::Result<()> {
     }
     for (request, words) in [
         (
-            json!({"prompt": "x", "max_tokens": POSITIONS}),
-            "a prompt of 1 tokens and an output of up to 65536 do not fit",
+            json!({"prompt": "x", "max_tokens": POSITIONS + 1}),
+            "a prompt of 1 tokens and an output of up to 65537 do not fit",
         ),
         (
             json!({"prompt": "x".repeat(91)}),
@@ -348,12 +350,9 @@ fn refuses(served: &Served) -> anyhow::Result<()> {
         (json!({"prompt": "x", "n": 129}), "from 1 to 128 outputs"),
         (json!({"prompt": [9999]}), "token 9999 is outside the vocabulary"),
         (json!({"prompt": "x", "temperature": -1}), "temperature must be"),
-        (json!({"prompt": "x", "tools": []}), "unknown field `tools`"),
-        (
-            json!({"prompt": "x", "frequency_penalty": 1}),
-            "frequency_penalty is not supported",
-        ),
-        (json!([]), "invalid length 0"),
+        (json!({"prompt": "x", "max_token": 5}), "is max_tokens meant?"),
+        (json!({"prompt": "x", "suffix": "y"}), "suffix is not supported"),
+        (json!([null, "x", 5]), "a request must be an object with fields"),
     ] {
         served.complete(&request)?.expect_refusal(400, words)?;
     }

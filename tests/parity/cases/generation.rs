@@ -27,7 +27,7 @@ use libtest_mimic::{Failed, Trial};
 use models::ModelFamily;
 use models::bloom::BloomConfig;
 use models::generation::{
-    CacheConfig, DrawPlace, FinishReason, GenerationEvent, GenerationRequest, Generator, GeneratorConfig,
+    CacheConfig, DrawPlace, FinishReason, GenerationEvent, GenerationRequest, Generator, GeneratorConfig, History,
     SamplingConfig, choose,
 };
 use models::gpt::{Gpt, GptConfig};
@@ -157,13 +157,22 @@ type Samples = BTreeMap<(u64, usize), Sample>;
 fn requests() -> Vec<GenerationRequest> {
     let prompts: [&[u32]; 4] = [&[3], &[7, 50, 2, 2, 9, 11, 30], &[1, 2, 3], &[]];
     let drawn = SamplingConfig {
+        logit_bias: vec![(2, 1.5), (9, -2.0)],
         temperature: 0.8,
         top_k: 20,
         top_p: 0.9,
+        min_p: 0.01,
         repetition_penalty: 1.2,
+        frequency_penalty: 0.3,
+        presence_penalty: -0.2,
         seed: 17,
     };
-    let settings = [SamplingConfig::greedy(), drawn, SamplingConfig::default(), drawn];
+    let settings = [
+        SamplingConfig::greedy(),
+        drawn.clone(),
+        SamplingConfig::default(),
+        drawn,
+    ];
     let requests = prompts.into_iter().zip(settings).enumerate();
     let requests = requests.map(|(number, (prompt, sampling))| GenerationRequest {
         number: number as u64,
@@ -358,7 +367,9 @@ fn without_cache(scene: &Scene<GptConfig>) -> anyhow::Result<Samples> {
                     position: tokens.len() as u32,
                 };
                 let top = request.top_log_probabilities;
-                let choice = choose(&read_host(last), &tokens, &request.sampling, place, top)?;
+                let (prompt, drawn) = tokens.split_at(request.prompt.len());
+                let history = History { prompt, drawn };
+                let choice = choose(&read_host(last), history, &request.sampling, place, top)?;
                 tokens.push(choice.token);
                 sample.text += &format!("{} ", choice.token);
                 sample.tokens.push(choice.token);

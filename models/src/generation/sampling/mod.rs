@@ -4,6 +4,7 @@
 //! and the position. It does not depend on what else is in the batch, on when the request came, or on the layout.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use burn_megatron::random::philox::{key_words, philox4x32_10};
 use serde::{Deserialize, Serialize};
@@ -16,9 +17,12 @@ const FIRST_RANKED: usize = 256;
 
 /// How the next token is chosen.
 ///
-/// In this order: the repetition penalty, the temperature, `top_k`, `top_p`, the draw.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// In vLLM's order: the bias, the penalties of repetition, frequency and presence, the temperature, `min_p`, `top_k`,
+/// `top_p`, the draw. Greedy choice is after the penalties.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingConfig {
+    /// Tokens, and what is added to their scores.
+    pub logit_bias: Vec<(u32, f64)>,
     /// What scores are divided by; 0 for greedy choice: the highest score, and of equal ones the lowest token.
     pub temperature: f64,
     /// The number of tokens to draw from, those of the highest scores; 0 for all. Of equal scores, the lowest tokens
@@ -26,9 +30,15 @@ pub struct SamplingConfig {
     pub top_k: usize,
     /// The probability to draw from: the fewest tokens, from the most probable on, that have it together; 1 for all.
     pub top_p: f64,
+    /// The least probability to draw from, as a share of the highest one; 0 for all.
+    pub min_p: f64,
     /// Scores of tokens of the prompt and of the text so far are divided by this if positive, multiplied by it if
     /// negative, once each; 1 for none.
     pub repetition_penalty: f64,
+    /// Subtracted from the score of a token for each time that it was drawn.
+    pub frequency_penalty: f64,
+    /// Subtracted from the scores of tokens that were drawn, once each.
+    pub presence_penalty: f64,
     pub seed: u64,
 }
 
@@ -36,10 +46,14 @@ impl Default for SamplingConfig {
     /// Draws from the model's own distribution.
     fn default() -> Self {
         Self {
+            logit_bias: Vec::new(),
             temperature: 1.0,
             top_k: 0,
             top_p: 1.0,
+            min_p: 0.0,
             repetition_penalty: 1.0,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
             seed: 1234,
         }
     }
@@ -92,8 +106,26 @@ impl SamplingConfig {
         check("top_p", self.top_p, is_valid, "above 0 and at most 1")?;
         let penalty = self.repetition_penalty;
         let is_valid = (1e-6..=1e6).contains(&penalty);
-        check("repetition_penalty", penalty, is_valid, "from 1e-6 to 1e6")
+        check("repetition_penalty", penalty, is_valid, "from 1e-6 to 1e6")?;
+        let is_valid = (0.0..=1.0).contains(&self.min_p);
+        check("min_p", self.min_p, is_valid, "from 0 to 1")?;
+        for (name, penalty) in [
+            ("frequency_penalty", self.frequency_penalty),
+            ("presence_penalty", self.presence_penalty),
+        ] {
+            check(name, penalty, (-2.0..=2.0).contains(&penalty), "from -2 to 2")?;
+        }
+        let biases = self.logit_bias.iter().map(|(_, bias)| *bias);
+        let outside = biases.into_iter().find(|bias| !(-100.0..=100.0).contains(bias));
+        outside.map_or(Ok(()), |bias| check("logit_bias", bias, false, "from -100 to 100"))
     }
+}
+
+/// The tokens before a draw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History<'a> {
+    pub prompt: &'a [u32],
+    pub drawn: &'a [u32],
 }
 
 /// Where a draw happens.
@@ -132,7 +164,7 @@ pub struct Choice {
 
 /// Chooses the next token.
 ///
-/// `scores` are of every token of the vocabulary, padding left out; `history` is the prompt and the text so far.
+/// `scores` are of every token of the vocabulary, padding left out.
 ///
 /// # Errors
 /// When a score is not a finite number. Settings are not checked: see [`SamplingConfig::validate`].
@@ -141,7 +173,7 @@ pub struct Choice {
 /// When there are no scores.
 pub fn choose(
     scores: &[f64],
-    history: &[u32],
+    history: History<'_>,
     config: &SamplingConfig,
     place: DrawPlace,
     num_top: usize,
@@ -149,11 +181,11 @@ pub fn choose(
     assert!(!scores.is_empty(), "a vocabulary of no tokens");
     check_finite(scores)?;
     let log_sum = log_sum_exp(scores);
-    let penalized = penalize(scores, history, config.repetition_penalty);
+    let adjusted = adjust(scores, history, config);
     let (token, margin) = if config.temperature == 0.0 {
-        greedy(&penalized)
+        greedy(&adjusted)
     } else {
-        draw(&penalized, config, place)
+        draw(&adjusted, config, place)
     };
     Ok(Choice {
         token: token as u32,
@@ -203,20 +235,38 @@ fn log_sum_exp(scores: &[f64]) -> f64 {
     highest + sum.ln()
 }
 
+/// Returns the scores with the bias and the penalties.
+///
 /// # Reference
-/// Keskar et al. 2019, arXiv:1909.05858, section 4.1; for negative scores as `transformers` defines it.
-fn penalize(scores: &[f64], history: &[u32], penalty: f64) -> Vec<f64> {
-    let mut penalized = scores.to_vec();
-    if penalty == 1.0 {
-        return penalized;
-    }
-    for &token in history {
-        // From the model's own score: once, however often a token occurs.
-        if let Some(&score) = scores.get(token as usize) {
-            penalized[token as usize] = if score < 0.0 { score * penalty } else { score / penalty };
+/// Keskar et al. 2019, arXiv:1909.05858, section 4.1, for the penalty of repetition; for negative scores as
+/// `transformers` defines it. The bias and the penalties of frequency and presence are those of OpenAI's API.
+fn adjust(scores: &[f64], history: History<'_>, config: &SamplingConfig) -> Vec<f64> {
+    let mut adjusted = scores.to_vec();
+    for &(token, bias) in &config.logit_bias {
+        if let Some(score) = adjusted.get_mut(token as usize) {
+            *score += bias;
         }
     }
-    penalized
+    let mut counts = BTreeMap::new();
+    for &token in history.drawn {
+        *counts.entry(token).or_insert(0_u32) += 1;
+    }
+    if config.repetition_penalty != 1.0 {
+        let penalty = config.repetition_penalty;
+        let biased = adjusted.clone();
+        for &token in history.prompt.iter().chain(counts.keys()) {
+            // From the score before it: once, however often a token occurs.
+            if let Some(&score) = biased.get(token as usize) {
+                adjusted[token as usize] = if score < 0.0 { score * penalty } else { score / penalty };
+            }
+        }
+    }
+    for (token, count) in counts {
+        if let Some(score) = adjusted.get_mut(token as usize) {
+            *score -= config.frequency_penalty * f64::from(count) + config.presence_penalty;
+        }
+    }
+    adjusted
 }
 
 /// The token of the highest score, the lowest of equal ones, and the distance to the next score.
@@ -247,7 +297,8 @@ fn ranked(scores: &[f64], count: usize) -> Vec<usize> {
 }
 
 /// # Reference
-/// Holtzman et al. 2020, arXiv:1904.09751, section 3.1 (`top_p`); Fan et al. 2018, arXiv:1805.04833 (`top_k`).
+/// Holtzman et al. 2020, arXiv:1904.09751, section 3.1 (`top_p`); Fan et al. 2018, arXiv:1805.04833 (`top_k`); Nguyen
+/// et al. 2024, arXiv:2407.01082 (`min_p`).
 fn draw(scores: &[f64], config: &SamplingConfig, place: DrawPlace) -> (usize, f64) {
     let candidates = candidates(scores, config);
     let highest = candidates
@@ -274,10 +325,16 @@ fn draw(scores: &[f64], config: &SamplingConfig, place: DrawPlace) -> (usize, f6
 
 /// The tokens to draw from: all in the order of their numbers, or those that the cuts leave, the most probable first.
 fn candidates(scores: &[f64], config: &SamplingConfig) -> Vec<usize> {
-    let count = match config.top_k {
+    let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weight = |token: &usize| ((scores[*token] - highest) / config.temperature).exp();
+    let mut count = match config.top_k {
         0 => scores.len(),
         count => count.min(scores.len()),
     };
+    if config.min_p > 0.0 {
+        // The tokens of the highest scores, as with the other cuts.
+        count = count.min((0..scores.len()).filter(|token| weight(token) >= config.min_p).count());
+    }
     if config.top_p >= 1.0 {
         return if count == scores.len() {
             (0..count).collect()
@@ -285,8 +342,6 @@ fn candidates(scores: &[f64], config: &SamplingConfig) -> Vec<usize> {
             ranked(scores, count)
         };
     }
-    let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let weight = |token: &usize| ((scores[*token] - highest) / config.temperature).exp();
     let total: f64 = if count == scores.len() {
         (0..count).map(|token| weight(&token)).sum()
     } else {

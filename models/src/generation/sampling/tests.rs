@@ -12,7 +12,7 @@ const PLACE: DrawPlace = DrawPlace {
 
 fn chosen(scores: &[f64], config: &SamplingConfig, position: u32) -> u32 {
     let place = DrawPlace { position, ..PLACE };
-    choose(scores, &[], config, place, 0).unwrap().token
+    choose(scores, History::default(), config, place, 0).unwrap().token
 }
 
 /// The probabilities after the cuts, computed as they are defined: by sorting everything.
@@ -51,7 +51,7 @@ fn greedy_takes_the_lowest_of_equal_scores() {
     assert_eq!(chosen(&[1.0, 3.0, 3.0, 2.0], &config, 0), 1);
     assert_eq!(chosen(&[0.0, -0.0], &config, 0), 0);
     assert_eq!(chosen(&[-0.0, 0.0], &config, 0), 0);
-    let choice = choose(&[1.0, 3.0, 2.5], &[], &config, PLACE, 2).unwrap();
+    let choice = choose(&[1.0, 3.0, 2.5], History::default(), &config, PLACE, 2).unwrap();
     assert_eq!(choice.margin, 0.5);
     assert_eq!(choice.top.iter().map(|top| top.0).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(choice.top[0].1, choice.log_probability);
@@ -67,7 +67,11 @@ fn log_probabilities_are_those_of_the_models_own_scores() {
     };
     let scores = [2.0_f64, 1.0, 0.5];
     let sum: f64 = scores.iter().map(|score| score.exp()).sum();
-    let choice = choose(&scores, &[0], &config, PLACE, 3).unwrap();
+    let history = History {
+        prompt: &[0],
+        drawn: &[],
+    };
+    let choice = choose(&scores, history, &config, PLACE, 3).unwrap();
     // 2 / 5 is below the two others.
     assert_eq!(choice.token, 1);
     assert!((choice.log_probability - (1.0 - sum.ln())).abs() < 1e-15);
@@ -78,36 +82,140 @@ fn log_probabilities_are_those_of_the_models_own_scores() {
 #[test]
 fn repetition_penalty_is_that_of_transformers() {
     // RepetitionPenaltyLogitsProcessor: a positive score is divided, a negative one multiplied, once.
-    let penalized = penalize(&[3.0, -2.0, 0.0, 1.0], &[0, 1, 1, 0, 2, 99], 2.0);
-    assert_eq!(penalized, [1.5, -4.0, 0.0, 1.0]);
+    let config = SamplingConfig {
+        repetition_penalty: 2.0,
+        ..SamplingConfig::default()
+    };
+    let history = History {
+        prompt: &[0, 1, 1],
+        drawn: &[0, 2, 99],
+    };
+    assert_eq!(adjust(&[3.0, -2.0, 0.0, 1.0], history, &config), [1.5, -4.0, 0.0, 1.0]);
+}
+
+#[test]
+fn bias_and_penalties_are_those_of_vllm() {
+    let history = History {
+        prompt: &[0, 1],
+        drawn: &[2, 1, 2, 9],
+    };
+    let usual = SamplingConfig::default();
+    for (config, expected) in [
+        // Of what was drawn alone, each time or once.
+        (
+            SamplingConfig {
+                frequency_penalty: 0.5,
+                ..usual.clone()
+            },
+            [4.0, 2.5, 1.0, -1.0],
+        ),
+        (
+            SamplingConfig {
+                presence_penalty: -0.5,
+                ..usual.clone()
+            },
+            [4.0, 3.5, 2.5, -1.0],
+        ),
+        (
+            SamplingConfig {
+                logit_bias: vec![(3, 2.5), (0, -100.0), (7, 1.0)],
+                ..usual.clone()
+            },
+            [-96.0, 3.0, 2.0, 1.5],
+        ),
+        // Token 2: (2 + 4) / 2 − 2 · 0.25 − 1; token 0 is of the prompt: (4 − 5) · 2; token 1: 3 / 2 − 0.25 − 1.
+        (
+            SamplingConfig {
+                logit_bias: vec![(2, 4.0), (0, -5.0)],
+                repetition_penalty: 2.0,
+                frequency_penalty: 0.25,
+                presence_penalty: 1.0,
+                ..usual
+            },
+            [-2.0, 0.25, 1.5, -1.0],
+        ),
+    ] {
+        assert_eq!(adjust(&[4.0, 3.0, 2.0, -1.0], history, &config), expected, "{config:?}");
+    }
+}
+
+#[test]
+fn min_p_is_a_share_of_the_highest_probability_after_the_temperature() {
+    // Probabilities 0.4, 0.3, 0.2 and 0.1: shares of the highest one 1, 0.75, 0.5 and 0.25, and with temperature 0.5
+    // their squares.
+    let scores = [0.2_f64, 0.4, 0.1, 0.3].map(f64::ln);
+    for (min_p, temperature, top_k, top_p, expected) in [
+        (0.0, 1.0, 0, 1.0, vec![0, 1, 2, 3]),
+        (0.6, 1.0, 0, 1.0, vec![1, 3]),
+        (0.49, 1.0, 0, 1.0, vec![1, 3, 0]),
+        (0.49, 0.5, 0, 1.0, vec![1, 3]),
+        (0.49, 1.0, 1, 1.0, vec![1]),
+        (1.0, 1.0, 0, 1.0, vec![1]),
+        // Of the two that are left, the first has 4 / 7.
+        (0.6, 1.0, 0, 0.57, vec![1]),
+        (0.0, 1.0, 0, 0.57, vec![1, 3]),
+    ] {
+        let config = SamplingConfig {
+            min_p,
+            temperature,
+            top_k,
+            top_p,
+            ..SamplingConfig::default()
+        };
+        assert_eq!(candidates(&scores, &config), expected, "{config:?}");
+    }
 }
 
 #[test]
 fn scores_and_settings_that_cannot_be_are_refused() {
     let config = SamplingConfig::default();
-    let error = choose(&[0.0, f64::NAN], &[], &config, PLACE, 0).unwrap_err();
+    let error = choose(&[0.0, f64::NAN], History::default(), &config, PLACE, 0).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the score of token 1 is NaN, expected a finite number"
     );
     for (config, message) in [
         (
-            SamplingConfig { top_p: 0.0, ..config },
+            SamplingConfig {
+                top_p: 0.0,
+                ..config.clone()
+            },
             "top_p must be above 0 and at most 1, got 0",
         ),
         (
             SamplingConfig {
                 temperature: -1.0,
-                ..config
+                ..config.clone()
             },
             "temperature must be 0 or from 1e-6 to a finite number, got -1",
         ),
         (
             SamplingConfig {
                 repetition_penalty: f64::NAN,
-                ..config
+                ..config.clone()
             },
             "repetition_penalty must be from 1e-6 to 1e6, got NaN",
+        ),
+        (
+            SamplingConfig {
+                min_p: 1.5,
+                ..config.clone()
+            },
+            "min_p must be from 0 to 1, got 1.5",
+        ),
+        (
+            SamplingConfig {
+                presence_penalty: -2.5,
+                ..config.clone()
+            },
+            "presence_penalty must be from -2 to 2, got -2.5",
+        ),
+        (
+            SamplingConfig {
+                logit_bias: vec![(0, 1.0), (1, 101.0)],
+                ..config
+            },
+            "logit_bias must be from -100 to 100, got 101",
         ),
     ] {
         assert_eq!(config.validate().unwrap_err().to_string(), message);

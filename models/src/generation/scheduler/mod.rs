@@ -175,7 +175,7 @@ impl Scheduler {
                 sequence,
                 prompt: asked.prompt.clone(),
                 pages: pages.clone(),
-                sampling: asked.sampling,
+                sampling: asked.sampling.clone(),
                 number: asked.number,
                 sample,
                 top_log_probabilities: asked.top_log_probabilities,
