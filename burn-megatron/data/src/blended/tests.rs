@@ -61,6 +61,7 @@ fn samples_are_read_from_their_data_sets() {
     for index in 0..8 {
         assert_eq!(blend.read_sample(index, &mut tokens).unwrap(), 2);
     }
+    assert_eq!(blend.order(), [10, 10]);
     assert_eq!(tokens, [1, 0, 0, 0, 1, 1, 1, 2, 0, 1, 1, 3, 1, 4, 1, 5]);
     let message = blend.read_sample(8, &mut tokens).unwrap_err().to_string();
     assert_eq!(message, "sample 8 requested from a data set of 8 samples");

@@ -235,6 +235,9 @@ fn every_epoch_has_every_sample_once() {
             .collect::<Vec<_>>()
     };
     let n = one.num_samples();
+    // A longer run has the same samples first.
+    assert_eq!(one.order(), many.order());
+    assert!((0..n).all(|index| one.read(index).unwrap() == many.read(index).unwrap()));
     let mut epochs = [texts(0..n), texts(n..2 * n), texts(2 * n..3 * n)];
     assert!(epochs[0] != epochs[1] && epochs[1] != epochs[2]);
     epochs.iter_mut().for_each(|epoch| epoch.sort());

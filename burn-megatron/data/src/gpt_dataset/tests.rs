@@ -65,6 +65,18 @@ fn the_threshold_of_the_last_epoch_is_rounded_down() {
 }
 
 #[test]
+fn the_order_is_that_of_the_epochs() {
+    // 12 samples per epoch, and the second epoch is shuffled with the first where 9 of its samples are wanted.
+    let of = |num_samples| dataset(&[10, 15], 2, num_samples, 0).order();
+    assert_eq!(of(1), of(12));
+    assert_ne!(of(12), of(13));
+    assert_eq!(of(13), of(20));
+    assert_ne!(of(20), of(21));
+    assert_eq!(of(21), of(24));
+    assert_ne!(of(24), of(25));
+}
+
+#[test]
 fn only_the_documents_of_the_range_are_read() {
     let config = config(3, 50, 1234);
     let dataset = GptDataset::new(&config, counting(&[4, 5, 6, 7]), 1..3).unwrap();
@@ -157,6 +169,20 @@ fn reference(lengths: &[usize], config: &GptDatasetConfig) -> Vec<Vec<u32>> {
 }
 
 proptest! {
+    #[test]
+    fn data_sets_of_one_order_agree_on_what_both_have(
+        lengths in prop::collection::vec(3usize..9, 1..6),
+        few in 1usize..40,
+        more in 1usize..12,
+        seed in 0u32..9,
+    ) {
+        let [few, more] = [few, few + more].map(|num_samples| dataset(&lengths, 2, num_samples, seed));
+        if few.order() == more.order() {
+            let [few, more] = [samples(&few), samples(&more)];
+            prop_assert_eq!(&few[..], &more[..few.len()]);
+        }
+    }
+
     #[test]
     fn samples_are_those_of_the_reference(
         lengths in prop::collection::vec(0usize..40, 1..12),
