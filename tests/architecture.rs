@@ -85,6 +85,7 @@ const CRATES: [(&str, &[&str]); 9] = [
         "burn-megatron/data/src",
         &[
             "bounded_lines",
+            "json_lines",
             "tokenizer",
             "indexed_dataset",
             "preprocess",

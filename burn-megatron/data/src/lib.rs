@@ -20,6 +20,7 @@ pub mod gpt_dataset;
 pub mod in_memory;
 pub mod index_cache;
 pub mod indexed_dataset;
+pub mod json_lines;
 pub mod marks;
 pub mod masked_dataset;
 pub mod mt19937;

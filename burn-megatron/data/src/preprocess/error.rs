@@ -28,6 +28,9 @@ pub enum PreprocessError {
     /// A document cannot be taken: not JSON, no such key, not UTF-8, too long.
     #[error("{0}")]
     Bad(BadDocument),
+    /// All documents were bad and left out.
+    #[error("none of {documents} documents can be taken, the first: {first}")]
+    NothingTaken { documents: u64, first: BadDocument },
     #[error(
         "the tokenizer gave token {token} in {}, which {element_type}, the type for its vocabulary of \
         {vocabulary_size}, cannot hold",

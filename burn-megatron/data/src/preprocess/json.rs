@@ -5,6 +5,9 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::json_lines;
 
 /// A document: one text, or its sentences where they are already apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,38 +18,80 @@ pub(super) enum DocumentText<'a> {
     Sentences(Vec<Cow<'a, str>>),
 }
 
+impl DocumentText<'_> {
+    fn into_owned(self) -> DocumentText<'static> {
+        let owned = |text: Cow<str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Whole(text) => DocumentText::Whole(owned(text)),
+            Self::Sentences(sentences) => DocumentText::Sentences(sentences.into_iter().map(owned).collect()),
+        }
+    }
+}
+
 /// Returns the texts of these keys in a line with a JSON object, in the order of the keys. Of a key that occurs twice
 /// the last counts, as in Python.
 pub(super) fn texts<'a>(line: &'a str, keys: &[String]) -> Result<Vec<DocumentText<'a>>, String> {
+    let found = found(line, keys).or_else(|| match json_lines::without_nan(line) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(line) => Some(
+            found(&line, keys)?
+                .into_iter()
+                .map(|text| text.map(DocumentText::into_owned))
+                .collect(),
+        ),
+    });
+    let found: Option<Vec<DocumentText>> = found.and_then(|found| found.into_iter().collect());
+    found.ok_or_else(|| problem(line, keys))
+}
+
+/// Returns what a line has of these keys; `None` if it is wrong.
+fn found<'a>(line: &'a str, keys: &[String]) -> Option<Vec<Option<DocumentText<'a>>>> {
     let mut deserializer = serde_json::Deserializer::from_str(line);
-    let found = deserializer.deserialize_map(Object { keys });
-    let found = found.map_err(|error| describe(&error))?;
-    deserializer.end().map_err(|error| describe(&error))?;
-    let mut texts = Vec::with_capacity(keys.len());
-    for (key, text) in keys.iter().zip(found) {
-        texts.push(text.ok_or_else(|| missing(line, key))?);
-    }
-    Ok(texts)
+    let found = deserializer.deserialize_map(Object { keys }).ok()?;
+    deserializer.end().ok()?;
+    Some(found)
 }
 
-/// A line is all that the parser sees, so its own line number says nothing.
-fn describe(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    let message = message.split(" at line ").next().unwrap_or(&message);
-    format!("column {}: {message}", error.column())
+/// Says what is wrong with a line.
+fn problem(line: &str, keys: &[String]) -> String {
+    let object = match json_lines::object(line) {
+        Ok(object) => object,
+        Err(problem) => return problem,
+    };
+    let Some((key, value)) = keys
+        .iter()
+        .map(|key| (key, object.get(key)))
+        .find(|(_, value)| !is_text(*value))
+    else {
+        return "it cannot be read".to_owned();
+    };
+    match value {
+        Some(value) => format!(
+            "the key \"{key}\" has {}, and a text or a list of texts is wanted",
+            described(value)
+        ),
+        None if object.is_empty() => format!("no key \"{key}\": the object is empty"),
+        None => format!(
+            "no key \"{key}\", there are {}",
+            json_lines::keys(object.keys().map(String::as_str))
+        ),
+    }
 }
 
-/// Names the keys that there are.
-fn missing(line: &str, key: &str) -> String {
-    const NAMED: usize = 8;
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap_or_default();
-    let mut present: Vec<String> = object.keys().take(NAMED).map(|key| format!("{key:?}")).collect();
-    if object.len() > NAMED {
-        present.push(format!("{} more", object.len() - NAMED));
+fn is_text(value: Option<&Value>) -> bool {
+    match value {
+        Some(Value::Array(list)) => list.iter().all(Value::is_string),
+        value => value.is_some_and(Value::is_string),
     }
-    match present.as_slice() {
-        [] => format!("no key {key:?}: the object is empty"),
-        _ => format!("no key {key:?}, there are {}", present.join(", ")),
+}
+
+fn described(value: &Value) -> String {
+    let wrong = value
+        .as_array()
+        .and_then(|list| list.iter().find(|value| !value.is_string()));
+    match wrong {
+        Some(wrong) => format!("a list with {}", json_lines::kind(wrong)),
+        None => json_lines::kind(value).to_owned(),
     }
 }
 
@@ -65,7 +110,7 @@ impl<'de> Visitor<'de> for Object<'_> {
         let mut texts = vec![None; self.keys.len()];
         while let Some(Text(found)) = map.next_key()? {
             match self.keys.iter().position(|key| *key == found) {
-                Some(key) => texts[key] = Some(map.next_value_seed(TextSeed { key: &self.keys[key] })?),
+                Some(key) => texts[key] = Some(map.next_value_seed(TextSeed)?),
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -77,11 +122,9 @@ impl<'de> Visitor<'de> for Object<'_> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-struct TextSeed<'k> {
-    key: &'k str,
-}
+struct TextSeed;
 
-impl<'de> DeserializeSeed<'de> for TextSeed<'_> {
+impl<'de> DeserializeSeed<'de> for TextSeed {
     type Value = DocumentText<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -89,11 +132,11 @@ impl<'de> DeserializeSeed<'de> for TextSeed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for TextSeed<'_> {
+impl<'de> Visitor<'de> for TextSeed {
     type Value = DocumentText<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "a string or a list of strings for the key {:?}", self.key)
+        formatter.write_str("a text or a list of texts")
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
@@ -143,26 +186,39 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let error = |line| texts(line, &keys(&["text"])).unwrap_err();
-        assert_eq!(
-            error(r#"{"title": "a", "id": 1}"#),
-            r#"no key "text", there are "id", "title""#
-        );
-        assert_eq!(error("{}"), r#"no key "text": the object is empty"#);
-        let expected = r#"expected a string or a list of strings for the key "text""#;
-        assert_eq!(
-            error(r#"{"text": 5}"#),
-            format!("column 10: invalid type: integer `5`, {expected}")
-        );
-        assert_eq!(
-            error(r#"{"text": null}"#),
-            format!("column 13: invalid type: null, {expected}")
-        );
-        assert_eq!(
-            error(r#"["text"]"#),
-            "column 0: invalid type: sequence, expected a JSON object"
-        );
-        assert_eq!(error(r#"{"text": "a"} x"#), "column 15: trailing characters");
-        assert_eq!(error(r#"{"text": "a"#), "column 11: EOF while parsing a string");
+        for (line, expected) in [
+            (
+                r#"{"title": "a", "id": 1}"#,
+                r#"no key "text", there are "id", "title""#,
+            ),
+            ("{}", r#"no key "text": the object is empty"#),
+            (
+                r#"{"text": 5}"#,
+                r#"the key "text" has a number, and a text or a list of texts is wanted"#,
+            ),
+            (
+                r#"{"text": NaN}"#,
+                r#"the key "text" has null, and a text or a list of texts is wanted"#,
+            ),
+            (
+                r#"{"text": ["a", null]}"#,
+                r#"the key "text" has a list with null, and a text or a list of texts is wanted"#,
+            ),
+            (
+                r#"["text"]"#,
+                "it begins a JSON array, and one object on each line is wanted, which jq -c '.[]' FILE > FILE.jsonl \
+                 writes",
+            ),
+            (r#"{"text": "a"} x"#, "column 15: trailing characters"),
+        ] {
+            assert_eq!(texts(line, &keys(&["text"])).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_that_json_does_not_have_do_no_harm_in_other_keys() {
+        let line = r#"{"score": NaN, "text": "a NaN", "s": ["x"], "n": -Infinity}"#;
+        let sentences = DocumentText::Sentences(vec!["x".into()]);
+        assert_eq!(texts(line, &keys(&["text", "s"])), Ok(vec![whole("a NaN"), sentences]));
     }
 }

@@ -78,8 +78,9 @@ pub struct PreprocessSummary {
 /// The files have temporary names until they are whole.
 ///
 /// # Errors
-/// If an input cannot be read, a document is bad and not to be skipped, the disk is full, or the observer stops the
-/// run. No file is left, save where the error came after some keys' data sets, each of them whole, were completed.
+/// If an input cannot be read, a document is bad and not to be skipped, all documents are bad, the disk is full, or the
+/// observer stops the run. No file is left, save where the error came after some keys' data sets, each of them whole,
+/// were completed.
 ///
 /// # Panics
 /// If the tokenizer does.
@@ -232,6 +233,12 @@ impl Writer<'_> {
     fn finish(self, files: usize) -> Result<PreprocessSummary, PreprocessError> {
         if self.observer.is_stopped() {
             return Err(PreprocessError::Stopped);
+        }
+        if let (0, Some(first)) = (self.progress.documents, self.first_bad.first()) {
+            return Err(PreprocessError::NothingTaken {
+                documents: self.progress.bad_documents,
+                first: first.clone(),
+            });
         }
         let progress = Progress {
             bytes_read: self.progress.bytes_total,

@@ -70,7 +70,6 @@ fn documents_over_the_limit_are_bad_and_never_held() {
         (folders.documents("text_document").concat().concat(), bad)
     };
     assert_eq!(numbers(SplitOn::File, "0123456789"), ("0123456789".to_owned(), vec![]));
-    assert_eq!(numbers(SplitOn::File, "0123456789a"), (String::new(), vec![1]));
     assert_eq!(
         numbers(SplitOn::Line, &format!("a\n{long}\nb\n{long}")),
         ("ab".to_owned(), vec![2, 4])
@@ -80,6 +79,36 @@ fn documents_over_the_limit_are_bad_and_never_held() {
         numbers(SplitOn::BlankLine, &paragraphs),
         ("ab0123\n45678".to_owned(), vec![4, 10])
     );
+}
+
+#[test]
+fn leaving_out_every_document_is_an_error() {
+    let folders = Folders::new();
+    for (name, text, end) in [
+        (
+            "a.txt",
+            "0123456789a",
+            "none of 1 documents can be taken, the first: a.txt, line 1: the file is longer",
+        ),
+        (
+            "pretty.json",
+            "[\n  {\n    \"text\": \"one\"\n  }\n]\n",
+            "none of 5 documents can be taken, the first: pretty.json, line 1: it begins a JSON array",
+        ),
+    ] {
+        let input = folders.file(name, text);
+        let config = PreprocessConfig {
+            skip_bad: true,
+            max_document_bytes: 10,
+            ..folders.config(&[&input])
+        };
+        let message = run(&config).unwrap_err().to_string();
+        assert!(message.replace(&input, name).starts_with(end), "{message}");
+        assert!(folders.names().is_empty());
+    }
+    // An input without documents is none with bad ones.
+    let empty = folders.file("empty.jsonl", "\n");
+    assert_eq!(run(&folders.config(&[&empty])).unwrap().progress.documents, 0);
 }
 
 #[test]
