@@ -176,6 +176,15 @@ fn what_is_missing_or_does_not_fit_is_said_before_a_step() -> anyhow::Result<()>
     let pretrain_gpt = build("pretrain_gpt")?;
     let flags = format!("{SMALL} --data-path my_corpus.txt");
     folder.succeed(&pretrain_gpt, &format!("{flags} --save checkpoints"))?;
+    fs::write(
+        folder.path().join("empty.jsonl"),
+        "{\"text\": \"\"}\n{\"text\": \"  \"}\n",
+    )?;
+    fs::create_dir(folder.path().join("sets"))?;
+    folder.succeed(
+        &build_bin("preprocess_data")?,
+        "--input empty.jsonl --output-prefix sets/empty",
+    )?;
     fs::write(folder.path().join("one_document.idx"), "")?;
     fs::write(folder.path().join("two_document.idx"), "")?;
     fs::write(folder.path().join("vocab.json"), "{}")?;
@@ -199,6 +208,10 @@ fn what_is_missing_or_does_not_fit_is_said_before_a_step() -> anyhow::Result<()>
             "the tokenizer of checkpoints/iter_0000003",
         ),
         (format!("{SMALL} --data-path one_document"), "one_document.bin"),
+        (
+            format!("{SMALL} --data-path sets/empty_text_document.bin --split 100,0,0"),
+            "sets/empty_text_document, training: the documents have 2 tokens, and a sample of --seq-length ",
+        ),
     ] {
         let ended = folder.run(&pretrain_gpt, flags.split_whitespace())?;
         ensure!(

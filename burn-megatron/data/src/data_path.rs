@@ -1,5 +1,8 @@
 //! `DataPath`: the prefixes of a `--data-path`, with or without weights.
 
+use std::path::{Path, PathBuf};
+
+use crate::indexed_dataset::idx_path;
 use crate::samples::SampleError;
 
 /// Data sets by prefix, and how much of each.
@@ -66,6 +69,73 @@ impl DataPath {
     }
 }
 
+/// Returns what follows `--data-path` without `.bin` and `.idx` after prefixes of data sets, and with the data sets or
+/// files that a pattern (`data/*_document`) matches in its place, sorted. Names of both files of a data set, one after
+/// the other, are one.
+///
+/// # Errors
+/// A pattern matches nothing, or several after a weight; the error names it.
+pub fn expand<S: AsRef<str>>(tokens: &[S]) -> Result<Vec<String>, SampleError> {
+    let mut expanded: Vec<String> = vec![];
+    let has_weights = tokens.len() > 1 && as_number(tokens[0].as_ref()).is_some();
+    for (place, token) in (1..).zip(tokens) {
+        let token = token.as_ref();
+        let prefix = prefix(Path::new(token));
+        if prefix.is_some() || Path::new(token).exists() || !token.contains(['*', '?', '[']) {
+            let path = prefix.unwrap_or_else(|| token.to_owned());
+            let is_other_half = path != token && expanded.last() == Some(&path);
+            if !is_other_half {
+                expanded.push(path);
+            }
+            continue;
+        }
+        let wrong = |problem| SampleError::DataPath {
+            token: token.to_owned(),
+            place,
+            problem,
+        };
+        let found = matches(token).ok_or_else(|| wrong("is no pattern"))?;
+        match found.len() {
+            0 => return Err(wrong("matches no data set and no file")),
+            2.. if has_weights => return Err(wrong("matches several, and a weight is for one")),
+            _ => expanded.extend(found),
+        }
+    }
+    Ok(expanded)
+}
+
+/// Returns the prefix of a data set that is named by it or by one of its files.
+fn prefix(path: &Path) -> Option<String> {
+    let is_half = path
+        .extension()
+        .is_some_and(|extension| extension == "bin" || extension == "idx");
+    let without = path.with_extension("");
+    let prefixes = [Some(path), is_half.then_some(&*without)];
+    let prefix = prefixes
+        .into_iter()
+        .flatten()
+        .find(|prefix| idx_path(prefix).is_file())?;
+    prefix.to_str().map(str::to_owned)
+}
+
+/// Returns the data sets that a pattern matches, or, if there are none, the files; `None` if it is no pattern.
+fn matches(pattern: &str) -> Option<Vec<String>> {
+    let mut paths: Vec<PathBuf> = vec![];
+    for pattern in [pattern.to_owned(), format!("{pattern}.idx")] {
+        paths.extend(glob::glob(&pattern).ok()?.filter_map(Result::ok));
+    }
+    let mut found: Vec<String> = paths.iter().filter_map(|path| prefix(path)).collect();
+    if found.is_empty() {
+        found = paths
+            .iter()
+            .filter_map(|path| path.to_str().map(str::to_owned))
+            .collect();
+    }
+    found.sort();
+    found.dedup();
+    Some(found)
+}
+
 /// Numbers begin as such: `nan` and `infinity`, which Rust reads as numbers too, are prefixes.
 fn as_number(token: &str) -> Option<f64> {
     let is_number = token.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first));
@@ -115,5 +185,47 @@ mod tests {
         }
         let message = DataPath::parse(&["a", " "]).unwrap_err().to_string();
         assert!(message.contains("\"\" at place 2 is empty"), "{message}");
+    }
+
+    #[test]
+    fn files_of_data_sets_and_patterns_name_prefixes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        for name in ["a.bin", "a.idx", "b_document.bin", "b_document.idx", "c.txt", "d.bin"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        let expanded = |tokens: &[&str]| {
+            let tokens: Vec<String> = tokens.iter().map(|token| token.replace('@', &path(""))).collect();
+            let expanded = expand(&tokens).map_err(|error| error.to_string())?;
+            Ok::<_, String>(
+                expanded
+                    .iter()
+                    .map(|token| token.replace(&path(""), "@"))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        for (tokens, expected) in [
+            (&["@a"][..], &["@a"][..]),
+            (&["@a.bin"], &["@a"]),
+            (
+                &["@a.bin", "@a.idx", "@b_document.bin", "@b_document.idx"],
+                &["@a", "@b_document"],
+            ),
+            (&["@a", "@a"], &["@a", "@a"]),
+            (&["0.3", "@a.idx", "0.7", "@b_*"], &["0.3", "@a", "0.7", "@b_document"]),
+            (&["@*"], &["@a", "@b_document"]),
+            (&["@*_document"], &["@b_document"]),
+            (&["@*.txt"], &["@c.txt"]),
+            (&["@d.bin", "@none"], &["@d.bin", "@none"]),
+        ] {
+            assert_eq!(expanded(tokens).unwrap(), expected, "{tokens:?}");
+        }
+        let message = expanded(&["0.3", "@*"]).unwrap_err();
+        assert!(
+            message.contains("at place 2 matches several, and a weight is for one"),
+            "{message}"
+        );
+        let message = expanded(&["@x*"]).unwrap_err();
+        assert!(message.contains("matches no data set and no file"), "{message}");
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use burn_megatron::data::{DataPath, DataSource, DocumentMarking, DocumentRules, SplitRatios, Tokenizer};
+use burn_megatron_data::data_path::expand;
 use burn_megatron_data::indexed_dataset::idx_path;
 use burn_megatron_data::programs::TokenizerArguments;
 use clap::{ArgAction, Args};
@@ -18,11 +19,15 @@ const SPLIT: &str = "969,30,1";
 #[command(next_help_heading = "Data")]
 pub struct DataArguments {
     /// Prefixes of data sets (PREFIX.bin and PREFIX.idx, as preprocess_data writes them), each after its weight if
-    /// there are several: 0.3 a 0.7 b. Or files and folders of UTF-8 text [default: the data set *_document.idx of the
-    /// current folder; if there is none, the Rust sources that cargo downloaded to build this program]
+    /// there are several: 0.3 a 0.7 b; also patterns: 'data/*_document'. Or files and folders of UTF-8 text [default:
+    /// the data set *_document.idx of the current folder; if there is none, the Rust sources that cargo downloaded to
+    /// build this program]
     #[arg(long, value_name = "PATH", num_args = 1.., action = ArgAction::Set)]
     pub data_path: Vec<String>,
-    /// Prefixes of data sets to train on, whole; with weights as in --data-path
+    /// File with the words of --data-path
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data_path", "train_data_path"])]
+    pub data_args_path: Option<PathBuf>,
+    /// Prefixes of data sets to train on, whole; with weights as in --data-path. With --sft, files of conversations
     #[arg(long, value_name = "PREFIX", num_args = 1.., action = ArgAction::Set, conflicts_with = "data_path")]
     pub train_data_path: Vec<String>,
     /// Prefixes of data sets to validate with, whole
@@ -62,6 +67,14 @@ pub struct DataArguments {
     pub tokenizer: TokenizerArguments,
 }
 
+/// Files of conversations, whole, to train on and to validate with.
+pub struct ConversationFiles {
+    /// Files to train on.
+    pub train: Vec<PathBuf>,
+    /// Files to validate with; `None` if some conversations of the others are.
+    pub validation: Option<Vec<PathBuf>>,
+}
+
 /// What the flags name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextSource {
@@ -81,23 +94,21 @@ impl DataArguments {
     /// folder has several data sets.
     pub fn source(&self) -> anyhow::Result<TextSource> {
         if !self.train_data_path.is_empty() {
-            ensure!(
-                self.split.is_none(),
-                "--split divides --data-path; --train-data-path is taken whole"
-            );
-            let paths = [&self.train_data_path, &self.valid_data_path, &self.test_data_path];
-            let flags = ["--train-data-path", "--valid-data-path", "--test-data-path"];
             let mut parts = [None, None, None];
-            for (part, (path, flag)) in parts.iter_mut().zip(paths.into_iter().zip(flags)) {
+            for (part, (flag, path)) in parts.iter_mut().zip(self.parts()?) {
                 if !path.is_empty() {
-                    *part = Some(prefixes(path).context(flag)?);
+                    *part = Some(prefixes(&path).context(flag)?);
                 }
             }
             return Ok(TextSource::DataSets(DataSource::Separate(parts)));
         }
-        let given = match self.data_path.as_slice() {
-            [] => match find_data_set(Path::new("."))? {
-                Some(prefix) => vec![prefix],
+        let mut given = match &self.data_args_path {
+            Some(path) => words(path).with_context(|| format!("--data-args-path {}", path.display()))?,
+            None => self.data_path.clone(),
+        };
+        if given.is_empty() {
+            match find_data_set(Path::new("."))? {
+                Some(prefix) => given.push(prefix),
                 None => {
                     ensure!(
                         self.split.is_none(),
@@ -105,14 +116,19 @@ impl DataArguments {
                     );
                     return Ok(TextSource::CargoRegistry);
                 }
-            },
-            given => given.to_vec(),
-        };
+            }
+        }
+        let given = expand(&given).context("--data-path")?;
         if !given.iter().any(|path| idx_path(Path::new(path)).is_file()) {
             for path in &given {
                 ensure!(
                     Path::new(path).exists(),
                     "--data-path {path}: there is no data set {path}.idx, and no such file or folder of text"
+                );
+                let is_half = path.ends_with(".bin") || path.ends_with(".idx");
+                ensure!(
+                    !is_half,
+                    "--data-path {path}: a data set is a pair of .bin and .idx, and one of them is missing"
                 );
             }
             ensure!(
@@ -124,6 +140,54 @@ impl DataArguments {
         let split = SplitRatios::parse(self.split.as_deref().unwrap_or(SPLIT)).context("--split")?;
         let path = prefixes(&given).context("--data-path")?;
         Ok(TextSource::DataSets(DataSource::Divided { path, split }))
+    }
+
+    /// Returns the files of conversations that the flags name.
+    ///
+    /// # Errors
+    /// When there is none, or a data set of tokens is named.
+    pub fn conversations(&self) -> anyhow::Result<ConversationFiles> {
+        if self.train_data_path.is_empty() {
+            return match self.source()? {
+                TextSource::Files(train) => Ok(ConversationFiles {
+                    train,
+                    validation: None,
+                }),
+                TextSource::CargoRegistry => bail!("--sft reads conversations: give --data-path FILE.jsonl"),
+                TextSource::DataSets(_) => {
+                    bail!("--sft reads files of conversations, and --data-path names data sets of tokens")
+                }
+            };
+        }
+        let [train, validation, _] = self.parts()?.map(|(flag, paths)| {
+            for path in &paths {
+                let is_file = Path::new(path).is_file();
+                ensure!(
+                    is_file,
+                    "{flag} {path}: there is no such file of conversations, which --sft reads"
+                );
+            }
+            Ok(paths.into_iter().map(PathBuf::from).collect::<Vec<_>>())
+        });
+        let validation = validation?;
+        Ok(ConversationFiles {
+            train: train?,
+            validation: (!validation.is_empty()).then_some(validation),
+        })
+    }
+
+    /// Returns the flags of what is taken whole, and what each names.
+    fn parts(&self) -> anyhow::Result<[(&'static str, Vec<String>); 3]> {
+        ensure!(
+            self.split.is_none(),
+            "--split divides --data-path; --train-data-path is taken whole"
+        );
+        let expanded = |flag, path: &[String]| Ok::<_, anyhow::Error>((flag, expand(path).context(flag)?));
+        Ok([
+            expanded("--train-data-path", &self.train_data_path)?,
+            expanded("--valid-data-path", &self.valid_data_path)?,
+            expanded("--test-data-path", &self.test_data_path)?,
+        ])
     }
 
     /// Returns which token ends a document and what starts again there; `None` if samples are taken as one text.
@@ -163,7 +227,7 @@ impl DataArguments {
 
     /// Returns what to tell of a source that no flag names; nothing where one does, or where it is the usual one.
     pub fn note(&self, source: &TextSource) -> Option<String> {
-        let is_named = !(self.data_path.is_empty() && self.train_data_path.is_empty());
+        let is_named = !(self.data_path.is_empty() && self.train_data_path.is_empty()) || self.data_args_path.is_some();
         match source {
             _ if is_named => None,
             TextSource::DataSets(DataSource::Divided { path, .. }) => Some(format!(
@@ -177,6 +241,19 @@ impl DataArguments {
             _ => None,
         }
     }
+}
+
+/// Reads what Megatron-LM's `--data-args-path` names: words with white space between them.
+fn words(path: &Path) -> anyhow::Result<Vec<String>> {
+    let words: Vec<String> = std::fs::read_to_string(path)?
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    ensure!(
+        !words.is_empty(),
+        "the file is empty, and the words of --data-path are wanted"
+    );
+    Ok(words)
 }
 
 fn prefixes(given: &[String]) -> anyhow::Result<DataPath> {
@@ -235,6 +312,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::try_parse;
     use super::*;
 
     #[test]
@@ -253,6 +331,57 @@ mod tests {
             message.contains("b_text_document.idx, my_text_document.idx; say with --data-path"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn data_sets_and_files_are_named_in_several_ways() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        for name in ["a.bin", "a.idx", "b.bin", "b.idx", "c.jsonl", "d.jsonl", "e.bin"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        std::fs::write(path("words"), format!("0.3 {}\n0.7 {}\n", path("a"), path("b"))).unwrap();
+        let parse = |flags: &str| try_parse::<DataArguments>(&flags.replace('@', &path(""))).unwrap();
+        let source = |flags: &str| match parse(flags).source() {
+            Ok(TextSource::DataSets(DataSource::Divided { path: found, .. })) => {
+                Ok((found.prefixes.join(" ").replace(&path(""), "@"), found.weights))
+            }
+            Ok(other) => panic!("{flags}: {other:?}"),
+            Err(error) => Err(format!("{error:#}")),
+        };
+        for (flags, prefixes, weights) in [
+            ("--data-path @a.bin", "@a", None),
+            ("--data-path @a.bin @a.idx", "@a", None),
+            ("--data-path @[ab]*", "@a @b", None),
+            ("--data-args-path @words", "@a @b", Some(vec![0.3, 0.7])),
+        ] {
+            assert_eq!(source(flags), Ok((prefixes.to_owned(), weights)), "{flags}");
+        }
+        for (flags, words) in [
+            (
+                "--data-path @e.bin",
+                "a data set is a pair of .bin and .idx, and one of them is missing",
+            ),
+            ("--data-path @x*", "matches no data set and no file"),
+            (
+                "--data-args-path @c.jsonl",
+                "the file is empty, and the words of --data-path are wanted",
+            ),
+        ] {
+            let message = source(flags).unwrap_err();
+            assert!(message.contains(words), "{flags}: {message}");
+        }
+        let files = |flags: &str| {
+            parse(flags)
+                .conversations()
+                .map(|files| (files.train, files.validation))
+        };
+        let [c, d] = ["c.jsonl", "d.jsonl"].map(|name| vec![folder.path().join(name)]);
+        assert_eq!(files("--data-path @c.jsonl").unwrap(), (c.clone(), None));
+        let separate = "--train-data-path @c.jsonl --valid-data-path @d.jsonl";
+        assert_eq!(files(separate).unwrap(), (c, Some(d)));
+        let message = files("--train-data-path @a").unwrap_err().to_string();
+        assert!(message.contains("there is no such file of conversations"), "{message}");
     }
 
     #[test]

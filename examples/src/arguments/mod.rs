@@ -34,7 +34,7 @@ use crate::run_tokenizer::RunTokenizer;
 use crate::saved_state::trained_length;
 pub use architecture::ArchitectureArguments;
 pub use checkpointing::CheckpointArguments;
-pub use data::{DataArguments, TextSource, parse_size};
+pub use data::{ConversationFiles, DataArguments, TextSource, parse_size};
 pub use deepspeed::DeepSpeedArguments;
 pub use device::DeviceArguments;
 pub use evaluation::{EvaluationArguments, TaskArguments, TaskKind};
@@ -129,6 +129,7 @@ impl TrainingArguments {
         common.parallel.launcher = LauncherArguments::default();
         // Texts and tokenizers are compared by their contents.
         common.data.data_path.clear();
+        common.data.data_args_path = None;
         common.data.data_cache_path = None;
         common.data.tokenizer = TokenizerArguments::default();
         common.parallel.communication.flight_recorder = None;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
     BatchSource, Corpus, CorpusConfig, DataSource, GptDataset, GptDatasetConfig, Loader, LoaderConfig, RunData,
@@ -63,7 +63,7 @@ fn of_files(config: CorpusConfig, request: TextRequest<'_>) -> anyhow::Result<Ru
     let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
     let documents = Arc::new(corpus.tokenize(&**run_tokenizer.tokenizer()));
     let all = documents.clone();
-    RunText::of_documents(
+    let text = RunText::of_documents(
         (documents.len(), hash),
         sizes,
         "the validation text",
@@ -73,7 +73,9 @@ fn of_files(config: CorpusConfig, request: TextRequest<'_>) -> anyhow::Result<Ru
             let dataset = Arc::new(GptDataset::new(&config, all.clone(), range)?);
             Ok(Arc::new(TokenBatches::new(dataset).with_marking(marking)))
         },
-    )
+    )?;
+    at_least_a_sample(text.num_train_tokens, sizes.seq_length)?;
+    Ok(text)
 }
 
 fn of_data_sets(source: DataSource, request: TextRequest<'_>) -> anyhow::Result<RunText> {
@@ -83,13 +85,28 @@ fn of_data_sets(source: DataSource, request: TextRequest<'_>) -> anyhow::Result<
     let mut sets = DataSets::new(&source, format!("{source:?}"), request.tokenizer);
     let data = RunData::build(&config, |prefix| -> anyhow::Result<Arc<dyn TokenDocuments>> {
         let documents = sets.open(prefix)?;
-        sets.count(prefix, documents.num_documents(), |range| num_tokens(&documents, range));
+        let train = sets.count(prefix, documents.num_documents(), |range| num_tokens(&documents, range));
+        if let Some(train) = train {
+            at_least_a_sample(train, sizes.seq_length).with_context(|| format!("{prefix}, training"))?;
+        }
         Ok(Arc::new(documents))
     })?;
     let marking = request.arguments.marking(&**request.tokenizer.tokenizer())?;
     sets.text(
         data.map(|samples| -> Arc<dyn BatchSource> { Arc::new(TokenBatches::new(samples).with_marking(marking)) }),
     )
+}
+
+/// Checks that documents fill a sample: otherwise each has the same few tokens again and again.
+fn at_least_a_sample(num_tokens: usize, seq_length: usize) -> anyhow::Result<()> {
+    // The last token is predicted only.
+    ensure!(
+        num_tokens > seq_length,
+        "the documents have {num_tokens} tokens, and a sample of --seq-length {seq_length} takes {}: give more text, \
+         or shorter samples",
+        seq_length + 1
+    );
+    Ok(())
 }
 
 pub(super) fn start_loader(

@@ -50,13 +50,22 @@ impl<'a> DataSets<'a> {
         Ok(dataset)
     }
 
-    /// Counts the documents of one that was opened, and their tokens.
-    pub(super) fn count(&mut self, prefix: &str, num_documents: usize, num_tokens: impl Fn(Range<usize>) -> usize) {
+    /// Counts the documents of one that was opened, and their tokens. Returns the tokens to train on; `None` if there
+    /// are no documents to train on.
+    pub(super) fn count(
+        &mut self,
+        prefix: &str,
+        num_documents: usize,
+        num_tokens: impl Fn(Range<usize>) -> usize,
+    ) -> Option<usize> {
         let range = |split| share(self.source, prefix, split, num_documents).unwrap_or(0..0);
         let (train, validation) = (range(Split::Train), range(Split::Validation));
+        let has_documents = !train.is_empty();
         self.train_documents += train.len();
-        self.train_tokens += num_tokens(train);
         self.validation_documents += validation.len();
+        let tokens = num_tokens(train);
+        self.train_tokens += tokens;
+        has_documents.then_some(tokens)
     }
 
     /// Returns what the run reads, of these micro-batches.

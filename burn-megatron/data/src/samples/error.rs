@@ -69,7 +69,8 @@ pub enum SampleError {
     #[error(
         "{num_documents} documents at {train} : {validation} leave {num_train} for training and \
          {num_validation} for validation; both need at least 1: give more documents \
-         (--data-path, --data-limit) or a more even split"
+         (--data-path, --data-limit), a more even split, or a data set of a text's lines (preprocess_data --split-on \
+         line), which --split 100,0,0 takes whole"
     )]
     SplitTooSmall {
         num_documents: usize,
