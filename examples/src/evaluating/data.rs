@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use burn_megatron_data::json_lines;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::arguments::TaskKind;
@@ -36,26 +36,27 @@ pub(super) struct Line<T> {
 }
 
 /// A text whose last word is asked for.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Passage {
     pub(super) text: String,
 }
 
 /// A text and several that may follow it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Question {
-    #[serde(alias = "query")]
     pub(super) context: String,
     pub(super) choices: Vec<String>,
-    gold: Gold,
+    /// Numbers of the right choices, from 0.
+    pub(super) gold: Vec<usize>,
 }
 
-/// Which choice is right.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Gold {
-    Number(usize),
-    Text(String),
+/// What is read of a line.
+trait Item: Sized {
+    /// What a line is, for people.
+    const FORM: &'static str;
+
+    /// Reads the object of a line.
+    fn read(object: &Map<String, Value>) -> anyhow::Result<Self>;
 }
 
 impl TaskData {
@@ -78,27 +79,44 @@ impl TaskData {
         ensure!(!text.trim().is_empty(), "--data {shown} is empty");
         let content = match kind {
             TaskKind::Wikitext => Content::Text(text),
-            TaskKind::Lambada => Content::Passages(lines(&text, path, |passage: &Passage| passage.check())?),
-            TaskKind::MultipleChoice => Content::Questions(lines(&text, path, |question: &Question| question.check())?),
+            TaskKind::Lambada => Content::Passages(lines(&text, path)?),
+            TaskKind::MultipleChoice => Content::Questions(lines(&text, path)?),
         };
         Ok(Self { content, sha256 })
     }
 }
 
-/// The items of a file of JSON lines.
-fn lines<T: DeserializeOwned>(
-    text: &str,
-    path: &Path,
-    check: impl Fn(&T) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<Line<T>>> {
+/// The items of a file of JSON lines. Blank lines are passed over.
+fn lines<T: Item>(text: &str, path: &Path) -> anyhow::Result<Vec<Line<T>>> {
+    let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
     let item = |(index, line): (usize, &str)| {
         let number = index + 1;
-        let parsed = serde_json::from_str(line).map_err(anyhow::Error::from);
-        let item = parsed.and_then(|item| check(&item).map(|()| item));
+        let object = json_lines::object(line).map_err(anyhow::Error::msg);
+        let item = object.and_then(|object| T::read(&object));
         let item = item.with_context(|| format!("{}:{number}", path.display()))?;
         Ok(Line { number, item })
     };
-    text.lines().enumerate().map(item).collect()
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.map(item).collect()
+}
+
+/// The value of the first of these keys that an object has.
+fn value<'a, T: Item>(object: &'a Map<String, Value>, keys: &[&str]) -> anyhow::Result<&'a Value> {
+    let found = keys.iter().find_map(|key| object.get(*key));
+    found.with_context(|| {
+        let present = json_lines::keys(object.keys().map(String::as_str));
+        format!(
+            "no key \"{}\", there are {present}; a line is {}",
+            keys.join("\" or \""),
+            T::FORM
+        )
+    })
+}
+
+fn text<'a>(name: &str, value: &'a Value) -> anyhow::Result<&'a str> {
+    value
+        .as_str()
+        .with_context(|| format!("\"{name}\" is {}, and a text is wanted", json_lines::kind(value)))
 }
 
 impl Passage {
@@ -107,43 +125,79 @@ impl Passage {
         let (context, word) = self.text.trim_end().rsplit_once(' ')?;
         (!context.trim().is_empty()).then_some((context, word))
     }
+}
 
-    fn check(&self) -> anyhow::Result<()> {
+impl Item for Passage {
+    const FORM: &'static str = r#"{"text": "…"}"#;
+
+    fn read(object: &Map<String, Value>) -> anyhow::Result<Self> {
+        let passage = Self {
+            text: text("text", value::<Self>(object, &["text"])?)?.to_owned(),
+        };
         ensure!(
-            self.split().is_some(),
-            "a text of two words at least is needed, got {:?}",
-            self.text
+            passage.split().is_some(),
+            "a text of two words at least, with a space between them, is needed, got \"{}\"",
+            passage.text.trim()
         );
-        Ok(())
+        Ok(passage)
     }
 }
 
-impl Question {
-    /// The number of the right choice, from 0.
-    pub(super) fn gold(&self) -> Option<usize> {
-        match &self.gold {
-            Gold::Number(number) => (*number < self.choices.len()).then_some(*number),
-            Gold::Text(text) => self.choices.iter().position(|choice| choice == text),
-        }
-    }
+impl Item for Question {
+    const FORM: &'static str = r#"{"query": "…", "choices": ["…", "…"], "gold": 0}"#;
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn read(object: &Map<String, Value>) -> anyhow::Result<Self> {
+        let context = text("query", value::<Self>(object, &["query", "context"])?)?;
+        let choices = value::<Self>(object, &["choices"])?;
+        let choices = choices.as_array();
+        let choices = choices.with_context(|| format!("\"choices\" is a list of texts; a line is {}", Self::FORM))?;
+        let choices = choices.iter().map(|choice| text("choices", choice).map(str::to_owned));
+        let choices = choices.collect::<anyhow::Result<Vec<_>>>()?;
         ensure!(
-            self.choices.len() > 1,
+            choices.len() > 1,
             "two choices at least are needed, got {}",
-            self.choices.len()
+            choices.len()
         );
-        if let Some(number) = self.choices.iter().position(String::is_empty) {
+        if let Some(number) = choices.iter().position(String::is_empty) {
             bail!("choice {number} is empty");
         }
-        ensure!(
-            self.gold().is_some(),
-            "\"gold\" is the number of a choice, from 0 to {}, or its text, got {:?}",
-            self.choices.len() - 1,
-            self.gold
-        );
-        Ok(())
+        let given = value::<Self>(object, &["gold"])?;
+        let gold = match given.as_array() {
+            Some(several) => several.iter().map(|gold| right_choice(gold, &choices)).collect(),
+            None => right_choice(given, &choices).map(|gold| vec![gold]),
+        };
+        let gold: Option<Vec<usize>> = gold;
+        let gold = gold.filter(|gold| !gold.is_empty());
+        let gold = gold.with_context(|| {
+            format!(
+                "\"gold\" is the number of a choice, from 0 to {}, its text, its letter (A for the first), or a list \
+                 of such, got {given}",
+                choices.len() - 1
+            )
+        })?;
+        Ok(Self {
+            context: context.to_owned(),
+            choices,
+            gold,
+        })
     }
+}
+
+/// The number of the choice that is meant: by its text, as lm-evaluation-harness reads texts, by its number, also as a
+/// text, or by its letter.
+fn right_choice(gold: &Value, choices: &[String]) -> Option<usize> {
+    let Some(text) = gold.as_str() else {
+        let number = gold.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0)?;
+        return Some(number as usize).filter(|number| *number < choices.len());
+    };
+    let by_text = choices.iter().position(|choice| choice == text);
+    let by_number = || text.trim().parse().ok();
+    let by_letter = || match text.trim().as_bytes() {
+        [letter] if letter.is_ascii_alphabetic() => Some(usize::from(letter.to_ascii_uppercase() - b'A')),
+        _ => None,
+    };
+    let found = by_text.or_else(by_number).or_else(by_letter);
+    found.filter(|number| *number < choices.len())
 }
 
 #[cfg(test)]
@@ -166,23 +220,24 @@ mod tests {
             (Lambada, " \n\n".to_owned(), "--data FILE is empty"),
             (
                 Lambada,
-                "{\"text\": \"a b\"}\n\n{\"text\": \"a b\"}\n".to_owned(),
-                "FILE:2: EOF while parsing",
+                "\n{\"text\": \"a b\"}\n[{\"text\": \"a b\"}]\n".to_owned(),
+                "FILE:3: it begins a JSON array, and one object on each line is wanted",
             ),
             (
                 Lambada,
                 "{\"text\": \"a b\"}\n{\"txt\": \"a b\"}".to_owned(),
-                "FILE:2: missing field `text`",
+                "FILE:2: no key \"text\", there are \"txt\"; a line is {\"text\": \"…\"}",
             ),
             (
                 Lambada,
                 "{\"text\": \"word \"}".to_owned(),
-                "FILE:1: a text of two words at least is needed, got \"word \"",
+                "FILE:1: a text of two words at least, with a space between them, is needed, got \"word\"",
             ),
             (
                 MultipleChoice,
                 format!("{good}\n{}", good.replace("\"c\"}", "2}")),
-                "FILE:2: \"gold\" is the number of",
+                "FILE:2: \"gold\" is the number of a choice, from 0 to 1, its text, its letter (A for the first), or a \
+                 list of such, got 2",
             ),
             (
                 MultipleChoice,
@@ -197,7 +252,8 @@ mod tests {
             (
                 MultipleChoice,
                 good.replace("query", "question"),
-                "FILE:1: missing field `context`",
+                "FILE:1: no key \"query\" or \"context\", there are \"choices\", \"gold\", \"question\"; a line is \
+                 {\"query\"",
             ),
         ] {
             let found = message(kind, &text);
@@ -216,15 +272,35 @@ mod tests {
     }
 
     #[test]
-    fn the_right_choice_is_a_number_or_a_text() {
-        let gold = |gold: &str| {
-            let line = format!(r#"{{"context": "a", "choices": ["b", "c"], "gold": {gold}}}"#);
-            serde_json::from_str::<Question>(&line).expect("a question").gold()
+    fn the_right_choice_is_a_text_a_number_a_letter_or_a_list() {
+        let gold = |choices: &str, gold: &str| {
+            let line = format!(r#"{{"context": "a", "choices": {choices}, "gold": {gold}, "score": NaN}}"#);
+            let object = json_lines::object(&line).expect("an object");
+            Question::read(&object)
+                .map(|question| question.gold)
+                .unwrap_or_default()
         };
-        assert_eq!(
-            [gold("1"), gold("\"b\""), gold("2"), gold("\"d\"")],
-            [Some(1), Some(0), None, None]
-        );
+        for (choices, given, expected) in [
+            (r#"["b", "c"]"#, "1", vec![1]),
+            (r#"["b", "c"]"#, "1.0", vec![1]),
+            (r#"["b", "c"]"#, "\"c\"", vec![1]),
+            (r#"["green", "blue"]"#, "\"B\"", vec![1]),
+            (r#"["3", "4"]"#, "\"1\"", vec![1]),
+            // As in lm-evaluation-harness, a text is looked for among the choices first.
+            (r#"["1", "2"]"#, "\"1\"", vec![0]),
+            (r#"["B", "A"]"#, "\"B\"", vec![0]),
+            (r#"["b", "c"]"#, "[1]", vec![1]),
+            (r#"["b", "c", "d"]"#, "[2, \"b\"]", vec![2, 0]),
+            (r#"["b", "c"]"#, "2", vec![]),
+            (r#"["b", "c"]"#, "-1", vec![]),
+            (r#"["b", "c"]"#, "0.5", vec![]),
+            (r#"["b", "c"]"#, "\"d\"", vec![]),
+            (r#"["b", "c"]"#, "[]", vec![]),
+            (r#"["b", "c"]"#, "null", vec![]),
+            (r#"["b", "c"]"#, "true", vec![]),
+        ] {
+            assert_eq!(gold(choices, given), expected, "{given} of {choices}");
+        }
     }
 
     #[test]

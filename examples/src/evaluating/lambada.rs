@@ -94,10 +94,7 @@ mod tests {
     use super::*;
 
     fn encoder() -> Encoder<'static> {
-        Encoder {
-            tokenizer: &ByteTokenizer,
-            seq_length: 100,
-        }
+        Encoder::new(&ByteTokenizer, 100)
     }
 
     /// The texts before and of what is predicted.

@@ -146,10 +146,7 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
         };
         preflight::check::<B::InnerBackend>(&context, &[same_tokenizer], &device)?;
         let seq_length = task.seq_length(model.max_seq_length())?;
-        let encoder = Encoder {
-            tokenizer: &**tokenizer.tokenizer(),
-            seq_length,
-        };
+        let encoder = Encoder::new(&**tokenizer.tokenizer(), seq_length);
         let Asked {
             num_items,
             num_truncated,

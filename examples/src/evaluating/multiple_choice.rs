@@ -9,7 +9,7 @@ use super::sequence::{Asked, Score};
 
 /// A question's choices as they are judged.
 struct Choices {
-    gold: usize,
+    gold: Vec<usize>,
     /// Their lengths in bytes, and in characters.
     lengths: Vec<[usize; 2]>,
 }
@@ -24,14 +24,14 @@ pub(super) fn ask(questions: &[Line<Question>], delimiter: &str, encoder: &Encod
     for Line { number, item } in questions {
         let mut is_truncated = false;
         for (choice, text) in item.choices.iter().enumerate() {
-            let encoded = encoder.pair(&item.context, &[delimiter, text].concat());
+            let encoded = encoder.pair(&item.context, &continuation(&item.context, delimiter, text));
             let encoded = encoded.with_context(|| format!("line {number}: choice {choice}"))?;
             is_truncated |= encoded.is_truncated;
             sequences.push(encoded.sequence);
         }
         num_truncated += usize::from(is_truncated);
         all.push(Choices {
-            gold: item.gold().context("it was checked")?,
+            gold: item.gold.clone(),
             lengths: (item.choices.iter().map(|text| [text.len(), text.chars().count()])).collect(),
         });
     }
@@ -41,6 +41,17 @@ pub(super) fn ask(questions: &[Line<Question>], delimiter: &str, encoder: &Encod
         sequences,
         judge: Box::new(move |scores| vec![judge(&all, scores)]),
     })
+}
+
+/// A choice after the delimiter; without it where it is white space and some is there already.
+fn continuation(context: &str, delimiter: &str, choice: &str) -> String {
+    let is_there = choice.starts_with(char::is_whitespace) || context.ends_with(char::is_whitespace);
+    let delimiter = if is_there && delimiter.trim().is_empty() {
+        ""
+    } else {
+        delimiter
+    };
+    [delimiter, choice].concat()
 }
 
 /// The parts of questions whose right choice is the most probable one; with log-probabilities divided by the lengths of
@@ -61,7 +72,7 @@ fn judge(all: &[Choices], scores: &[Score]) -> Family {
             first_of_highest(divided(|[_, characters]| *characters)),
         ];
         for (count, chosen) in right.iter_mut().zip(chosen) {
-            *count += usize::from(chosen == choices.gold);
+            *count += usize::from(choices.gold.contains(&chosen));
         }
     }
     let names = ["acc", "acc_norm", "acc_norm_characters"];
@@ -94,16 +105,27 @@ mod tests {
     }
 
     #[test]
+    fn white_space_before_a_choice_is_not_doubled() {
+        let found = [("a", "b"), ("a", " b"), ("a ", "b"), ("a\n", "b"), ("", "b")]
+            .map(|(context, choice)| continuation(context, " ", choice));
+        assert_eq!(found, [" b", " b", "b", "b", " b"]);
+        assert_eq!(
+            [continuation("a", "", "b"), continuation("a ", ":", " b")],
+            ["b", ": b"]
+        );
+    }
+
+    #[test]
     fn choices_are_judged_by_probability_and_by_that_of_a_byte() {
         let questions = [
             // By itself the first is the most probable, by bytes the second, by characters the third.
             Choices {
-                gold: 1,
+                gold: vec![1],
                 lengths: vec![[1, 1], [8, 4], [6, 6]],
             },
             // Of equals the first is taken.
             Choices {
-                gold: 0,
+                gold: vec![0],
                 lengths: vec![[2, 2], [2, 2]],
             },
         ];

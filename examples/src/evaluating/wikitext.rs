@@ -3,7 +3,7 @@
 use std::f64::consts::LN_2;
 use std::sync::{Arc, LazyLock};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use regex::Regex;
 
 use super::detokenizer::{WHITE_SPACE, detokenize};
@@ -20,7 +20,7 @@ static SPACES: LazyLock<Regex> =
 ///
 /// # Errors
 /// When the text has fewer than two words or tokens, or a part of it has no token; when the tokenizer has no token that
-/// ends documents.
+/// begins texts, nor one that ends documents.
 pub(super) fn ask(text: &str, advance: usize, encoder: &Encoder) -> anyhow::Result<Asked> {
     let tokens: Arc<[u32]> = encoder.tokens(&detokenize(text))?.into();
     let sizes = TextSizes {
@@ -57,11 +57,7 @@ pub(super) fn ask(text: &str, advance: usize, encoder: &Encoder) -> anyhow::Resu
 }
 
 fn page_windows(page: &str, encoder: &Encoder) -> anyhow::Result<Vec<Sequence>> {
-    let first = encoder.tokenizer.end_of_document();
-    let first = first.context("pages begin with the token that ends documents, and the tokenizer has none")?;
-    let mut tokens = vec![first];
-    tokens.extend(encoder.tokens(&detokenize(page))?);
-    Ok(rolling(&tokens.into(), encoder.seq_length))
+    Ok(rolling(&encoder.page(&detokenize(page))?.into(), encoder.seq_length))
 }
 
 fn sum(scores: &[Score]) -> f64 {
