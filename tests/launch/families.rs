@@ -205,6 +205,15 @@ fn conversations_train_as_on_one_rank() -> anyhow::Result<()> {
                  --hidden-dropout 0.1 --layouts tp2sp,pp2,dp2 --output comparison --data-path chats.jsonl";
     let ended = run("compare_sharding", folder.path(), flags, &[])?;
     ended.expect_code(0)?;
+    fs::write(folder.path().join("validation.jsonl"), &lines[0])?;
+    let flags = "--model-family llama --num-layers 1 --hidden-size 8 --num-attention-heads 2 --seq-length 100 --sft \
+                 --micro-batch-size 1 --global-batch-size 1 --train-iters 1 --eval-interval 1 --eval-iters 1 \
+                 --train-data-path chats.jsonl --valid-data-path validation.jsonl";
+    let ended = run("pretrain_gpt", folder.path(), flags, &[])?;
+    ended.expect_code(0)?;
+    for words in ["of 61 documents, 1 for validation", "step 1 | validation loss "] {
+        ensure!(ended.stdout.contains(words), "{words:?} is not in:\n{}", ended.stdout);
+    }
     let refused = run("pretrain_gpt", folder.path(), "--sft", &[])?;
     let is_named = refused.stderr.contains("--sft reads conversations");
     ensure!(refused.code != Some(0) && is_named, "{}", refused.stderr);

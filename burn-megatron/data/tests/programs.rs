@@ -253,7 +253,7 @@ fn samples_are_printed_as_models_see_them() {
     fs::write(folder.join("chats.jsonl"), line).unwrap();
     let chat = printed(INSPECT, folder, "chats.jsonl --samples chat");
     assert!(
-        chat.contains("1 conversations, of them 0 cut; 0 without answers left out"),
+        chat.contains("1 conversations as 1 texts, of them 0 cut; 0 without answers left out"),
         "{chat}"
     );
     assert!(chat.contains("targets that count: Yes.<|im_end|>"), "{chat}");

@@ -3,28 +3,31 @@
 use std::sync::LazyLock;
 
 use minijinja::Value;
-use minijinja::value::ValueKind;
 use regex::Regex;
-use serde::Deserialize;
 
-use super::json::{JsonValue, OrderedObject};
+use super::json::{JsonList, JsonValue, OrderedObject};
+use super::message::{LEARNT, Message};
+use crate::json_lines;
 
 /// Characters that Unicode sets aside for programs: the template's text has them where an answer starts and ends.
 pub(super) const MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
 
-/// Messages, as templates take them.
-#[derive(Debug)]
-pub(super) struct Conversation {
-    pub(super) messages: Vec<Value>,
-    pub(super) tools: Value,
-}
+/// Keys of a line that are read.
+const KEYS: [&str; 5] = ["messages", "conversations", "tools", "system", "chat_template_kwargs"];
+/// Keys of a line that would change what is learnt, and are not supported.
+const REFUSED: [&str; 3] = ["mask", "functions", "roles_to_train"];
 
-/// The two forms that a line can have. What else it has is not read.
-#[derive(Deserialize)]
-struct Line {
-    messages: Option<Vec<JsonValue>>,
-    conversations: Option<Vec<JsonValue>>,
-    tools: Option<JsonValue>,
+/// Messages, as templates take them.
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    pub(super) messages: Vec<Message>,
+    pub(super) tools: Value,
+    /// Variables of the template, in addition to the usual ones.
+    pub(super) variables: Value,
+    /// Messages before those of the line.
+    added: usize,
+    /// Keys that have no effect.
+    pub(super) ignored: Vec<String>,
 }
 
 /// What is wrong with a conversation, and with which of its messages, from 0.
@@ -52,37 +55,86 @@ impl Problem {
 
 impl Conversation {
     /// Reads a line: `{"messages": [{"role": …, "content": …}, …]}`, or ShareGPT's `{"conversations": [{"from": …,
-    /// "value": …}, …]}`, of which `human` is the user and `gpt` the assistant. `tools` are passed on.
+    /// "value": …}, …]}`. `tools` are passed on, `system` is the first message of a conversation that has none of the
+    /// system, and `chat_template_kwargs` are variables of the template.
     pub(super) fn parse(line: &[u8]) -> Result<Self, Problem> {
         let line = std::str::from_utf8(line).map_err(|error| Problem::of_all(error.to_string()))?;
         check_marks(line).map_err(Problem::of_all)?;
-        let line: Line = serde_json::from_str(line).map_err(|error| Problem::of_all(error.to_string()))?;
-        let messages = line.messages.or(line.conversations).ok_or_else(|| {
-            Problem::of_all(
-                "no list \"messages\" of {\"role\", \"content\"}, nor \"conversations\" of {\"from\", \"value\"}",
+        let JsonValue(value) = json_lines::parse(line).map_err(Problem::of_all)?;
+        let Some(OrderedObject(entries)) = value.downcast_object_ref() else {
+            return Err(Problem::of_all(json_lines::no_object(
+                line,
+                &format!("a {}", value.kind()),
+            )));
+        };
+        let get = |name: &str| {
+            let found = entries.iter().find(|(key, value)| **key == *name && !value.is_none());
+            found.map(|(_, value)| value)
+        };
+        let mut conversation = Self {
+            tools: tools(get("tools")).map_err(Problem::of_all)?,
+            variables: get("chat_template_kwargs")
+                .cloned()
+                .unwrap_or_else(|| Value::from_object(OrderedObject(vec![]))),
+            ignored: ignored(
+                entries
+                    .iter()
+                    .filter(|(_, value)| !value.is_none())
+                    .map(|(key, _)| &**key),
             )
-        })?;
+            .map_err(Problem::of_all)?,
+            ..Self::default()
+        };
+        if conversation.variables.downcast_object_ref::<OrderedObject>().is_none() {
+            return Err(Problem::of_all("\"chat_template_kwargs\" is no object"));
+        }
+        let Some(messages) = get("messages").or_else(|| get("conversations")) else {
+            return Err(Problem::of_all(format!(
+                "no list \"messages\" of {{\"role\", \"content\"}}, nor \"conversations\" of {{\"from\", \"value\"}}, \
+                 there are {}",
+                json_lines::keys(entries.iter().map(|(key, _)| &**key))
+            )));
+        };
+        let Some(JsonList(messages)) = messages.downcast_object_ref() else {
+            return Err(Problem::of_all(format!(
+                "the messages are a {}, and a list is wanted",
+                messages.kind()
+            )));
+        };
         if messages.is_empty() {
             return Err(Problem::of_all("a conversation without messages"));
         }
         let messages = messages
-            .into_iter()
+            .iter()
             .enumerate()
-            .map(|(place, message)| named(message.0).map_err(|reason| Problem::of_message(place, reason)));
-        Ok(Self {
-            messages: messages.collect::<Result<_, _>>()?,
-            tools: line.tools.unwrap_or_default().0,
-        })
+            .map(|(place, message)| Message::read(message).map_err(|reason| Problem::of_message(place, reason)));
+        conversation.messages = messages.collect::<Result<_, _>>()?;
+        if let Some(system) = get("system").filter(|system| system.is_true()) {
+            conversation.begin(system)?;
+        }
+        Ok(conversation)
     }
 
-    /// Returns the messages that are the assistant's.
-    pub(super) fn answers(&self) -> impl Iterator<Item = usize> {
-        let is_answer = |message: &Value| {
-            message
-                .get_attr("role")
-                .is_ok_and(|role| role.as_str() == Some("assistant"))
-        };
-        (0..self.messages.len()).filter(move |&place| is_answer(&self.messages[place]))
+    /// Begins with a message of the system, if it does not yet.
+    fn begin(&mut self, system: &Value) -> Result<(), Problem> {
+        let first = &self.messages[0];
+        if first.get("role").as_str() != Some("system") {
+            self.messages.insert(0, Message::system(system.clone()));
+            self.added = 1;
+        } else if first.get("content") != *system {
+            return Err(Problem::of_all(
+                "\"system\" and the first message, which is the system's, are two texts",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns what is wrong with a message, by its place among all.
+    pub(super) fn problem(&self, place: usize, reason: impl Into<String>) -> Problem {
+        match place.checked_sub(self.added) {
+            Some(place) => Problem::of_message(place, reason),
+            None => Problem::of_all(reason),
+        }
     }
 }
 
@@ -96,25 +148,35 @@ pub(super) fn check_marks(json: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns a message with a `role` and a `content`.
-fn named(message: Value) -> Result<Value, String> {
-    let attribute = |name: &str| message.get_attr(name).unwrap_or_default();
-    if message.kind() != ValueKind::Map {
-        return Err(format!("{} instead of an object", message.kind()));
-    }
-    if attribute("role").as_str().is_some() {
-        return Ok(message);
-    }
-    let from = attribute("from");
-    let role = match from.as_str() {
-        Some("human") => "user",
-        Some("gpt") => "assistant",
-        Some(role) => role,
-        None => return Err("no text \"role\" (\"system\", \"user\", \"assistant\", …)".to_owned()),
+/// Tools, also where they are a text of JSON, as some files have them.
+fn tools(tools: Option<&Value>) -> Result<Value, String> {
+    let Some(tools) = tools else {
+        return Ok(Value::from(()));
     };
-    let entries = vec![
-        ("role".into(), Value::from(role)),
-        ("content".into(), attribute("value")),
-    ];
-    Ok(Value::from_object(OrderedObject(entries)))
+    match tools.as_str() {
+        None => Ok(tools.clone()),
+        Some(text) if text.trim().is_empty() => Ok(Value::from(())),
+        Some(text) => match json_lines::parse(text) {
+            Ok(JsonValue(tools)) => Ok(tools),
+            Err(_) => Err("\"tools\" is a text that is no JSON: give a list".to_owned()),
+        },
+    }
+}
+
+/// Returns the keys of a line that are not read.
+fn ignored<'a>(keys: impl Iterator<Item = &'a str>) -> Result<Vec<String>, String> {
+    let mut ignored = vec![];
+    for key in keys.filter(|key| !KEYS.contains(key)) {
+        if LEARNT.contains(&key) {
+            return Err(format!("\"{key}\" is for messages, and the conversation has it"));
+        }
+        if REFUSED.contains(&key) {
+            return Err(format!("the key \"{key}\" is not supported"));
+        }
+        if let Some(near) = KEYS.iter().find(|known| strsim::damerau_levenshtein(known, key) <= 2) {
+            return Err(format!("the key \"{key}\" is unknown: is \"{near}\" meant?"));
+        }
+        ignored.push(key.to_owned());
+    }
+    Ok(ignored)
 }

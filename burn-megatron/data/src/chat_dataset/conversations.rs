@@ -1,5 +1,6 @@
 //! `Conversations`: files of conversations as tokens, in memory.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::ops::Range;
@@ -22,6 +23,9 @@ const BATCH_BYTES: usize = 16 << 20;
 /// Largest line that is read, in bytes.
 const MAX_LINE_BYTES: usize = 256 << 20;
 
+/// Keys that are remembered, of those that are not read.
+const MAX_IGNORED_KEYS: usize = 64;
+
 /// What becomes of a conversation that is longer than a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LongConversations {
@@ -35,11 +39,14 @@ pub enum LongConversations {
 /// How many conversations were read, and what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConversationTotals {
-    /// Those that samples are made of.
-    pub taken: u64,
+    /// Those that were read.
+    pub conversations: u64,
+    /// Texts that samples are made of: more than one of a conversation where the template writes an earlier answer
+    /// otherwise when others follow.
+    pub texts: u64,
     /// Those of them whose end is left out.
     pub cut: u64,
-    /// Those that have no answer, or none in what is not cut: they are left out.
+    /// Conversations without an answer, and texts without one in what is not cut: they are left out.
     pub without_answers: u64,
 }
 
@@ -56,6 +63,7 @@ pub struct Conversations {
     seq_length: usize,
     long: LongConversations,
     totals: ConversationTotals,
+    ignored_keys: BTreeSet<String>,
     vocabulary_size: usize,
 }
 
@@ -69,12 +77,14 @@ impl Conversations {
             seq_length,
             long,
             totals: ConversationTotals::default(),
+            ignored_keys: BTreeSet::new(),
             vocabulary_size,
         }
     }
 
     /// Appends the conversations of a file of JSON lines, on all cores: `{"messages": [{"role": …, "content": …}, …]}`
-    /// or ShareGPT's `{"conversations": [{"from": …, "value": …}, …]}`. Blank lines are passed over.
+    /// or ShareGPT's `{"conversations": [{"from": …, "value": …}, …]}`. Blank lines are passed over. An answer with
+    /// `"weight": 0`, `"train": false` or `"loss": false` is not learnt.
     ///
     /// # Errors
     /// The file cannot be read, a line is no conversation, the template refuses it, or it is longer than a sample and
@@ -116,13 +126,22 @@ impl Conversations {
                 }
             }
             let encode = |(number, line): &(u64, Vec<u8>)| {
-                let encoded = Conversation::parse(line).and_then(|parsed| encode(&parsed, template, tokenizer));
+                let encoded = Conversation::parse(line).and_then(|parsed| {
+                    let texts = encode(&parsed, template, tokenizer)?;
+                    Ok((texts, parsed.ignored))
+                });
                 (*number, encoded)
             };
             let encoded: Vec<_> = lines.par_iter().map(encode).collect();
             for (number, encoded) in encoded {
-                let encoded = encoded.map_err(|problem| ChatError::in_file(problem, path, number))?;
-                self.push(encoded, path, number)?;
+                let (texts, ignored) = encoded.map_err(|problem| ChatError::in_file(problem, path, number))?;
+                self.totals.conversations += 1;
+                self.totals.without_answers += u64::from(texts.is_empty());
+                for text in texts {
+                    self.push(text, path, number)?;
+                }
+                let room = MAX_IGNORED_KEYS.saturating_sub(self.ignored_keys.len());
+                self.ignored_keys.extend(ignored.into_iter().take(room));
             }
         }
         Ok(())
@@ -158,12 +177,12 @@ impl Conversations {
         }
         self.tokens.push(&encoded.tokens);
         self.answer_ends.push(self.answers.len());
-        self.totals.taken += 1;
+        self.totals.texts += 1;
         self.totals.cut += u64::from(is_long);
         Ok(())
     }
 
-    /// Returns the number of conversations.
+    /// Returns the number of texts of conversations.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
@@ -176,6 +195,11 @@ impl Conversations {
     /// Returns what became of the conversations that were read.
     pub fn totals(&self) -> ConversationTotals {
         self.totals
+    }
+
+    /// Returns keys of conversations that were not read, in alphabetical order.
+    pub fn ignored_keys(&self) -> impl Iterator<Item = &str> {
+        self.ignored_keys.iter().map(String::as_str)
     }
 
     /// Returns the longest sample that these conversations were read for.

@@ -6,9 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use minijinja::Value;
-use minijinja::value::{Enumerator, Object};
+use minijinja::value::{Enumerator, Object, ObjectRepr};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::numbers::as_float;
 
 /// A value that was read from JSON.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +33,45 @@ impl Object for OrderedObject {
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         Enumerator::Values(self.0.iter().map(|(name, _)| Value::from(name.clone())).collect())
     }
+
+    fn render(self: &Arc<Self>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = self
+            .0
+            .iter()
+            .map(|(name, value)| format!("{:?}: {}", Value::from(name.clone()), part(value)));
+        write!(formatter, "{{{}}}", entries.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A list.
+#[derive(Debug)]
+pub(super) struct JsonList(pub(super) Vec<Value>);
+
+impl Object for JsonList {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.0.get(key.as_usize()?).cloned()
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.0.len())
+    }
+
+    fn render(self: &Arc<Self>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "[{}]",
+            self.0.iter().map(part).collect::<Vec<_>>().join(", ")
+        )
+    }
+}
+
+/// A value as Python writes it in a list.
+fn part(value: &Value) -> String {
+    as_float(value).unwrap_or_else(|| format!("{value:?}"))
 }
 
 impl<'de> Deserialize<'de> for JsonValue {
@@ -77,7 +118,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
         while let Some(JsonValue(value)) = list.next_element()? {
             values.push(value);
         }
-        Ok(Value::from_object(values))
+        Ok(Value::from_object(JsonList(values)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
@@ -101,6 +142,8 @@ mod tests {
     fn keys_have_pythons_order() {
         let JsonValue(object) = serde_json::from_str(r#"{"b": 1, "a": 2, "b": {"d": 3, "c": 4}}"#).unwrap();
         assert_eq!(object.to_string(), "{'b': {'d': 3, 'c': 4}, 'a': 2}");
+        let JsonValue(list) = serde_json::from_str(r#"["a'b", 1e-7, [2.0, null], {"c": 1e20}]"#).unwrap();
+        assert_eq!(list.to_string(), "[\"a'b\", 1e-07, [2.0, None], {'c': 1e+20}]");
         assert_eq!(object.get_attr("b").unwrap().get_attr("c").unwrap(), Value::from(4));
     }
 }

@@ -8,6 +8,8 @@ mod conversation;
 mod conversations;
 mod error;
 mod json;
+mod message;
+mod numbers;
 mod packing;
 mod template;
 #[cfg(test)]

@@ -72,7 +72,8 @@ const LINES: &str = r#"{"messages": [{"role": "user", "content": "a"}, {"role": 
 fn the_loss_counts_answers_alone_and_conversations_do_not_meet() {
     let conversations = Folder::new().read(LINES, 200, &ChatTemplate::chatml()).unwrap();
     let totals = ConversationTotals {
-        taken: 2,
+        conversations: 3,
+        texts: 2,
         cut: 0,
         without_answers: 1,
     };
@@ -134,9 +135,29 @@ fn what_is_wrong_is_said_with_file_line_and_message() {
         |lines: &str, template: &ChatTemplate| Folder::new().read(lines, 200, template).unwrap_err().to_string();
     let chatml = ChatTemplate::chatml();
     for (lines, problem) in [
-        ("{", "chats.jsonl, line 1: EOF"),
+        ("{", "chats.jsonl, line 1: the object does not end on its line"),
+        (
+            "[{",
+            "chats.jsonl, line 1: it begins a JSON array, and one object on each line is wanted",
+        ),
+        (
+            "{\"mesages\": []}",
+            "line 1: the key \"mesages\" is unknown: is \"messages\" meant?",
+        ),
+        (
+            "{\"messages\": [], \"mask\": \"User\"}",
+            "line 1: the key \"mask\" is not supported",
+        ),
+        (
+            "{\"messages\": [], \"weight\": 0}",
+            "line 1: \"weight\" is for messages",
+        ),
         ("\n{\"text\": 1}", "chats.jsonl, line 2: no list \"messages\""),
         ("{\"messages\": []}", "line 1: a conversation without messages"),
+        (
+            "{\"messages\": \"[]\"}",
+            "line 1: the messages are a string, and a list is wanted",
+        ),
         ("{\"messages\": [3]}", "line 1, message 1: number instead of an object"),
         (
             "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}, {}]}",
@@ -156,14 +177,6 @@ fn what_is_wrong_is_said_with_file_line_and_message() {
         message.contains("line 1, message 2: the template writes the text before it otherwise"),
         "{message}"
     );
-    let counts = "{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}";
-    let two =
-        r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user"}]}"#;
-    let message = error(two, &ChatTemplate::from_source(counts).unwrap());
-    assert!(
-        message.contains("line 1, message 2: the template writes the text up to it otherwise"),
-        "{message}"
-    );
     let refuses = "{% if messages|length > 1 %}{{ raise_exception('one only') }}{% endif %}";
     let message = error(LINES, &ChatTemplate::from_source(refuses).unwrap());
     assert!(
@@ -176,6 +189,201 @@ fn what_is_wrong_is_said_with_file_line_and_message() {
     let missing =
         Conversations::new(257, 8, LongConversations::Cut).read("none.jsonl".as_ref(), &chatml, &ByteTokenizer);
     assert!(missing.unwrap_err().to_string().starts_with("cannot read none.jsonl: "));
+}
+
+/// Writes `[role]`, the content and a stop; of an assistant that comes before a user, no thought.
+const THINKING: &str = "{% set ns = namespace(last=-1) %}\
+    {% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}\
+    {% for m in messages %}[{{ m.role }}]{% set c = m.content.split('</think>') %}\
+    {% if m.role == 'assistant' and loop.index0 > ns.last %}\
+    <{{ c[0].split('<think>')[-1] if c|length > 1 else '' }}>{% endif %}{{ c[-1] }}.{% endfor %}\
+    {% if add_generation_prompt %}[assistant]{% endif %}";
+
+/// A line of messages, of which each has a role's first letter, a content, and more keys.
+fn line(messages: &[(&str, &str, &str)]) -> String {
+    let message = |(role, content, more): &(&str, &str, &str)| {
+        let role = match *role {
+            "u" => "user",
+            "a" => "assistant",
+            "s" => "system",
+            other => other,
+        };
+        format!(
+            r#"{{"role": "{role}", "content": {}{more}}}"#,
+            serde_json::Value::from(*content)
+        )
+    };
+    let messages: Vec<String> = messages.iter().map(message).collect();
+    format!("{{\"messages\": [{}]}}\n", messages.join(", "))
+}
+
+/// The text of each conversation's own sample, and its answers.
+fn texts(lines: &str, template: &str) -> Result<Vec<(String, String)>, String> {
+    let template = ChatTemplate::from_source(template).unwrap();
+    let conversations = Folder::new()
+        .read(lines, 400, &template)
+        .map_err(|error| error.to_string())?;
+    let text = |index| {
+        let (tokens, answers) = conversations.conversation(index);
+        let answers: Vec<String> = answers.map(|answer| ByteTokenizer.decode(&tokens[answer])).collect();
+        (ByteTokenizer.decode(&tokens), answers.join("|"))
+    };
+    Ok((0..conversations.len()).map(text).collect())
+}
+
+#[test]
+fn each_answer_is_learnt_after_what_generation_sees() {
+    let two = line(&[
+        ("u", "q1", ""),
+        ("a", "<think>T1</think>A1", ""),
+        ("u", "q2", ""),
+        ("a", "<think>T2</think>A2", ""),
+    ]);
+    let tail = line(&[("u", "q1", ""), ("a", "<think>T1</think>A1", ""), ("u", "q2", "")]);
+    let expected: &[(&str, &str)] = &[
+        ("[user]q1.[assistant]<T1>A1.", "<T1>A1."),
+        ("[user]q1.[assistant]A1.[user]q2.[assistant]<T2>A2.", "<T2>A2."),
+        // The text of the whole conversation would have lost its thought.
+        ("[user]q1.[assistant]<T1>A1.", "<T1>A1."),
+    ];
+    let marked = THINKING.replace("<{{ c[0]", "{% generation %}<{{ c[0]");
+    assert_eq!(marked.matches("generation %}").count(), 1);
+    let marked = marked.replace(
+        "{% endif %}{{ c[-1] }}.{% endfor %}",
+        "{{ c[-1] }}.{% endgeneration %}{% else %}{{ c[-1] }}.{% endif %}{% endfor %}",
+    );
+    for template in [THINKING, &marked] {
+        let found = texts(&(two.clone() + &tail), template).unwrap();
+        let found: Vec<(&str, &str)> = found.iter().map(|(text, answers)| (&**text, &**answers)).collect();
+        assert_eq!(found, expected, "{template}");
+    }
+    // Without thoughts to lose, one text has all answers.
+    let plain = "{% for m in messages %}[{{ m.role }}]{{ m.content }}.{% endfor %}{% if add_generation_prompt %}\
+        [assistant]{% endif %}";
+    let found = texts(&two, plain).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].1, "<think>T1</think>A1.|<think>T2</think>A2.");
+    // A template that writes what is before an answer otherwise: generation sees the prompt.
+    let numbered = plain.replace("{% for", "{{ messages|length }}{% for");
+    let found = texts(&two, &numbered).unwrap();
+    let found: Vec<&str> = found.iter().map(|(text, _)| &**text).collect();
+    assert_eq!(
+        found,
+        [
+            "1[user]q1.[assistant]<think>T1</think>A1.",
+            "3[user]q1.[assistant]<think>T1</think>A1.[user]q2.[assistant]<think>T2</think>A2.",
+        ]
+    );
+    // A template that never writes thoughts loses them, also those under keys.
+    let never = plain.replace("m.content", "m.content.split('</think>')[-1]");
+    let thinks = line(&[("u", "q", ""), ("a", "A", r#", "reasoning": "T""#)]);
+    for (lines, template) in [(&two, &*never), (&thinks, plain)] {
+        let message = texts(lines, template).unwrap_err();
+        assert!(
+            message.contains("message 2: the template leaves out what was thought"),
+            "{message}"
+        );
+    }
+    let writes = plain.replace("m.content", "m.thinking ~ '!' ~ m.reasoning_content ~ m.content");
+    assert_eq!(texts(&thinks, &writes).unwrap()[0].1, "T!TA.");
+}
+
+#[test]
+fn an_answer_that_is_not_to_be_learnt_is_in_no_loss() {
+    let plain = "{% for m in messages %}[{{ m.role }}]{{ m.content }}.{% endfor %}{% if add_generation_prompt %}\
+        [assistant]{% endif %}";
+    let marked = "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}.\
+        {% endgeneration %}{% else %}{{ m.content }}.{% endif %}{% endfor %}";
+    for (more, expected) in [
+        ("", "WRONG.|RIGHT."),
+        (r#", "weight": 0"#, "RIGHT."),
+        (r#", "train": false"#, "RIGHT."),
+        (r#", "loss": false"#, "RIGHT."),
+        (r#", "weight": 1.0, "train": true, "loss": null"#, "WRONG.|RIGHT."),
+        (r#", "weight": 1, "train": false"#, "RIGHT."),
+    ] {
+        let lines = line(&[
+            ("u", "q", ""),
+            ("a", "WRONG", more),
+            ("u", "r", r#", "weight": 0"#),
+            ("a", "RIGHT", ""),
+        ]);
+        for template in [plain, marked] {
+            assert_eq!(texts(&lines, template).unwrap()[0].1, expected, "{more}");
+        }
+    }
+    let none = line(&[("u", "q", ""), ("a", "x", r#", "weight": 0"#)]);
+    assert!(texts(&none, plain).unwrap().is_empty());
+    for (messages, expected) in [
+        (
+            line(&[("a", "x", r#", "weight": 0.5"#)]),
+            "message 1: \"weight\" is 0 or 1, false or true, got 0.5",
+        ),
+        (
+            line(&[("u", "x", r#", "train": true"#)]),
+            "message 1: \"train\" asks to learn a message of the role \"user\"",
+        ),
+        (
+            line(&[("u", "q", ""), ("a", "x", r#", "wieght": 7"#)]),
+            "message 2: the template does not write the key \"wieght\"",
+        ),
+        (
+            line(&[("u", "q", ""), ("a", "x", r#", "tool_calls": [{}]"#)]),
+            "the template does not write the key \"tool_calls\"",
+        ),
+        (
+            line(&[("u", "q", ""), ("asistant", "x", "")]),
+            "message 2: the role \"asistant\" is unknown: known are system",
+        ),
+        (
+            line(&[("a", "x", "")]).replace("\"x\"", "null"),
+            "message 1: the assistant's message has no \"content\"",
+        ),
+    ] {
+        let message = texts(&messages, plain).unwrap_err();
+        assert!(message.contains(expected), "{message}");
+    }
+    // Of a template that names a role or writes a key they are known.
+    let names = plain.replace(
+        "{{ m.content }}",
+        "{{ m.content }}{{ m.mood }}{% if m.role == 'critic' %}!{% endif %}",
+    );
+    let lines = line(&[("critic", "q", r#", "mood": "ok""#), ("a", "x", r#", "id": 7"#)]);
+    assert_eq!(texts(&lines, &names).unwrap()[0].0, "[critic]qok!.[assistant]x.");
+}
+
+#[test]
+fn other_forms_of_conversations_have_the_roles_and_the_system_of_templates() {
+    let template = "{{ tools | length if tools else '' }}{{ mood }}\
+        {% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+    let lines = [
+        r#"{"conversations": [{"from": "system", "value": "s"}, {"from": "Human", "value": "q"},
+            {"from": "chatgpt", "value": "a"}, {"from": "observation", "value": "o"},
+            {"from": "model", "value": "b"}]}"#,
+        r#"{"system": "s", "messages": [{"role": "user", "content": "q"}, {"role": "gpt", "content": "a"}],
+            "tools": "[{}, {}]", "chat_template_kwargs": {"mood": "!"}, "id": 7, "source": "x", "score": NaN}"#,
+        r#"{"system": "s", "messages": [{"role": "system", "content": "s"}, {"role": "assistant", "content": "a"}]}"#,
+    ]
+    .map(|line| line.replace('\n', " "));
+    let found = texts(&lines.join("\n"), template).unwrap();
+    let found: Vec<&str> = found.iter().map(|(text, _)| &**text).collect();
+    assert_eq!(
+        found,
+        [
+            "[system]s[user]q[assistant]a[tool]o[assistant]b",
+            "2![system]s[user]q[assistant]a",
+            "[system]s[assistant]a"
+        ]
+    );
+    let template = ChatTemplate::from_source(template).unwrap();
+    let conversations = Folder::new().read(&lines[1], 100, &template).unwrap();
+    assert_eq!(conversations.ignored_keys().collect::<Vec<_>>(), ["id", "source"]);
+    let two = lines[2].replacen("\"s\"", "\"t\"", 1);
+    let message = Folder::new().read(&two, 100, &template).unwrap_err().to_string();
+    assert!(
+        message.contains("line 1: \"system\" and the first message"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -192,7 +400,8 @@ fn a_long_conversation_is_cut_and_counted_or_refused() {
     let lines = [line("ab", "cdefgh"), line("abcdefgh", "i"), line("a", "b")].join("\n");
     let conversations = folder.read(&lines, 4, &template).unwrap();
     let totals = ConversationTotals {
-        taken: 2,
+        conversations: 3,
+        texts: 2,
         cut: 1,
         without_answers: 1,
     };
@@ -276,6 +485,7 @@ proptest! {
         });
         let line = serde_json::json!({ "messages": turns.collect::<Vec<_>>() }).to_string();
         let conversation = Conversation::parse(line.as_bytes()).unwrap();
+        let begins_with_answer = conversation.messages[0].is_answer;
         let marked = "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}\
             {% generation %}{{ m.content }}.\
             {% endgeneration %}{% else %}{{ m.content }}.{% endif %}{% endfor %}\
@@ -284,8 +494,12 @@ proptest! {
         let [marked, plain] = [marked.to_owned(), plain].map(|source| {
             encode(&conversation, &ChatTemplate::from_source(&source).unwrap(), &ByteTokenizer).unwrap()
         });
+        prop_assert_eq!(marked.len(), plain.len());
+        let (Some(marked), Some(plain)) = (marked.first(), plain.first()) else {
+            return Ok(());
+        };
         // A first message of the assistant has no prompt, so all of it is the answer.
-        let first = usize::from(conversation.answers().next() == Some(0));
+        let first = usize::from(begins_with_answer);
         prop_assert_eq!(&marked.tokens, &plain.tokens);
         prop_assert_eq!(&marked.answers[first..], &plain.answers[first..]);
     }

@@ -109,4 +109,8 @@ impl Tokenizer for GPT2BPETokenizer {
     fn token_bytes(&self, token: Token) -> Vec<u8> {
         self.0.token_bytes(token)
     }
+
+    fn decode_with_special(&self, tokens: &[Token]) -> String {
+        self.0.decode_with_special(tokens)
+    }
 }

@@ -184,6 +184,10 @@ impl Tokenizer for HuggingFaceTokenizer {
         self.inner.decode(&texts, true).unwrap_or_default()
     }
 
+    fn decode_with_special(&self, tokens: &[Token]) -> String {
+        self.inner.decode(tokens, false).unwrap_or_default()
+    }
+
     fn token_bytes(&self, token: Token) -> Vec<u8> {
         let name = || self.inner.id_to_token(token).unwrap_or_default();
         if self.special.binary_search(&token).is_ok() {

@@ -95,6 +95,11 @@ pub trait Tokenizer: Send + Sync {
         self.decode(&[token]).into_bytes()
     }
 
+    /// Returns the text of tokens, of which special ones are their names.
+    fn decode_with_special(&self, tokens: &[Token]) -> String {
+        self.decode(tokens)
+    }
+
     /// Checks that a model has an embedding for every token.
     ///
     /// # Errors

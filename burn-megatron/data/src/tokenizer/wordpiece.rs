@@ -127,4 +127,8 @@ impl Tokenizer for BertWordPieceTokenizer {
     fn token_bytes(&self, token: Token) -> Vec<u8> {
         self.0.token_bytes(token)
     }
+
+    fn decode_with_special(&self, tokens: &[Token]) -> String {
+        self.0.decode_with_special(tokens)
+    }
 }

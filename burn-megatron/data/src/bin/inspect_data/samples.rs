@@ -87,9 +87,13 @@ pub(crate) fn print(
             let totals = conversations.totals();
             writeln!(
                 out,
-                "{} conversations, of them {} cut; {} without answers left out",
-                totals.taken, totals.cut, totals.without_answers
+                "{} conversations as {} texts, of them {} cut; {} without answers left out",
+                totals.conversations, totals.texts, totals.cut, totals.without_answers
             )?;
+            let ignored: Vec<&str> = conversations.ignored_keys().collect();
+            if !ignored.is_empty() {
+                writeln!(out, "without effect are the keys {}", ignored.join(", "))?;
+            }
             let all = 0..conversations.len();
             let config = ChatDatasetConfig::new(None);
             let dataset = ChatDataset::new(&config, Arc::new(conversations), all, &*tokenizer)?;
@@ -154,7 +158,14 @@ impl Texts<'_> {
                 .find(|(role, _)| *role == Some(*token))
                 .map(|(_, name)| (*name).to_owned());
             let sentinel = || roles.sentinels.iter().position(|sentinel| sentinel == token);
-            named.or_else(|| sentinel().map(|number| format!("<{number}>")))
+            let is_special = self.0.special_tokens().binary_search(token).is_ok();
+            let special = || {
+                is_special
+                    .then(|| self.0.decode_with_special(&[*token]))
+                    .filter(|text| !text.is_empty())
+            };
+            let named = named.or_else(|| sentinel().map(|number| format!("<{number}>")));
+            named.or_else(special)
         };
         let mut text = String::new();
         for run in tokens.chunk_by(|left, right| name(left).is_none() && name(right).is_none()) {

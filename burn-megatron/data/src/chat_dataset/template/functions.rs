@@ -1,16 +1,16 @@
 //! The functions and filters that templates of Hugging Face have, next to Jinja's own.
 
-use std::io;
-
 use jiff::civil::DateTime;
 use jiff::fmt::strtime;
-use minijinja::value::Kwargs;
-use minijinja::{Environment, Error, ErrorKind, State, Value};
+use minijinja::{Environment, Error, ErrorKind, State, Value, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
-use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
-/// Adds `raise_exception`, `strftime_now` (which takes `time` for now), `tojson`, and the methods of Python's types.
+use super::filters::{truncate, urlencode, wordcount};
+use super::to_json::to_json;
+use crate::chat_dataset::numbers::as_float;
+
+/// Adds `raise_exception`, `strftime_now` (which takes `time` for now), filters, and the methods of Python's types.
+/// Numbers are written as Python writes them.
 pub(super) fn add(environment: &mut Environment<'static>, time: DateTime) {
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
@@ -18,11 +18,21 @@ pub(super) fn add(environment: &mut Environment<'static>, time: DateTime) {
     environment.add_function("strftime_now", move |format: String| {
         strtime::format(&format, time).map_err(|error| failed(&format!("strftime_now({format:?})"), error))
     });
+    environment.add_filter("string", |value: &Value| {
+        as_float(value).unwrap_or_else(|| value.to_string())
+    });
     environment.add_filter("tojson", to_json);
+    environment.add_filter("truncate", truncate);
+    environment.add_filter("urlencode", urlencode);
+    environment.add_filter("wordcount", wordcount);
+    environment.set_formatter(|out, state, value| match as_float(value) {
+        Some(text) => escape_formatter(out, state, &Value::from(text)),
+        None => escape_formatter(out, state, value),
+    });
     environment.set_unknown_method_callback(method);
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> Error {
+pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("{what}: {error}"))
 }
 
@@ -47,42 +57,4 @@ fn title(text: &str) -> String {
         previous = character;
     }
     titled
-}
-
-/// `json.dumps(value, ensure_ascii=False, indent=indent)`.
-fn to_json(value: &Value, arguments: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = arguments.get("indent")?;
-    // Other characters than those of ASCII stay as they are, which templates may ask for.
-    if arguments.get::<Option<bool>>("ensure_ascii")? == Some(true) {
-        return Err(failed("tojson", "ensure_ascii=True is not supported"));
-    }
-    arguments.assert_all_used()?;
-    let mut json = vec![];
-    let written = match indent {
-        None => value.serialize(&mut Serializer::with_formatter(&mut json, PythonFormatter)),
-        Some(indent) => {
-            let indent = " ".repeat(indent.min(64));
-            let formatter = PrettyFormatter::with_indent(indent.as_bytes());
-            value.serialize(&mut Serializer::with_formatter(&mut json, formatter))
-        }
-    };
-    written.map_err(|error| failed("tojson", error))?;
-    String::from_utf8(json).map_err(|error| failed("tojson", error))
-}
-
-/// A space after each comma and colon.
-struct PythonFormatter;
-
-impl Formatter for PythonFormatter {
-    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
-    }
-
-    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
-    }
-
-    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b": ")
-    }
 }

@@ -1,8 +1,10 @@
 //! `ChatTemplate`: how a conversation is written as a text, as Hugging Face's `apply_chat_template` does.
 
-mod continued_lines;
+mod filters;
 mod functions;
+mod python_strings;
 mod request;
+mod to_json;
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -24,6 +26,8 @@ pub use request::PromptEnd;
 
 /// Name of the template, as errors give it.
 const NAME: &str = "template";
+/// Names of the templates that write [`MARKS`]; no word of a template is one.
+const MARK_NAMES: [&str; 2] = ["<", ">"];
 /// What one text may cost: a loop without an end is an error after a few seconds.
 const FUEL: u64 = 10_000_000;
 /// Tokens whose texts a template can use.
@@ -62,8 +66,9 @@ pub(super) struct Rendered {
 }
 
 /// A chat template in Jinja, with what Hugging Face's have: `messages`, `tools`, `add_generation_prompt`, the texts of
-/// special tokens (`bos_token`, …), `raise_exception`, `strftime_now`, `tojson`, the methods of Python's strings and
-/// dictionaries, `{% break %}`, and `{% generation %}` blocks.
+/// special tokens (`bos_token`, …), `raise_exception`, `strftime_now`, `tojson`, `truncate`, `urlencode`, `wordcount`,
+/// the methods of Python's strings and dictionaries, strings that `%` fills, `{% break %}`, and `{% generation %}`
+/// blocks.
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
@@ -127,13 +132,9 @@ impl ChatTemplate {
             Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").expect("the expression can be read")
         });
         let marks_answers = GENERATION.is_match(source);
-        let source = continued_lines::join(source);
+        let source = python_strings::rewrite(source);
         let source = GENERATION.replace_all(&source, |tag: &Captures| {
-            let mark = if tag.get(2).is_none() {
-                "answer"
-            } else {
-                "end of answer"
-            };
+            let mark = MARK_NAMES[usize::from(tag.get(2).is_some())];
             format!("{{%{} include \"{mark}\" {}%}}", &tag[1], &tag[3])
         });
         let mut environment = Environment::new();
@@ -146,7 +147,7 @@ impl ChatTemplate {
         );
         environment.set_fuel(Some(FUEL));
         functions::add(&mut environment, TimeZone::UTC.to_datetime(Timestamp::now()));
-        for (name, mark) in ["answer", "end of answer"].into_iter().zip(MARKS) {
+        for (name, mark) in MARK_NAMES.into_iter().zip(MARKS) {
             environment
                 .add_template_owned(name, mark.to_string())
                 .map_err(wrong(file))?;
@@ -180,22 +181,35 @@ impl ChatTemplate {
     /// It is no conversation, or the template refuses it.
     pub fn render(&self, conversation: &str, add_generation_prompt: bool) -> Result<String, ChatError> {
         let conversation = Conversation::parse(conversation.as_bytes()).map_err(ChatError::conversation)?;
-        let rendered = self.render_messages(&conversation.messages, &conversation.tools, add_generation_prompt);
+        let rendered = self.render_messages(&conversation, conversation.messages.len(), add_generation_prompt);
         let rendered = rendered.map_err(|reason| ChatError::Conversation { reason })?;
         Ok(rendered.text)
     }
 
-    /// Returns messages as a text. `tools` is undefined or none where there are none.
-    pub(super) fn render_messages(
-        &self,
-        messages: &[Value],
-        tools: &Value,
-        add_generation_prompt: bool,
-    ) -> Result<Rendered, String> {
-        self.render_with(messages, tools, add_generation_prompt, Value::UNDEFINED)
+    /// Returns whether the template has a word, in its names or its texts.
+    pub(super) fn mentions(&self, word: &str) -> bool {
+        let Ok(template) = self.environment.get_template(NAME) else {
+            return false;
+        };
+        let mut words = template.source().split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        words.any(|found| found == word && !word.is_empty())
     }
 
-    /// Returns messages as a text, by a template that has other variables too.
+    /// Returns the first `messages` messages of a conversation as a text.
+    pub(super) fn render_messages(
+        &self,
+        conversation: &Conversation,
+        messages: usize,
+        add_generation_prompt: bool,
+    ) -> Result<Rendered, String> {
+        let messages = conversation.messages[..messages].iter();
+        let messages: Vec<Value> = messages.map(|message| message.value.clone()).collect();
+        let variables = conversation.variables.clone();
+        self.render_with(&messages, &conversation.tools, add_generation_prompt, variables)
+    }
+
+    /// Returns messages as a text, by a template that has other variables too. `tools` is undefined or none where there
+    /// are none.
     fn render_with(
         &self,
         messages: &[Value],
