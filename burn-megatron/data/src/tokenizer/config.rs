@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::settings::SETTINGS;
 use super::{Tokenizer, TokenizerError, TokenizerFiles, TokenizerKind};
 
 /// A tokenizer, and where its files are.
@@ -49,7 +50,9 @@ impl TokenizerConfig {
                 let model = self.model.as_ref().or(self.vocab_file.as_ref());
                 let model =
                     model.ok_or_else(|| self.missing("--tokenizer-model (a tokenizer.model or a folder with one)"))?;
-                files.read("tokenizer.model", &inside(model, "tokenizer.model"))?;
+                let model = inside(model, "tokenizer.model");
+                files.read("tokenizer.model", &model)?;
+                read_next_to(&mut files, &model)?;
             }
         }
         Ok(files)
@@ -93,18 +96,19 @@ impl TokenizerConfig {
         let model = model.ok_or_else(|| self.missing("--tokenizer-model (a tokenizer.json or a folder with one)"))?;
         let json = inside(model, "tokenizer.json");
         files.read("tokenizer.json", &json)?;
-        for name in [
-            "tokenizer_config.json",
-            "special_tokens_map.json",
-            TokenizerFiles::CHAT_TEMPLATE,
-        ] {
-            let neighbour = json.with_file_name(name);
-            if neighbour.is_file() {
-                files.read(name, &neighbour)?;
-            }
-        }
-        Ok(())
+        read_next_to(files, &json)
     }
+}
+
+/// Reads what a folder says of the vocabulary in this file.
+fn read_next_to(files: &mut TokenizerFiles, vocabulary: &Path) -> Result<(), TokenizerError> {
+    for name in SETTINGS.into_iter().chain([TokenizerFiles::CHAT_TEMPLATE]) {
+        let neighbour = vocabulary.with_file_name(name);
+        if neighbour.is_file() {
+            files.read(name, &neighbour)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the file itself, or the one of this name in the folder.

@@ -7,11 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::settings::{SETTINGS, TokenizerSettings, parse};
 use super::{
     BertWordPieceTokenizer, ByteTokenizer, GPT2BPETokenizer, HuggingFaceTokenizer, MaskedByteTokenizer, NullTokenizer,
-    SentencePieceTokenizer, Tokenizer, TokenizerDifference, TokenizerError, TokenizerKind,
+    SentencePieceTokenizer, Token, Tokenizer, TokenizerDifference, TokenizerError, TokenizerKind,
 };
 use crate::hexadecimal;
 
@@ -41,17 +43,8 @@ struct ManifestFile {
     sha256: String,
 }
 
-/// Names that a saved tokenizer may have.
-const NAMES: [&str; 8] = [
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    TokenizerFiles::CHAT_TEMPLATE,
-    "tokenizer.model",
-    "vocab.txt",
-];
+/// Settings of a `config.json` that number tokens: of that file, only they are kept.
+const NUMBERS: [&str; 4] = ["bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"];
 
 impl TokenizerFiles {
     /// Largest file that is read, in bytes: vocabularies of a million tokens are a tenth of it.
@@ -63,12 +56,92 @@ impl TokenizerFiles {
     /// The file that writes conversations as texts.
     pub const CHAT_TEMPLATE: &'static str = "chat_template.jinja";
 
+    /// The file that says where generated texts end.
+    pub const GENERATION: &'static str = "generation_config.json";
+
+    /// The file that says what a model is, of which the numbers of tokens are kept.
+    pub const MODEL: &'static str = "config.json";
+
+    /// Files of a model's folder that decide tokens, ends and templates: a saved tokenizer has these and no others.
+    /// Vocabularies that are not read here go along.
+    pub const NAMES: [&'static str; 13] = [
+        "tokenizer.json",
+        "tokenizer.model",
+        "vocab.json",
+        "merges.txt",
+        "vocab.txt",
+        "spiece.model",
+        "sentencepiece.bpe.model",
+        SETTINGS[0],
+        SETTINGS[1],
+        SETTINGS[2],
+        Self::CHAT_TEMPLATE,
+        Self::GENERATION,
+        Self::MODEL,
+    ];
+
+    /// Returns the contents of a model's folder that decide tokens, ends and templates, by their names.
+    ///
+    /// # Errors
+    /// If one cannot be read or is too large.
+    pub fn contents(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, TokenizerError> {
+        let mut contents = vec![];
+        for name in Self::NAMES {
+            let path = folder.join(name);
+            if !path.is_file() {
+                continue;
+            }
+            let mut content = read_bounded(&path)?;
+            if name == Self::MODEL {
+                let Value::Object(mut fields) = parse(name, &content)? else {
+                    return Err(TokenizerError::invalid(name, "expected an object"));
+                };
+                fields.retain(|field, _| NUMBERS.contains(&field.as_str()));
+                if fields.is_empty() {
+                    continue;
+                }
+                content = Value::Object(fields).to_string().into_bytes();
+            }
+            contents.push((name.to_owned(), content));
+        }
+        Ok(contents)
+    }
+
     /// Returns a kind with the contents of its files, by their names.
     pub fn from_parts(kind: TokenizerKind, num_tokens: Option<usize>, files: Vec<(String, Vec<u8>)>) -> Self {
         Self {
             kind,
             num_tokens,
             files: files.into_iter().collect(),
+        }
+    }
+
+    /// Returns these files as those of BERT's word pieces as written, where a `tokenizer_config.json` says so.
+    ///
+    /// # Errors
+    /// If it is not what its name promises.
+    pub fn with_case_of_config(self) -> Result<Self, TokenizerError> {
+        let is_cased = self.kind == TokenizerKind::BertWordPieceLowerCase && self.settings()?.is_cased()?;
+        let kind = if is_cased {
+            TokenizerKind::BertWordPieceCase
+        } else {
+            self.kind
+        };
+        Ok(Self { kind, ..self })
+    }
+
+    /// Takes the files of `other` that are not there.
+    pub fn fill_from(&mut self, other: &Self) {
+        for (name, content) in &other.files {
+            self.files.entry(name.clone()).or_insert_with(|| content.clone());
+        }
+    }
+
+    /// Takes what another folder says of the ends of texts, where nothing is said.
+    pub fn fill_ends_from(&mut self, contents: Vec<(String, Vec<u8>)>) {
+        let is_end = |name: &String| [Self::GENERATION, Self::MODEL].contains(&name.as_str());
+        for (name, content) in contents.into_iter().filter(|(name, _)| is_end(name)) {
+            self.files.entry(name).or_insert(content);
         }
     }
 
@@ -94,7 +167,8 @@ impl TokenizerFiles {
     }
 
     /// Returns the SHA-256 of the kind, the names and the contents, in hexadecimal digits. Tokenizers that have the
-    /// same one give the same tokens: a chat template does not count.
+    /// same one give the same tokens: files that this kind does not read, and what says how texts end and how
+    /// conversations are written, do not count.
     pub fn sha256(&self) -> String {
         let mut hash = Sha256::new();
         let mut part = |bytes: &[u8]| {
@@ -104,7 +178,8 @@ impl TokenizerFiles {
         part(self.kind.name().as_bytes());
         let num_tokens = self.num_tokens.map(|tokens| tokens.to_string());
         part(num_tokens.unwrap_or_default().as_bytes());
-        for (name, content) in self.files().filter(|(name, _)| *name != Self::CHAT_TEMPLATE) {
+        let own = self.kind.files();
+        for (name, content) in self.files().filter(|(name, _)| own.contains(name)) {
             part(name.as_bytes());
             part(content);
         }
@@ -116,6 +191,7 @@ impl TokenizerFiles {
     /// # Errors
     /// If a file is missing or does not have the form that its name promises.
     pub fn tokenizer(&self) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
+        let (settings, ends) = (self.settings()?, self.ends_of_text()?);
         Ok(match self.kind {
             TokenizerKind::ByteTokenizer => Arc::new(ByteTokenizer),
             TokenizerKind::MaskedByteTokenizer => Arc::new(MaskedByteTokenizer),
@@ -123,29 +199,53 @@ impl TokenizerFiles {
                 let num_tokens = self.num_tokens.ok_or_else(|| self.missing("the number of tokens"))?;
                 Arc::new(NullTokenizer::new(num_tokens)?)
             }
-            TokenizerKind::GPT2BPETokenizer => Arc::new(GPT2BPETokenizer::new(
-                self.content("vocab.json")?,
-                self.content("merges.txt")?,
-            )?),
-            TokenizerKind::BertWordPieceLowerCase => {
-                Arc::new(BertWordPieceTokenizer::lower_case(self.content("vocab.txt")?)?)
+            TokenizerKind::GPT2BPETokenizer => {
+                let (vocabulary, merges) = (self.content("vocab.json")?, self.content("merges.txt")?);
+                let tokenizer = GPT2BPETokenizer::with_settings(vocabulary, merges, &settings)?;
+                Arc::new(tokenizer.with_ends_of_text(ends))
             }
-            TokenizerKind::BertWordPieceCase => Arc::new(BertWordPieceTokenizer::cased(self.content("vocab.txt")?)?),
+            TokenizerKind::BertWordPieceLowerCase | TokenizerKind::BertWordPieceCase => {
+                let is_lower_case = self.kind == TokenizerKind::BertWordPieceLowerCase;
+                let vocabulary = self.content("vocab.txt")?;
+                let tokenizer = BertWordPieceTokenizer::with_settings(vocabulary, is_lower_case, &settings)?;
+                Arc::new(tokenizer.with_ends_of_text(ends))
+            }
             TokenizerKind::HuggingFaceTokenizer => {
-                let configs = ["tokenizer_config.json", "special_tokens_map.json"];
-                let configs: Vec<(&str, &[u8])> = configs
-                    .iter()
-                    .filter_map(|name| Some((*name, self.find(name)?)))
-                    .collect();
-                Arc::new(HuggingFaceTokenizer::from_json(
-                    self.content("tokenizer.json")?,
-                    &configs,
-                )?)
+                let tokenizer = HuggingFaceTokenizer::with_settings(self.content("tokenizer.json")?, &settings)?;
+                Arc::new(tokenizer.with_ends_of_text(ends))
             }
             TokenizerKind::SentencePieceTokenizer => {
-                Arc::new(SentencePieceTokenizer::new(self.content("tokenizer.model")?)?)
+                let tokenizer = SentencePieceTokenizer::new(self.content("tokenizer.model")?)?;
+                Arc::new(tokenizer.with_settings(&settings, ends)?)
             }
         })
+    }
+
+    fn settings(&self) -> Result<TokenizerSettings, TokenizerError> {
+        let files: Vec<(&str, &[u8])> = self.files().filter(|(name, _)| SETTINGS.contains(name)).collect();
+        TokenizerSettings::parse(&files)
+    }
+
+    /// Returns the tokens at which generated texts end, as the first file says that says it; `None` if none does.
+    fn ends_of_text(&self) -> Result<Option<Vec<Token>>, TokenizerError> {
+        for name in [Self::GENERATION, Self::MODEL] {
+            let Some(content) = self.find(name) else { continue };
+            let ends = match parse(name, content)?["eos_token_id"].take() {
+                Value::Null => continue,
+                Value::Array(ends) => ends,
+                end => vec![end],
+            };
+            let token = |end: &Value| end.as_u64().and_then(|end| Token::try_from(end).ok());
+            let tokens = ends.iter().map(token).collect::<Option<Vec<Token>>>();
+            let reason = || {
+                format!(
+                    "eos_token_id is {}: expected a token or a list of tokens",
+                    Value::from(ends.clone())
+                )
+            };
+            return tokens.map(Some).ok_or_else(|| TokenizerError::invalid(name, reason()));
+        }
+        Ok(None)
     }
 
     /// Checks that two tokenizers give the same tokens. `name` and `other_name` say where they are from.
@@ -201,8 +301,11 @@ impl TokenizerFiles {
             serde_json::from_slice(&json).map_err(|error| TokenizerError::invalid(Self::MANIFEST, error))?;
         let mut files = Self::from_parts(manifest.kind, manifest.num_tokens, vec![]);
         for ManifestFile { name, sha256 } in manifest.files {
-            if !NAMES.contains(&name.as_str()) {
-                let reason = format!("{name:?} is no file of a tokenizer; valid are {}", NAMES.join(", "));
+            if !Self::NAMES.contains(&name.as_str()) {
+                let reason = format!(
+                    "{name:?} is no file of a tokenizer; valid are {}",
+                    Self::NAMES.join(", ")
+                );
                 return Err(TokenizerError::invalid(Self::MANIFEST, reason));
             }
             files.read(&name, &folder.join(&name))?;

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::hugging_face::{HuggingFaceTokenizer, special_token};
-use super::{Token, TokenRoles, Tokenizer, TokenizerError};
+use super::hugging_face::{HuggingFaceTokenizer, special_token, tokenizer_by_inner};
+use super::settings::TokenizerSettings;
+use super::{Token, TokenPiece, TokenRoles, TokenizerError};
 
 /// GPT-2's byte-level byte pair encoding.
 ///
@@ -22,19 +23,31 @@ impl GPT2BPETokenizer {
     /// If one of them does not have its form, if a merge is of tokens that the vocabulary does not have, or if the
     /// vocabulary has no `<|endoftext|>`.
     pub fn new(vocabulary: &[u8], merges: &[u8]) -> Result<Self, TokenizerError> {
+        Self::with_settings(vocabulary, merges, &TokenizerSettings::default()).map(Self)
+    }
+
+    /// Returns that of a folder that says more of its vocabulary: where it names an end of a document, that is it.
+    pub(super) fn with_settings(
+        vocabulary: &[u8],
+        merges: &[u8],
+        settings: &TokenizerSettings,
+    ) -> Result<HuggingFaceTokenizer, TokenizerError> {
         let vocabulary: HashMap<String, Token> = serde_json::from_slice(vocabulary).map_err(|error| {
             TokenizerError::invalid("vocab.json", format!("not a map of texts to numbers: {error}"))
         })?;
-        let end = *vocabulary.get(Self::END_OF_DOCUMENT).ok_or_else(|| {
-            TokenizerError::invalid(
-                "vocab.json",
-                format!("no token {:?}, which ends documents", Self::END_OF_DOCUMENT),
-            )
-        })?;
+        let named = settings.role("eos_token");
+        let end = named.map_or(Self::END_OF_DOCUMENT, |(text, _)| text).to_owned();
+        if named.is_none() && !vocabulary.contains_key(&end) {
+            let reason = format!("no token {end:?}, which ends documents");
+            return Err(TokenizerError::invalid("vocab.json", reason));
+        }
         let merges = parse_merges(merges, &vocabulary)?;
-        let mut tokenizer = HuggingFaceTokenizer::from_value("vocab.json", &description(vocabulary, merges))?;
-        tokenizer.set_end_of_document(end);
-        Ok(Self(tokenizer))
+        let description = description(vocabulary, merges, &end);
+        let mut tokenizer = HuggingFaceTokenizer::from_value("vocab.json", description, settings)?;
+        if let Some(end) = tokenizer.token(&end) {
+            tokenizer.set_end_of_document(end);
+        }
+        Ok(tokenizer)
     }
 }
 
@@ -65,13 +78,16 @@ fn parse_merges(merges: &[u8], vocabulary: &HashMap<String, Token>) -> Result<Ve
     Ok(pairs)
 }
 
-/// Returns the `tokenizer.json` of a byte-level vocabulary whose documents end with `<|endoftext|>`.
-pub(super) fn description(vocabulary: HashMap<String, Token>, merges: Vec<Value>) -> Value {
-    let end = vocabulary[GPT2BPETokenizer::END_OF_DOCUMENT];
+/// Returns the `tokenizer.json` of a byte-level vocabulary whose documents end with `end`, if that is a token.
+pub(super) fn description(vocabulary: HashMap<String, Token>, merges: Vec<Value>, end: &str) -> Value {
+    let added: Vec<Value> = (vocabulary.get(end))
+        .map(|&token| special_token(token as usize, end))
+        .into_iter()
+        .collect();
     let byte_level = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
     json!({
         "version": "1.0", "truncation": null, "padding": null,
-        "added_tokens": [special_token(end as usize, GPT2BPETokenizer::END_OF_DOCUMENT)],
+        "added_tokens": added,
         "normalizer": null, "pre_tokenizer": byte_level, "post_processor": null, "decoder": byte_level,
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
@@ -81,36 +97,4 @@ pub(super) fn description(vocabulary: HashMap<String, Token>, merges: Vec<Value>
     })
 }
 
-impl Tokenizer for GPT2BPETokenizer {
-    fn vocabulary_size(&self) -> usize {
-        self.0.vocabulary_size()
-    }
-
-    fn end_of_document(&self) -> Option<Token> {
-        self.0.end_of_document()
-    }
-
-    fn special_tokens(&self) -> &[Token] {
-        self.0.special_tokens()
-    }
-
-    fn token_roles(&self) -> TokenRoles {
-        self.0.token_roles()
-    }
-
-    fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
-        self.0.encode(text, tokens);
-    }
-
-    fn decode(&self, tokens: &[Token]) -> String {
-        self.0.decode(tokens)
-    }
-
-    fn token_bytes(&self, token: Token) -> Vec<u8> {
-        self.0.token_bytes(token)
-    }
-
-    fn decode_with_special(&self, tokens: &[Token]) -> String {
-        self.0.decode_with_special(tokens)
-    }
-}
+tokenizer_by_inner!(GPT2BPETokenizer);

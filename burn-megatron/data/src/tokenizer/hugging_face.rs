@@ -1,10 +1,12 @@
 //! Hugging Face's `tokenizer.json`.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokenizers::{AddedToken, Encoding, NormalizerWrapper, PreTokenizerWrapper};
 
 use super::byte_level::{ByteLevelEncoder, byte_of_character};
-use super::roles::named_text;
-use super::{Token, TokenRoles, Tokenizer, TokenizerError};
+use super::settings::{Changed, TokenizerSettings, parse};
+use super::{Token, TokenPiece, TokenRoles, Tokenizer, TokenizerError};
 
 /// Texts of tokens that end a document, where no file names one. The first that a vocabulary has counts.
 const ENDS_OF_DOCUMENT: [&str; 7] = [
@@ -24,14 +26,21 @@ const UNKNOWN: &str = "\u{10FFFD}\u{E000}\u{378}\u{1}";
 /// tokens many times faster.
 ///
 /// Truncation and padding that the file asks for are left out: a document keeps all its tokens. The file's
-/// post-processor (begin and end of a sequence) adds to prompts, never to documents. Special tokens that a text spells
-/// out become these tokens.
+/// post-processor (begin and end of a sequence) adds to prompts, never to documents; what a prompt begins with already
+/// is not added again. Special tokens that a text spells out become these tokens.
 pub struct HuggingFaceTokenizer {
     inner: tokenizers::Tokenizer,
     byte_level: Option<ByteLevelEncoder>,
     end_of_document: Option<Token>,
+    ends_of_text: Option<Vec<Token>>,
+    /// What a prompt has before and after its text.
+    around: [Vec<Token>; 2],
     special: Vec<Token>,
     roles: TokenRoles,
+    /// Whether tokens as `<0xFF>` are bytes.
+    has_bytes: bool,
+    /// A token with a text, before others.
+    context: Option<Token>,
     /// Whether each token continues a word; empty if the vocabulary is not one of word pieces.
     continues_word: Vec<bool>,
     vocabulary_size: usize,
@@ -40,58 +49,41 @@ pub struct HuggingFaceTokenizer {
 impl HuggingFaceTokenizer {
     /// Returns the tokenizer of a `tokenizer.json`.
     ///
-    /// Documents end with the `eos_token` of the first of `configs` (the contents of `tokenizer_config.json` and
-    /// `special_tokens_map.json`) that names one, else with the token whose text says so (`<|endoftext|>`, `</s>`, …).
-    /// So are the other roles: `cls_token` of a config, else `[CLS]`, `<s>`, …
+    /// `configs` are the contents of `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json`, read
+    /// as transformers reads them: they add tokens, make some special, and say what begins and ends a prompt.
+    /// Documents end with the `eos_token` that they name, else with the token whose text says so (`<|endoftext|>`,
+    /// `</s>`, …). So are the other roles: `cls_token`, else `[CLS]`, `<s>`, …
     ///
     /// # Errors
     /// If a content is not what it should be, if the end of a document has no token, or if the vocabulary has neither a
     /// token for every text nor one for what is unknown.
     pub fn from_json(json: &[u8], configs: &[(&str, &[u8])]) -> Result<Self, TokenizerError> {
-        let value = parse("tokenizer.json", json)?;
-        let mut tokenizer = Self::new("tokenizer.json", json, &value)?;
-        let mut named = TokenRoles::default();
-        for (name, content) in configs {
-            let config = parse(name, content)?;
-            for (role, found) in named.named() {
-                let (Some(text), None) = (named_text(&config, role), &found) else {
-                    continue;
-                };
-                *found = tokenizer.inner.token_to_id(text);
-                if role == "eos_token" && found.is_none() {
-                    let reason = format!("its eos_token {text:?} is not a token of tokenizer.json");
-                    return Err(TokenizerError::invalid(name, reason));
-                }
-            }
-        }
-        if let Some(end) = named.eos {
-            tokenizer.set_end_of_document(end);
-        }
-        for ((_, role), (_, named)) in tokenizer.roles.named().into_iter().zip(named.named()) {
-            *role = named.or(*role);
-        }
-        Ok(tokenizer)
+        Self::with_settings(json, &TokenizerSettings::parse(configs)?)
+    }
+
+    pub(super) fn with_settings(json: &[u8], settings: &TokenizerSettings) -> Result<Self, TokenizerError> {
+        let file = "tokenizer.json";
+        Self::new(file, json, parse(file, json)?, settings)
     }
 
     /// Returns the tokenizer that a value describes as a `tokenizer.json` does. `file` is where its parts are from.
-    pub(super) fn from_value(file: &str, value: &Value) -> Result<Self, TokenizerError> {
-        let json = serde_json::to_vec(value).map_err(|error| TokenizerError::invalid(file, error))?;
-        Self::new(file, &json, value)
+    pub(super) fn from_value(file: &str, value: Value, settings: &TokenizerSettings) -> Result<Self, TokenizerError> {
+        let json = serde_json::to_vec(&value).map_err(|error| TokenizerError::invalid(file, error))?;
+        Self::new(file, &json, value, settings)
     }
 
-    fn new(file: &str, json: &[u8], value: &Value) -> Result<Self, TokenizerError> {
-        let mut inner =
-            tokenizers::Tokenizer::from_bytes(json).map_err(|error| TokenizerError::invalid(file, error))?;
+    fn new(file: &str, json: &[u8], mut value: Value, settings: &TokenizerSettings) -> Result<Self, TokenizerError> {
+        let wrong = |error: tokenizers::Error| TokenizerError::invalid(file, error);
+        let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(wrong)?;
         inner.with_padding(None);
-        inner
-            .with_truncation(None)
-            .map_err(|error| TokenizerError::invalid(file, error))?;
+        inner.with_truncation(None).map_err(wrong)?;
+        let changed = settings.apply(&mut value, |text| inner.token_to_id(text))?;
+        change(&mut inner, &value, &changed).map_err(wrong)?;
+        settings.check_numbers(|text| inner.token_to_id(text))?;
         let largest = inner.get_vocab(true).into_values().max();
         let largest = largest.ok_or_else(|| TokenizerError::invalid(file, "the vocabulary is empty"))?;
         // What is wrong with unknown characters is wrong now, and not in the middle of a corpus.
-        inner
-            .encode_fast(UNKNOWN, false)
-            .map_err(|error| TokenizerError::invalid(file, error))?;
+        inner.encode_fast(UNKNOWN, false).map_err(wrong)?;
         let added = inner.get_added_tokens_decoder();
         let mut special: Vec<Token> = added
             .iter()
@@ -99,16 +91,45 @@ impl HuggingFaceTokenizer {
             .map(|(&number, _)| number)
             .collect();
         special.sort_unstable();
-        let end_of_document = ENDS_OF_DOCUMENT.iter().find_map(|text| inner.token_to_id(text));
-        Ok(Self {
-            byte_level: ByteLevelEncoder::from_json(value, |text| inner.token_to_id(text)),
-            roles: TokenRoles::by_texts(|text| inner.token_to_id(text)),
+        let mut roles = TokenRoles::by_texts(|text| inner.token_to_id(text));
+        settings.set_roles(&mut roles, |text| inner.token_to_id(text))?;
+        let end_of_document = match settings.role("eos_token") {
+            Some((text, _)) => inner.token_to_id(text),
+            None => ENDS_OF_DOCUMENT.iter().find_map(|text| inner.token_to_id(text)),
+        };
+        let mut tokenizer = Self {
+            byte_level: ByteLevelEncoder::from_json(&value, |text| inner.token_to_id(text)),
+            around: around(&inner).map_err(wrong)?,
             continues_word: continuations(&inner, &value["model"], largest),
-            inner,
+            has_bytes: has_bytes(&value["decoder"]),
+            ends_of_text: None,
             end_of_document,
             special,
+            roles,
+            context: None,
             vocabulary_size: largest as usize + 1,
-        })
+            inner,
+        };
+        let roles = [
+            ("add_bos_token", settings.add_bos, tokenizer.roles.bos),
+            ("add_eos_token", settings.add_eos, tokenizer.roles.eos),
+        ];
+        for ((key, adds, token), around) in roles.into_iter().zip(&mut tokenizer.around) {
+            match (adds, token) {
+                (Some(true), Some(token)) if !around.contains(&token) => around.push(token),
+                (Some(true), None) => {
+                    let reason = format!("{key} is true, and the vocabulary has no such token");
+                    return Err(TokenizerError::invalid("tokenizer_config.json", reason));
+                }
+                (Some(false), Some(token)) => around.retain(|other| *other != token),
+                _ => {}
+            }
+        }
+        let has_text = |&token: &Token| {
+            tokenizer.piece(token) == TokenPiece::Text && !matches!(&*tokenizer.decode(&[token]), "" | "\u{FFFD}")
+        };
+        tokenizer.context = (0..=largest).find(has_text);
+        Ok(tokenizer)
     }
 
     /// Returns the token of a text that is exactly one token of the vocabulary.
@@ -120,21 +141,22 @@ impl HuggingFaceTokenizer {
         self.end_of_document = Some(token);
     }
 
-    fn encode_generic(
-        &self,
-        text: &str,
-        with_post_processor: bool,
-        tokens: &mut Vec<Token>,
-    ) -> Result<(), TokenizerError> {
-        let encoding = self
-            .inner
-            .encode_fast(text, with_post_processor)
-            .map_err(|error| TokenizerError::NoToken {
-                part: text.chars().take(40).collect(),
-                reason: error.to_string(),
-            })?;
-        tokens.extend_from_slice(encoding.get_ids());
-        Ok(())
+    pub(super) fn with_ends_of_text(self, ends_of_text: Option<Vec<Token>>) -> Self {
+        Self { ends_of_text, ..self }
+    }
+
+    fn is_special(&self, token: Token) -> bool {
+        self.special.binary_search(&token).is_ok()
+    }
+
+    /// Returns the text of the tokens that `keeps` takes.
+    fn join(&self, tokens: &[Token], keeps: impl Fn(Token) -> bool) -> String {
+        let kept: Vec<Token> = tokens.iter().copied().filter(|&token| keeps(token)).collect();
+        // Decoders of the crate join texts; none refuses one, and some must have one.
+        match kept.is_empty() {
+            true => String::new(),
+            false => self.inner.decode(&kept, false).unwrap_or_default(),
+        }
     }
 }
 
@@ -145,6 +167,11 @@ impl Tokenizer for HuggingFaceTokenizer {
 
     fn end_of_document(&self) -> Option<Token> {
         self.end_of_document
+    }
+
+    fn ends_of_text(&self) -> Vec<Token> {
+        let ends = self.ends_of_text.clone();
+        ends.unwrap_or_else(|| self.end_of_document.into_iter().collect())
     }
 
     fn special_tokens(&self) -> &[Token] {
@@ -167,35 +194,57 @@ impl Tokenizer for HuggingFaceTokenizer {
     fn try_encode(&self, text: &str, tokens: &mut Vec<Token>) -> Result<(), TokenizerError> {
         match &self.byte_level {
             Some(encoder) => encoder.encode(text, tokens),
-            None => self.encode_generic(text, false, tokens)?,
+            None => {
+                let encoding = self.inner.encode_fast(text, false);
+                let encoding = encoding.map_err(|error| TokenizerError::NoToken {
+                    part: text.chars().take(40).collect(),
+                    reason: error.to_string(),
+                })?;
+                tokens.extend_from_slice(encoding.get_ids());
+            }
         }
         Ok(())
     }
 
     fn encode_prompt(&self, text: &str, tokens: &mut Vec<Token>) {
-        self.encode_generic(text, true, tokens)
-            .expect("unknown characters were tried when the vocabulary was read");
+        let [before, after] = &self.around;
+        let mut of_text = vec![];
+        self.encode(text, &mut of_text);
+        if !of_text.starts_with(before) {
+            tokens.extend_from_slice(before);
+        }
+        tokens.append(&mut of_text);
+        tokens.extend_from_slice(after);
     }
 
     fn decode(&self, tokens: &[Token]) -> String {
-        let dropped = |token: &Token| self.special.binary_search(token).is_ok();
-        let texts: Vec<Token> = tokens.iter().copied().filter(|token| !dropped(token)).collect();
-        // Decoders of the crate join texts; none refuses one.
-        self.inner.decode(&texts, true).unwrap_or_default()
+        self.join(tokens, |token| self.piece(token) != TokenPiece::Nothing)
     }
 
     fn decode_with_special(&self, tokens: &[Token]) -> String {
-        self.inner.decode(tokens, false).unwrap_or_default()
+        self.join(tokens, |token| self.inner.id_to_token(token).is_some())
+    }
+
+    fn piece(&self, token: Token) -> TokenPiece {
+        match self.inner.id_to_token(token) {
+            None => TokenPiece::Nothing,
+            Some(_) if self.is_special(token) => TokenPiece::Nothing,
+            Some(text) if self.has_bytes && is_byte(&text) => TokenPiece::Byte,
+            Some(_) => TokenPiece::Text,
+        }
     }
 
     fn token_bytes(&self, token: Token) -> Vec<u8> {
         let name = || self.inner.id_to_token(token).unwrap_or_default();
-        if self.special.binary_search(&token).is_ok() {
+        if self.is_special(token) {
             return name().into();
         }
-        // After itself, for what begins a text loses a space.
-        let (one, two) = (self.decode(&[token]), self.decode(&[token, token]));
-        let added = two.strip_prefix(&one).unwrap_or(&one);
+        // After another token, for what begins a text loses a space.
+        let within = self.context.and_then(|context| {
+            let text = self.decode(&[context, token]);
+            text.strip_prefix(&self.decode(&[context])).map(str::to_owned)
+        });
+        let added = within.unwrap_or_else(|| self.decode(&[token]));
         if added.contains(char::REPLACEMENT_CHARACTER) {
             return bytes_of_name(&name()).unwrap_or_else(|| added.into());
         }
@@ -211,6 +260,35 @@ fn bytes_of_name(name: &str) -> Option<Vec<u8>> {
     }
     name.chars().map(byte_of_character).collect()
 }
+
+/// Implements [`Tokenizer`] for a kind that is a [`HuggingFaceTokenizer`] inside.
+macro_rules! tokenizer_by_inner {
+    ($name:ty { $($method:ident($($argument:ident: $kind:ty),*) -> $output:ty;)* }) => {
+        impl $crate::tokenizer::Tokenizer for $name {
+            $(fn $method(&self, $($argument: $kind),*) -> $output {
+                self.0.$method($($argument),*)
+            })*
+        }
+    };
+    ($name:ty) => {
+        $crate::tokenizer::hugging_face::tokenizer_by_inner!($name {
+            vocabulary_size() -> usize;
+            end_of_document() -> Option<Token>;
+            ends_of_text() -> Vec<Token>;
+            special_tokens() -> &[Token];
+            token_roles() -> TokenRoles;
+            continues_word(previous: Option<Token>, token: Token) -> bool;
+            encode(text: &str, tokens: &mut Vec<Token>) -> ();
+            try_encode(text: &str, tokens: &mut Vec<Token>) -> Result<(), TokenizerError>;
+            encode_prompt(text: &str, tokens: &mut Vec<Token>) -> ();
+            decode(tokens: &[Token]) -> String;
+            decode_with_special(tokens: &[Token]) -> String;
+            piece(token: Token) -> TokenPiece;
+            token_bytes(token: Token) -> Vec<u8>;
+        });
+    };
+}
+pub(super) use tokenizer_by_inner;
 
 /// Returns a special token as a `tokenizer.json` lists it.
 pub(super) fn special_token(number: usize, text: &str) -> Value {
@@ -230,6 +308,41 @@ fn continuations(inner: &tokenizers::Tokenizer, model: &Value, largest: Token) -
     (0..=largest).map(continues).collect()
 }
 
-fn parse(file: &str, content: &[u8]) -> Result<Value, TokenizerError> {
-    serde_json::from_slice(content).map_err(|error| TokenizerError::invalid(file, error))
+/// Changes a tokenizer as its description was changed: a description that was not is read as it was written.
+fn change(inner: &mut tokenizers::Tokenizer, value: &Value, changed: &Changed) -> Result<(), tokenizers::Error> {
+    fn read<T: DeserializeOwned>(value: &Value) -> Result<T, tokenizers::Error> {
+        Ok(T::deserialize(value)?)
+    }
+    if changed.normalizer {
+        inner.with_normalizer(Some(read::<NormalizerWrapper>(&value["normalizer"])?))?;
+    }
+    if changed.pre_tokenizer {
+        inner.with_pre_tokenizer(Some(read::<PreTokenizerWrapper>(&value["pre_tokenizer"])?));
+    }
+    if changed.added_tokens {
+        inner.add_tokens(read::<Vec<AddedToken>>(&value["added_tokens"])?)?;
+    }
+    Ok(())
+}
+
+/// Returns what the post-processor puts before and after a text.
+fn around(inner: &tokenizers::Tokenizer) -> Result<[Vec<Token>; 2], tokenizers::Error> {
+    let text = tokenizers::Token::new(Token::MAX, "a".to_owned(), (0, 1));
+    let whole = inner.post_process(Encoding::from_tokens(vec![text], 0), None, true)?;
+    match whole.get_ids().split(|&token| token == Token::MAX).collect::<Vec<_>>()[..] {
+        [before, after] => Ok([before.to_vec(), after.to_vec()]),
+        _ => Err("its post_processor does not write a text once".into()),
+    }
+}
+
+/// Returns whether a decoder reads tokens as `<0xFF>` as bytes.
+fn has_bytes(decoder: &Value) -> bool {
+    let parts = decoder["decoders"].as_array();
+    decoder["type"] == "ByteFallback" || parts.is_some_and(|parts| parts.iter().any(has_bytes))
+}
+
+/// Returns whether the crate's decoder of bytes reads a token as one.
+fn is_byte(text: &str) -> bool {
+    let digits = text.strip_prefix("<0x").and_then(|text| text.strip_suffix('>'));
+    digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
 }

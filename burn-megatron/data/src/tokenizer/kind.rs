@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray};
 
 use super::TokenizerError;
+use super::settings::SETTINGS;
 
 /// A kind of tokenizer, by its name in `--tokenizer-type`.
 #[derive(
@@ -38,6 +39,20 @@ impl TokenizerKind {
     /// Returns the name in `--tokenizer-type`, which is Megatron-LM's where it has one.
     pub fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// Returns the files that decide its tokens, of which a folder may have some.
+    pub(super) fn files(self) -> &'static [&'static str] {
+        match self {
+            Self::GPT2BPETokenizer => &["vocab.json", "merges.txt", SETTINGS[0], SETTINGS[1], SETTINGS[2]],
+            Self::HuggingFaceTokenizer => &["tokenizer.json", SETTINGS[0], SETTINGS[1], SETTINGS[2]],
+            // What is next to it names pieces that it has.
+            Self::SentencePieceTokenizer => &["tokenizer.model"],
+            Self::BertWordPieceLowerCase | Self::BertWordPieceCase => {
+                &["vocab.txt", SETTINGS[0], SETTINGS[1], SETTINGS[2]]
+            }
+            Self::NullTokenizer | Self::ByteTokenizer | Self::MaskedByteTokenizer => &[],
+        }
     }
 
     /// Returns the names of all kinds, with a comma between two.

@@ -15,6 +15,7 @@ mod masked_byte;
 mod null;
 mod roles;
 mod sentencepiece;
+mod settings;
 mod stream;
 pub mod train;
 mod wordpiece;
@@ -40,6 +41,17 @@ pub use wordpiece::BertWordPieceTokenizer;
 /// A token's number: below [`Tokenizer::vocabulary_size`].
 pub type Token = u32;
 
+/// Part of a text that a token is, to a decoder that takes tokens one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenPiece {
+    /// None: it is dropped.
+    Nothing,
+    /// A byte of a run that is decoded as a whole: if it is no UTF-8, none of its bytes is.
+    Byte,
+    /// A text, or bytes of one, whatever follows.
+    Text,
+}
+
 /// Turns text into tokens, and tokens into text.
 pub trait Tokenizer: Send + Sync {
     /// Returns the number of tokens, those without a text (end of a document, padding) included.
@@ -47,6 +59,12 @@ pub trait Tokenizer: Send + Sync {
 
     /// Returns the token that ends a document, if the vocabulary has one.
     fn end_of_document(&self) -> Option<Token>;
+
+    /// Returns the tokens at which a generated text ends: those that the files of a model name, else the end of a
+    /// document.
+    fn ends_of_text(&self) -> Vec<Token> {
+        self.end_of_document().into_iter().collect()
+    }
 
     /// Returns the tokens that [`Self::decode`] drops, in increasing order.
     fn special_tokens(&self) -> &[Token] {
@@ -81,7 +99,7 @@ pub trait Tokenizer: Send + Sync {
     }
 
     /// Appends the tokens of a prompt: those of the text, and what the tokenizer's post-processor adds (begin of a
-    /// sequence).
+    /// sequence), if the text does not begin with it already.
     fn encode_prompt(&self, text: &str, tokens: &mut Vec<Token>) {
         self.encode(text, tokens);
     }
@@ -92,12 +110,26 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the bytes that a token adds to a text before it, which may be a part of a character; those of its name
     /// if it is a special token.
     fn token_bytes(&self, token: Token) -> Vec<u8> {
-        self.decode(&[token]).into_bytes()
+        self.decode_with_special(&[token]).into_bytes()
     }
 
     /// Returns the text of tokens, of which special ones are their names.
     fn decode_with_special(&self, tokens: &[Token]) -> String {
         self.decode(tokens)
+    }
+
+    /// Returns which part of a text a token is.
+    fn piece(&self, token: Token) -> TokenPiece {
+        let is_special = self.special_tokens().binary_search(&token).is_ok();
+        match is_special || token as usize >= self.vocabulary_size() {
+            true => TokenPiece::Nothing,
+            false => TokenPiece::Text,
+        }
+    }
+
+    /// Returns the text of a token after others: a space that it begins with stays. A special token's is its name.
+    fn token_text(&self, token: Token) -> String {
+        String::from_utf8_lossy(&self.token_bytes(token)).into_owned()
     }
 
     /// Checks that a model has an embedding for every token.

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_names_roles_before_the_texts_do() {
+    fn the_files_next_to_a_vocabulary_name_roles_before_the_texts_do() {
         let json = br#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "unk_token": "[UNK]",
             "vocab": {"[UNK]": 0, "a": 1, "<m>": 2, "</s>": 3, "<pad>": 4, "[MASK]": 5}}}"#;
         let configs: [(&str, &[u8]); 2] = [
@@ -106,9 +106,16 @@ mod tests {
         let roles = tokenizer.token_roles();
         assert_eq!(
             (roles.mask, roles.eos, roles.pad, roles.cls),
-            (Some(2), Some(1), Some(4), None)
+            (Some(1), Some(1), Some(4), None)
         );
         assert_eq!((roles.sep, tokenizer.end_of_document()), (Some(3), Some(1)));
+        // Where the config lists all added tokens, transformers does not read the map.
+        let complete: &[u8] = br#"{"mask_token": {"content": "<m>"}, "added_tokens_decoder": {}}"#;
+        let tokenizer = HuggingFaceTokenizer::from_json(json, &[(configs[0].0, complete), configs[1]]).unwrap();
+        assert_eq!(
+            (tokenizer.token_roles().mask, tokenizer.end_of_document()),
+            (Some(2), Some(3))
+        );
         assert!(!tokenizer.continues_word(None, 1));
     }
 }

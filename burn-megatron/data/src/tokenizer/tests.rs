@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -328,4 +329,168 @@ fn a_model_needs_an_embedding_for_every_token() {
         error,
         "the tokenizer has 257 tokens, but the model's vocabulary has 256; a model for it needs at least 257"
     );
+}
+
+/// A vocabulary of letters and words in brackets, which are no added tokens.
+const LETTERS: &str = r#"{"a": 0, "b": 1, "<bos>": 2, "<eos>": 3, "<pad>": 4, "[UNK]": 5, "A": 6, "<x>": 7}"#;
+
+/// The tokenizer of [`LETTERS`] and of files next to it, given as `{"config.json": {…}, …}`.
+fn with_files(files: &str, normalizer: &str) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
+    let json = format!(
+        r#"{{"version": "1.0", "added_tokens": [], "normalizer": {normalizer}, "pre_tokenizer": {{"type": "Split",
+            "pattern": {{"Regex": "."}}, "behavior": "Isolated", "invert": false}}, "post_processor": {{
+            "type": "TemplateProcessing", "single": [{{"SpecialToken": {{"id": "<bos>", "type_id": 0}}}},
+            {{"Sequence": {{"id": "A", "type_id": 0}}}}], "pair": [], "special_tokens": {{"<bos>": {{"id": "<bos>",
+            "ids": [2], "tokens": ["<bos>"]}}}}}}, "model": {{"type": "WordLevel", "vocab": {LETTERS},
+            "unk_token": "[UNK]"}}}}"#
+    );
+    let files: serde_json::Map<String, serde_json::Value> = serde_json::from_str(files).unwrap();
+    let mut contents = vec![("tokenizer.json".to_owned(), json.into_bytes())];
+    contents.extend(
+        files
+            .into_iter()
+            .map(|(name, value)| (name, value.to_string().into_bytes())),
+    );
+    TokenizerFiles::from_parts(TokenizerKind::HuggingFaceTokenizer, None, contents).tokenizer()
+}
+
+#[test]
+fn files_next_to_a_vocabulary_decide_tokens_and_ends() {
+    let named = r#""bos_token": "<bos>", "eos_token": {"content": "<eos>"}"#;
+    let config = |more: &str| format!(r#"{{"tokenizer_config.json": {{{named}, {more}}}}}"#);
+    let cases = [
+        // What has a role is special: a token where a text has it, and no text.
+        (
+            config(r#""add_bos_token": null"#),
+            "a<eos>",
+            vec![2, 0, 3],
+            "a",
+            vec![3],
+        ),
+        (config(r#""add_bos_token": false"#), "a", vec![0], "a", vec![3]),
+        (config(r#""add_eos_token": true"#), "a", vec![2, 0, 3], "a", vec![3]),
+        // As a template writes it.
+        (config(r#""add_bos_token": true"#), "<bos>a", vec![2, 0], "a", vec![3]),
+        (
+            config(r#""additional_special_tokens": ["<x>"]"#),
+            "<x>b",
+            vec![2, 7, 1],
+            "b",
+            vec![3],
+        ),
+        (
+            config(r#""added_tokens_decoder": {"8": {"content": "<y>", "special": true}, "9": {"content": "<z>"}}"#),
+            "a<y><z>",
+            vec![2, 0, 8, 9],
+            "a <z>",
+            vec![3],
+        ),
+        (
+            r#"{"added_tokens.json": {"<z>": 9, "<y>": 8}, "special_tokens_map.json": {"eos_token": "<y>"}}"#
+                .to_owned(),
+            "<y><z>",
+            vec![2, 8, 9],
+            "<bos> <z>",
+            vec![8],
+        ),
+        (
+            r#"{"generation_config.json": {"eos_token_id": [4, 7]}, "config.json": {"eos_token_id": 0}}"#.to_owned(),
+            "a",
+            vec![2, 0],
+            "<bos> a",
+            vec![4, 7],
+        ),
+        (
+            r#"{"generation_config.json": {"eos_token_id": null}, "config.json": {"eos_token_id": 0}}"#.to_owned(),
+            "a",
+            vec![2, 0],
+            "<bos> a",
+            vec![0],
+        ),
+    ];
+    for (files, text, expected, decoded, ends) in cases {
+        let tokenizer = with_files(&files, "null").unwrap();
+        let mut tokens = vec![];
+        tokenizer.encode_prompt(text, &mut tokens);
+        assert_eq!((&tokens, tokenizer.ends_of_text()), (&expected, ends), "{files}");
+        assert_eq!(tokenizer.decode(&tokens), decoded, "{files}");
+    }
+    let bert = r#"{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+        "lowercase": true}"#;
+    for (config, expected) in [
+        ("{}", 0),
+        (r#"{"do_lower_case": false}"#, 6),
+        (r#"{"do_lower_case": true}"#, 0),
+    ] {
+        let mut tokens = vec![];
+        let files = format!(r#"{{"tokenizer_config.json": {config}}}"#);
+        with_files(&files, bert).unwrap().encode("A", &mut tokens);
+        assert_eq!(tokens, [expected], "{config}");
+    }
+}
+
+#[test]
+fn files_next_to_a_vocabulary_that_do_not_fit_it_are_named() {
+    for (files, words) in [
+        (
+            r#"{"added_tokens.json": {"<y>": 11}}"#,
+            "added_tokens.json: the token \"<y>\" has the number 11 there and 8 in the vocabulary",
+        ),
+        (
+            r#"{"added_tokens.json": {"<y>": -1}}"#,
+            "added_tokens.json: <y> is -1: expected a token's number",
+        ),
+        (r#"{"added_tokens.json": []}"#, "added_tokens.json: expected an object"),
+        (
+            r#"{"tokenizer_config.json": {"eos_token": "<none>"}}"#,
+            "tokenizer_config.json: its eos_token \"<none>\" is not a token",
+        ),
+        (
+            r#"{"tokenizer_config.json": {"split_special_tokens": true}}"#,
+            "split_special_tokens is true: expected false",
+        ),
+        (
+            r#"{"tokenizer_config.json": {"add_bos_token": 1}}"#,
+            "tokenizer_config.json: add_bos_token is 1: expected true or false",
+        ),
+        (
+            r#"{"generation_config.json": {"eos_token_id": ["x"]}}"#,
+            "generation_config.json: eos_token_id is [\"x\"]: expected a token or a list of tokens",
+        ),
+    ] {
+        let error = with_files(files, "null").err().unwrap().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_folder_without_a_tokenizer_json_is_read_as_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &str| fs::write(folder.path().join(name), content).unwrap();
+    write("vocab.json", r#"{"a": 0, "b": 1, "</s>": 2, "ab": 3}"#);
+    write("merges.txt", "a b\n");
+    write(
+        "tokenizer_config.json",
+        r#"{"bos_token": "</s>", "eos_token": "</s>", "add_bos_token": true}"#,
+    );
+    write("added_tokens.json", r#"{"<m>": 4}"#);
+    write(
+        "config.json",
+        r#"{"a": "\" NaN", "vocab_size": NaN, "b": [-Infinity], "eos_token_id": 4, "pad_token_id": null}"#,
+    );
+    write("unknown.txt", "");
+    let contents = TokenizerFiles::contents(folder.path()).unwrap();
+    let kept = contents.iter().find(|(name, _)| name == "config.json").unwrap();
+    assert_eq!(kept.1, br#"{"eos_token_id":4,"pad_token_id":null}"#);
+    assert_eq!(contents.len(), 5);
+    let files = TokenizerFiles::from_parts(TokenizerKind::GPT2BPETokenizer, None, contents);
+    let tokenizer = files.tokenizer().unwrap();
+    let mut tokens = vec![];
+    tokenizer.encode_prompt("ab<m>b", &mut tokens);
+    assert_eq!((tokens, tokenizer.end_of_document()), (vec![2, 3, 4, 1], Some(2)));
+    assert_eq!((tokenizer.ends_of_text(), tokenizer.vocabulary_size()), (vec![4], 5));
+    // What says how texts end does not make another vocabulary of it.
+    let mut other = files.clone();
+    other.fill_ends_from(vec![("generation_config.json".to_owned(), b"{}".to_vec())]);
+    assert_eq!(other.sha256(), files.sha256());
 }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::hugging_face::{HuggingFaceTokenizer, special_token};
-use super::{Token, TokenRoles, Tokenizer, TokenizerError};
+use super::hugging_face::{HuggingFaceTokenizer, special_token, tokenizer_by_inner};
+use super::settings::TokenizerSettings;
+use super::{Token, TokenPiece, TokenRoles, TokenizerError};
 
 /// Word pieces, longest first, as BERT reads them.
 ///
@@ -21,7 +22,7 @@ impl BertWordPieceTokenizer {
     /// # Errors
     /// If the vocabulary is not UTF-8, or lacks `[UNK]`, `[CLS]` or `[SEP]`.
     pub fn lower_case(vocabulary: &[u8]) -> Result<Self, TokenizerError> {
-        Self::new(vocabulary, true)
+        Self::with_settings(vocabulary, true, &TokenizerSettings::default()).map(Self)
     }
 
     /// Returns the tokenizer of a vocabulary that has a token a line: of text as it is written.
@@ -29,10 +30,15 @@ impl BertWordPieceTokenizer {
     /// # Errors
     /// Those of [`Self::lower_case`].
     pub fn cased(vocabulary: &[u8]) -> Result<Self, TokenizerError> {
-        Self::new(vocabulary, false)
+        Self::with_settings(vocabulary, false, &TokenizerSettings::default()).map(Self)
     }
 
-    fn new(vocabulary: &[u8], lower_case: bool) -> Result<Self, TokenizerError> {
+    /// Returns that of a folder that says more of its vocabulary.
+    pub(super) fn with_settings(
+        vocabulary: &[u8],
+        lower_case: bool,
+        settings: &TokenizerSettings,
+    ) -> Result<HuggingFaceTokenizer, TokenizerError> {
         let text = std::str::from_utf8(vocabulary).map_err(|error| TokenizerError::invalid("vocab.txt", error))?;
         // A token that is there twice has its last number, as in Hugging Face's tokenizers.
         let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
@@ -48,9 +54,11 @@ impl BertWordPieceTokenizer {
         let end = vocabulary.get("[EOS]").unwrap_or(&vocabulary["[SEP]"]);
         let end = *end;
         let description = description(vocabulary, lower_case);
-        let mut tokenizer = HuggingFaceTokenizer::from_value("vocab.txt", &description)?;
-        tokenizer.set_end_of_document(end);
-        Ok(Self(tokenizer))
+        let mut tokenizer = HuggingFaceTokenizer::from_value("vocab.txt", description, settings)?;
+        if settings.role("eos_token").is_none() {
+            tokenizer.set_end_of_document(end);
+        }
+        Ok(tokenizer)
     }
 }
 
@@ -87,48 +95,4 @@ pub(super) fn description(vocabulary: HashMap<String, Token>, lower_case: bool) 
     })
 }
 
-impl Tokenizer for BertWordPieceTokenizer {
-    fn vocabulary_size(&self) -> usize {
-        self.0.vocabulary_size()
-    }
-
-    fn end_of_document(&self) -> Option<Token> {
-        self.0.end_of_document()
-    }
-
-    fn special_tokens(&self) -> &[Token] {
-        self.0.special_tokens()
-    }
-
-    fn token_roles(&self) -> TokenRoles {
-        self.0.token_roles()
-    }
-
-    fn continues_word(&self, previous: Option<Token>, token: Token) -> bool {
-        self.0.continues_word(previous, token)
-    }
-
-    fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
-        self.0.encode(text, tokens);
-    }
-
-    fn try_encode(&self, text: &str, tokens: &mut Vec<Token>) -> Result<(), TokenizerError> {
-        self.0.try_encode(text, tokens)
-    }
-
-    fn encode_prompt(&self, text: &str, tokens: &mut Vec<Token>) {
-        self.0.encode_prompt(text, tokens);
-    }
-
-    fn decode(&self, tokens: &[Token]) -> String {
-        self.0.decode(tokens)
-    }
-
-    fn token_bytes(&self, token: Token) -> Vec<u8> {
-        self.0.token_bytes(token)
-    }
-
-    fn decode_with_special(&self, tokens: &[Token]) -> String {
-        self.0.decode_with_special(tokens)
-    }
-}
+tokenizer_by_inner!(BertWordPieceTokenizer);

@@ -41,6 +41,8 @@ struct Running {
 pub(super) struct Scheduler {
     config: GeneratorConfig,
     tokenizer: Arc<dyn Tokenizer>,
+    /// Tokens at which texts end.
+    ends: Vec<u32>,
     pool: PagePool,
     waiting: VecDeque<Waiting>,
     running: BTreeMap<u64, Running>,
@@ -55,6 +57,7 @@ impl Scheduler {
         Self {
             pool: PagePool::new(config.cache.num_pages),
             config,
+            ends: tokenizer.ends_of_text(),
             tokenizer,
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
@@ -208,7 +211,6 @@ impl Scheduler {
             choice,
             is_of_prompt,
         } = draw;
-        let end = self.tokenizer.end_of_document();
         let running = self.running.get_mut(&sequence)?;
         if is_of_prompt {
             running.prompt.push(TokenScore {
@@ -219,7 +221,7 @@ impl Scheduler {
             return None;
         }
         running.drawn += 1;
-        let is_end = Some(choice.token) == end && !running.asked.ignores_end_of_document;
+        let is_end = self.ends.contains(&choice.token) && !running.asked.ignores_end_of_document;
         let is_last = is_end || running.drawn >= running.asked.max_new_tokens;
         let (mut text, mut has_stopped) = if is_end {
             (String::new(), false)

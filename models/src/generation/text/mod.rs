@@ -3,39 +3,26 @@
 
 use std::sync::Arc;
 
-use burn_megatron_data::tokenizer::Tokenizer;
-
-/// Where a character is not whole, or broken.
-const REPLACEMENT: char = '\u{FFFD}';
-/// The most tokens of a character that is not whole: each has a byte at least, and a character has four.
-const MOST_PENDING: usize = 3;
+use burn_megatron_data::tokenizer::{StreamingDecoder, Tokenizer};
 
 /// Tokens to text, piece by piece.
 pub struct TextStream {
-    tokenizer: Arc<dyn Tokenizer>,
+    decoder: StreamingDecoder<Arc<dyn Tokenizer>>,
     stop_tokens: Vec<Vec<u32>>,
     /// The last tokens, which may be the beginning of a stop sequence.
     held_tokens: Vec<u32>,
-    /// Tokens whose text is looked at together: some that are out, for the sake of what follows them, and then those
-    /// that are not.
-    window: Vec<u32>,
-    /// The tokens of the window whose text is out.
-    settled: usize,
-    /// The text of the window that is out.
-    shown: String,
     stops: StopTexts,
 }
 
 impl TextStream {
-    /// Returns the stream of a text that ends before any of these texts or tokens.
-    pub fn new(tokenizer: Arc<dyn Tokenizer>, stop: Vec<String>, stop_tokens: Vec<Vec<u32>>) -> Self {
+    /// Returns the stream of a text that ends before any of these texts or tokens. Special tokens have no text: a stop
+    /// text with the name of one ends the text where its tokens come.
+    pub fn new(tokenizer: Arc<dyn Tokenizer>, stop: Vec<String>, mut stop_tokens: Vec<Vec<u32>>) -> Self {
+        stop_tokens.extend(stop.iter().filter_map(|text| special_tokens_of(text, &*tokenizer)));
         Self {
-            tokenizer,
+            decoder: StreamingDecoder::new(tokenizer),
             stop_tokens,
             held_tokens: Vec::new(),
-            window: Vec::new(),
-            settled: 0,
-            shown: String::new(),
             stops: StopTexts {
                 stops: stop,
                 held: String::new(),
@@ -57,25 +44,23 @@ impl TextStream {
             .map(|stop| overlap(&self.held_tokens, stop))
             .max();
         let certain = self.held_tokens.len() - held.unwrap_or(0);
-        let mut text = String::new();
-        for token in self.held_tokens.drain(..certain).collect::<Vec<_>>() {
-            text += &self.decode(token);
+        let text = self.decode(certain);
+        let (text, has_stopped) = self.stops.push(&text);
+        if has_stopped || self.stops.stops.is_empty() {
+            return (text, has_stopped);
         }
-        self.stops.push(&text)
+        // Bytes that wait for the end of their run end the text, too: it is what they are if it ends with them.
+        match self.stops.found_with(&self.decoder.waiting()) {
+            Some(rest) => (text + &rest, true),
+            None => (text, false),
+        }
     }
 
     /// Returns the text that was held back, and whether a stop sequence is in it: no token follows, so bytes that may
     /// have begun a character are replaced now.
     pub fn finish(&mut self) -> (String, bool) {
-        let mut text = String::new();
-        for token in std::mem::take(&mut self.held_tokens) {
-            text += &self.decode(token);
-        }
-        let all = self.tokenizer.decode(&self.window);
-        text += all.strip_prefix(self.shown.as_str()).unwrap_or_default();
-        self.window.clear();
-        self.shown.clear();
-        self.settled = 0;
+        let mut text = self.decode(self.held_tokens.len());
+        text.extend(self.decoder.finish());
         let (mut certain, has_stopped) = self.stops.push(&text);
         if !has_stopped {
             certain += &std::mem::take(&mut self.stops.held);
@@ -83,37 +68,23 @@ impl TextStream {
         (certain, has_stopped)
     }
 
-    /// Returns the whole characters that are certain with one token more.
-    fn decode(&mut self, token: u32) -> String {
-        self.window.push(token);
-        let all = self.tokenizer.decode(&self.window);
-        let certain = self.certain(&all);
-        let Some(new) = certain.strip_prefix(self.shown.as_str()) else {
-            return String::new();
-        };
-        let new = new.to_owned();
-        if certain.len() == all.len() {
-            // What is out already stays for one more piece: the text of a token may depend on those before it.
-            self.window.drain(..self.settled);
-            self.settled = self.window.len();
-            self.shown = self.tokenizer.decode(&self.window);
-        } else {
-            self.shown = certain.to_owned();
-        }
-        new
+    /// Returns what is certain with the first `count` tokens that were held.
+    fn decode(&mut self, count: usize) -> String {
+        let tokens = self.held_tokens.drain(..count);
+        tokens.filter_map(|token| self.decoder.feed(token)).collect()
     }
+}
 
-    /// The text without an end that may be part of a character.
-    fn certain<'a>(&self, all: &'a str) -> &'a str {
-        if !all.ends_with(REPLACEMENT) {
-            return all;
-        }
-        if self.window.len() - self.settled > MOST_PENDING {
-            // These bytes are no character: only the last of them may begin one.
-            return all.strip_suffix(REPLACEMENT).unwrap_or(all);
-        }
-        all.trim_end_matches(REPLACEMENT)
+/// Returns the tokens of a stop text that has special ones; `None` if it has none.
+fn special_tokens_of(text: &str, tokenizer: &dyn Tokenizer) -> Option<Vec<u32>> {
+    let special = tokenizer.special_tokens();
+    if let Some(token) = special.iter().find(|token| tokenizer.token_text(**token) == text) {
+        return Some(vec![*token]).filter(|_| !text.is_empty());
     }
+    let mut tokens = Vec::new();
+    tokenizer.encode(text, &mut tokens);
+    let has_special = tokens.iter().any(|token| special.binary_search(token).is_ok());
+    has_special.then_some(tokens)
 }
 
 /// Looks for stop sequences in a text that comes in pieces.
@@ -126,12 +97,10 @@ struct StopTexts {
 impl StopTexts {
     /// Takes a piece. Returns what is before a stop sequence or surely in none, and whether one has come.
     fn push(&mut self, piece: &str) -> (String, bool) {
-        self.held += piece;
-        let found = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min();
-        if let Some(start) = found {
-            self.held.truncate(start);
-            return (std::mem::take(&mut self.held), true);
+        if let Some(before) = self.found_with(piece) {
+            return (before, true);
         }
+        self.held += piece;
         let begun = self
             .stops
             .iter()
@@ -139,6 +108,16 @@ impl StopTexts {
         let certain = self.held.len() - begun.max().unwrap_or(0);
         let rest = self.held.split_off(certain);
         (std::mem::replace(&mut self.held, rest), false)
+    }
+
+    /// Returns the text before the first stop sequence in what is held and `piece`, and holds nothing then; `None` if
+    /// there is none.
+    fn found_with(&mut self, piece: &str) -> Option<String> {
+        let mut text = format!("{}{piece}", self.held);
+        let found = self.stops.iter().filter_map(|stop| text.find(stop.as_str())).min();
+        text.truncate(found?);
+        self.held.clear();
+        Some(text)
     }
 }
 

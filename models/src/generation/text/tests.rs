@@ -1,9 +1,12 @@
 //! Pieces of text: whole characters, no stop sequence, nothing lost.
 
-use burn_megatron_data::tokenizer::ByteTokenizer;
+use burn_megatron_data::tokenizer::{ByteTokenizer, HuggingFaceTokenizer};
 use proptest::prelude::*;
 
 use super::*;
+
+/// Where a character is not whole, or broken.
+const REPLACEMENT: char = '\u{FFFD}';
 
 fn stream(stop: &[&str], stop_tokens: &[&[u32]]) -> TextStream {
     let stop = stop.iter().map(|text| (*text).to_owned()).collect();
@@ -41,7 +44,7 @@ fn characters_come_whole() {
 fn broken_bytes_do_not_hold_the_text_back() {
     let (pieces, _) = pieces(&mut stream(&[], &[]), [0xFF; 9].into_iter().chain([65]));
     let held = pieces[..9].concat().chars().count();
-    assert!(held >= 8, "{held} of 9 broken bytes are out");
+    assert_eq!(held, 6, "the last three may begin a character");
     assert_eq!(pieces.concat(), "\u{FFFD}".repeat(9) + "A");
 }
 
@@ -73,6 +76,35 @@ fn stop_tokens_are_held_back_and_left_out() {
     assert_eq!((found.concat().as_str(), has_stopped), ("ab", true));
     let (found, has_stopped) = pieces(&mut stream(&[], &[&bytes("bc")]), bytes("ab"));
     assert_eq!((found.concat().as_str(), has_stopped), ("ab", false));
+}
+
+/// A vocabulary of bytes that are decoded in runs, as Llama 2's, with an end of a turn.
+fn byte_fallback() -> Arc<dyn Tokenizer> {
+    let json = r#"{"version": "1.0",
+        "added_tokens": [{"id": 5, "content": "<|eot_id|>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true}],
+        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "model": {"type": "BPE", "merges": [],
+            "vocab": {"a": 0, "b": 1, "<0x0A>": 2, "<0xBF>": 3, "<0x62>": 4, "<|eot_id|>": 5, "c": 6}}}"#;
+    Arc::new(HuggingFaceTokenizer::from_json(json.as_bytes(), &[]).unwrap())
+}
+
+#[test]
+fn bytes_of_a_run_and_special_tokens_end_a_text() {
+    for (stop, tokens, expected, count) in [
+        // Not before the run has ended, and nothing is lost after it.
+        ("zz", &[0, 4, 3, 1, 2, 1][..], "a\u{FFFD}\u{FFFD}b\nb", 7),
+        ("\n\n", &[0, 2, 2, 1], "a", 3),
+        ("b", &[0, 4, 3, 1], "a", 2),
+        ("<|eot_id|>", &[0, 1, 5, 1], "ab", 3),
+        ("<|eot_id|>c", &[0, 1, 5, 0, 5, 6, 1], "aba", 6),
+        ("b<|eot_id|>", &[0, 1, 5, 1], "a", 3),
+    ] {
+        let mut stream = TextStream::new(byte_fallback(), vec![stop.to_owned()], Vec::new());
+        let (pieces, has_stopped) = pieces(&mut stream, tokens.iter().copied());
+        assert_eq!((pieces.concat().as_str(), pieces.len()), (expected, count), "{stop:?}");
+        assert_eq!(has_stopped, count <= tokens.len(), "{stop:?}");
+    }
 }
 
 proptest! {

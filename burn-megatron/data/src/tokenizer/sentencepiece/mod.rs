@@ -10,15 +10,19 @@ mod unigram;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(super) use tests::with_bytes;
 
 use std::collections::HashMap;
 
+use aho_corasick::{AhoCorasick, MatchKind};
 use parking_lot::Mutex;
 
 use self::model::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec};
 use self::normalize::{Normalizer, Part};
 use self::unigram::Unigram;
 use super::byte_level::merge::{Links, Merges};
+use super::settings::TokenizerSettings;
 use super::{Token, TokenRoles, Tokenizer, TokenizerError};
 
 /// How a vocabulary writes a space.
@@ -27,9 +31,13 @@ const SPACE: char = '\u{2581}';
 /// A `tokenizer.model` of SentencePiece: unigram or byte pair encoding.
 ///
 /// Documents end with `<EOD>` if there is such a piece, else with the model's end of a sentence. A prompt gets no piece
-/// before it.
+/// before it, unless a `tokenizer_config.json` says so.
 pub struct SentencePieceTokenizer {
     normalizer: Normalizer,
+    /// That of a text after a mark, where no space is put before it.
+    after_mark: Option<Normalizer>,
+    /// Finds the marks that a text spells out, where they become their tokens.
+    marks: Option<(AhoCorasick, Vec<Token>)>,
     /// Pieces that are taken wherever a text has them, and their texts.
     fixed: Vec<(Token, String)>,
     cutter: Cutter,
@@ -39,6 +47,9 @@ pub struct SentencePieceTokenizer {
     special: Vec<Token>,
     roles: TokenRoles,
     end_of_document: Option<Token>,
+    ends_of_text: Option<Vec<Token>>,
+    /// What a prompt has before and after its text.
+    around: [Option<Token>; 2],
     strips_first_space: bool,
 }
 
@@ -47,8 +58,8 @@ pub struct SentencePieceTokenizer {
 enum Surface {
     Text(String),
     Byte(u8),
-    /// Nothing, by this name.
-    Control(String),
+    /// No text; its name.
+    Mark(String),
 }
 
 /// Cuts normalized text into pieces.
@@ -110,8 +121,13 @@ impl SentencePieceTokenizer {
                 return Err(invalid(format!("a model of kind {kind:?}; valid are Unigram and Bpe")));
             }
         };
+        let normalizer = |spec: &_| Normalizer::new(spec, trainer.treat_whitespace_as_suffix(), &texts);
         Ok(Self {
-            normalizer: Normalizer::new(&spec, trainer.treat_whitespace_as_suffix(), &texts)?,
+            normalizer: normalizer(&spec)?,
+            after_mark: Some(normalizer(&NormalizerSpec {
+                add_dummy_prefix: Some(false),
+                ..spec.clone()
+            })?),
             fixed,
             cutter,
             unknown: unknown as Token,
@@ -123,8 +139,102 @@ impl SentencePieceTokenizer {
             roles: roles(&pieces),
             special: of_type(PieceType::Control).map(|(token, _)| token).collect(),
             end_of_document: end.or(eos),
+            ends_of_text: None,
+            around: [None; 2],
+            marks: None,
             strips_first_space: spec.add_dummy_prefix() || spec.remove_extra_whitespaces(),
         })
+    }
+
+    /// Returns the tokenizer as a folder describes it: its roles, what prompts begin and end with. Marks in a text
+    /// become their tokens then, as in transformers.
+    ///
+    /// # Errors
+    /// If tokens are added to the model, which takes a `tokenizer.json`, or one that is named is none.
+    pub(super) fn with_settings(
+        mut self,
+        settings: &TokenizerSettings,
+        ends_of_text: Option<Vec<Token>>,
+    ) -> Result<Self, TokenizerError> {
+        let names = self
+            .surfaces
+            .iter()
+            .zip(0..)
+            .filter_map(|(surface, token)| match surface {
+                Surface::Text(text) | Surface::Mark(text) => Some((text.as_str(), token)),
+                Surface::Byte(_) => None,
+            });
+        let mut names: HashMap<&str, Token> = names.collect();
+        // Its text is what is written for it.
+        names.insert("<unk>", self.unknown);
+        let number_of = |text: &str| names.get(text).copied();
+        if let Some((number, text)) = settings.added_beyond(number_of) {
+            return Err(invalid(format!(
+                "the files next to it add the token {text:?} with the number {number}, which takes a tokenizer.json: \
+                 AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of transformers writes one"
+            )));
+        }
+        settings.set_roles(&mut self.roles, number_of)?;
+        if settings.role("eos_token").is_some() {
+            self.end_of_document = self.roles.eos;
+        }
+        let named = |role: Option<Token>| {
+            role.ok_or_else(|| invalid("add_bos_token or add_eos_token is true, and no piece is it"))
+        };
+        self.around[0] = match settings.add_bos {
+            Some(true) => Some(named(self.roles.bos)?),
+            Some(false) => None,
+            None => self.roles.bos.filter(|_| settings.begins_with_bos()),
+        };
+        if settings.add_eos == Some(true) {
+            self.around[1] = Some(named(self.roles.eos)?);
+        }
+        if settings.is_of_transformers() {
+            let (texts, tokens): (Vec<&str>, Vec<Token>) = self
+                .special
+                .iter()
+                .filter_map(|&token| match &self.surfaces[token as usize] {
+                    Surface::Mark(name) if !name.is_empty() => Some((name.as_str(), token)),
+                    _ => None,
+                })
+                .unzip();
+            let finder = AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(texts);
+            self.marks = Some((finder.map_err(invalid)?, tokens));
+        }
+        if settings.is_legacy()? {
+            self.after_mark = None;
+        }
+        self.ends_of_text = ends_of_text;
+        Ok(self)
+    }
+
+    fn surfaces(&self, tokens: &[Token]) -> impl Iterator<Item = &Surface> {
+        tokens.iter().filter_map(|&token| self.surfaces.get(token as usize))
+    }
+
+    /// Returns the text of pieces, of which special ones are their names.
+    fn join<'a>(&self, surfaces: impl Iterator<Item = &'a Surface>) -> String {
+        let (mut bytes, mut first) = (vec![], true);
+        for surface in surfaces {
+            match surface {
+                Surface::Mark(name) => bytes.extend_from_slice(name.as_bytes()),
+                Surface::Byte(byte) => bytes.push(*byte),
+                Surface::Text(text) if first && self.strips_first_space => {
+                    bytes.extend_from_slice(text.strip_prefix(' ').unwrap_or(text).as_bytes());
+                }
+                Surface::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            }
+            first = false;
+        }
+        // Each byte that is no text by itself, as in SentencePiece.
+        let mut text = String::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|_| '\u{FFFD}'));
+        }
+        text
     }
 
     /// Appends a part that has no piece: its bytes, or the unknown piece, once for neighbours.
@@ -133,6 +243,34 @@ impl SentencePieceTokenizer {
             Some(bytes) => tokens.extend(text.bytes().map(|byte| bytes[usize::from(byte)])),
             None if !first && tokens.last() == Some(&self.unknown) => {}
             None => tokens.push(self.unknown),
+        }
+    }
+
+    /// Appends the tokens of a text without marks.
+    fn encode_text(&self, text: &str, is_after_mark: bool, tokens: &mut Vec<Token>) {
+        let start = tokens.len();
+        let normalizer = self
+            .after_mark
+            .as_ref()
+            .filter(|_| is_after_mark)
+            .unwrap_or(&self.normalizer);
+        let parts = normalizer.normalize(text);
+        if let Cutter::Unigram(_) = &self.cutter {
+            // As a whole, for sums do not begin again after a fixed piece.
+            let whole: String = (parts.iter())
+                .map(|part| match part {
+                    Part::Fixed(place) => &self.fixed[*place].1,
+                    Part::Text(text) => text,
+                })
+                .map(String::as_str)
+                .collect();
+            return self.cut(&whole, start, tokens);
+        }
+        for part in parts {
+            match part {
+                Part::Fixed(place) => tokens.push(self.fixed[place].0),
+                Part::Text(text) => self.cut(&text, start, tokens),
+            }
         }
     }
 
@@ -245,7 +383,7 @@ fn byte_of(piece: &(&str, f32, PieceType)) -> Option<u8> {
 
 fn surface(piece: &(&str, f32, PieceType), unknown: &str) -> Surface {
     match (piece.2, byte_of(piece)) {
-        (PieceType::Control, _) => Surface::Control(piece.0.to_owned()),
+        (PieceType::Control, _) => Surface::Mark(piece.0.to_owned()),
         (PieceType::Unknown, _) => Surface::Text(unknown.to_owned()),
         (_, Some(byte)) => Surface::Byte(byte),
         (_, None) => Surface::Text(piece.0.replace(SPACE, " ")),
@@ -261,6 +399,11 @@ impl Tokenizer for SentencePieceTokenizer {
         self.end_of_document
     }
 
+    fn ends_of_text(&self) -> Vec<Token> {
+        let ends = self.ends_of_text.clone();
+        ends.unwrap_or_else(|| self.end_of_document.into_iter().collect())
+    }
+
     fn special_tokens(&self) -> &[Token] {
         &self.special
     }
@@ -270,48 +413,38 @@ impl Tokenizer for SentencePieceTokenizer {
     }
 
     fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
-        let start = tokens.len();
-        let parts = self.normalizer.normalize(text);
-        if let Cutter::Unigram(_) = &self.cutter {
-            // As a whole, for sums do not begin again after a fixed piece.
-            let whole: String = (parts.iter())
-                .map(|part| match part {
-                    Part::Fixed(place) => &self.fixed[*place].1,
-                    Part::Text(text) => text,
-                })
-                .map(String::as_str)
-                .collect();
-            return self.cut(&whole, start, tokens);
-        }
-        for part in parts {
-            match part {
-                Part::Fixed(place) => tokens.push(self.fixed[place].0),
-                Part::Text(text) => self.cut(&text, start, tokens),
+        let mut start = 0;
+        if let Some((finder, marks)) = &self.marks {
+            for found in finder.find_iter(text) {
+                self.encode_text(&text[start..found.start()], start > 0, tokens);
+                tokens.push(marks[found.pattern().as_usize()]);
+                start = found.end();
             }
         }
+        self.encode_text(&text[start..], start > 0, tokens);
+    }
+
+    fn encode_prompt(&self, text: &str, tokens: &mut Vec<Token>) {
+        let [before, after] = self.around;
+        let mut of_text = vec![];
+        self.encode(text, &mut of_text);
+        tokens.extend(before.filter(|bos| of_text.first() != Some(bos)));
+        tokens.append(&mut of_text);
+        tokens.extend(after);
     }
 
     fn decode(&self, tokens: &[Token]) -> String {
-        let mut bytes = vec![];
-        let mut first = true;
-        for surface in tokens.iter().filter_map(|&token| self.surfaces.get(token as usize)) {
-            match surface {
-                Surface::Control(_) => continue,
-                Surface::Byte(byte) => bytes.push(*byte),
-                Surface::Text(text) if first && self.strips_first_space => {
-                    bytes.extend_from_slice(text.strip_prefix(' ').unwrap_or(text).as_bytes());
-                }
-                Surface::Text(text) => bytes.extend_from_slice(text.as_bytes()),
-            }
-            first = false;
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.join((self.surfaces(tokens)).filter(|surface| !matches!(surface, Surface::Mark(_))))
+    }
+
+    fn decode_with_special(&self, tokens: &[Token]) -> String {
+        self.join(self.surfaces(tokens))
     }
 
     fn token_bytes(&self, token: Token) -> Vec<u8> {
         match self.surfaces.get(token as usize) {
             Some(Surface::Byte(byte)) => vec![*byte],
-            Some(Surface::Text(text) | Surface::Control(text)) => text.clone().into(),
+            Some(Surface::Text(text) | Surface::Mark(text)) => text.clone().into(),
             None => vec![],
         }
     }

@@ -82,7 +82,7 @@ pub(super) enum ModelType {
 }
 
 /// How text is normalized.
-#[derive(Message)]
+#[derive(Clone, Message)]
 pub(super) struct NormalizerSpec {
     /// Replacements of characters: a double-array trie and the replacements.
     #[prost(bytes = "vec", optional, tag = "2")]

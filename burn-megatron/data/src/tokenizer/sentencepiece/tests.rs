@@ -34,6 +34,14 @@ const PIECES: [(&str, f32, PieceType); 8] = [
     ("b", -4.0, PieceType::Normal),
 ];
 
+/// A vocabulary with all bytes, from number 8 on.
+pub(in crate::tokenizer) fn with_bytes() -> SentencePieceTokenizer {
+    let bytes: Vec<String> = (0..256).map(|byte| format!("<0x{byte:02X}>")).collect();
+    let mut pieces = PIECES.to_vec();
+    pieces.extend(bytes.iter().map(|byte| (byte.as_str(), 0.0, PieceType::Byte)));
+    SentencePieceTokenizer::new(&model(ModelType::Bpe, &pieces).encode_to_vec()).unwrap()
+}
+
 fn tokens(model: &ModelProto, text: &str) -> Vec<Token> {
     let tokenizer = SentencePieceTokenizer::new(&model.encode_to_vec()).unwrap();
     let mut tokens = vec![];
@@ -70,6 +78,80 @@ fn both_kinds_cut_text() {
             (roles.bos, roles.eos, roles.sep, roles.mask),
             (Some(1), Some(2), Some(3), None)
         );
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_replaced_one_by_one() {
+    let tokenizer = with_bytes();
+    let byte = |byte: Token| 8 + byte;
+    assert_eq!(tokenizer.decode(&[4, byte(0xE6), byte(0xBC), 4]), "a\u{FFFD}\u{FFFD} a");
+    assert_eq!(tokenizer.decode(&[4, byte(0xE6), byte(0xBC), byte(0xA2)]), "a漢");
+    assert_eq!(tokenizer.decode_with_special(&[1, 4, 4, 2]), "<s> a a</s>");
+    assert_eq!(
+        [4, 2, byte(0xE6)].map(|token| tokenizer.token_text(token)),
+        [" a", "</s>", "\u{FFFD}"]
+    );
+}
+
+#[test]
+fn a_config_next_to_the_model_says_what_prompts_begin_and_end_with() {
+    let prompt = |config: &str, text: &str| {
+        let settings = TokenizerSettings::parse(&[("tokenizer_config.json", config.as_bytes())])?;
+        let mut tokens = vec![];
+        let tokenizer = with_bytes().with_settings(&settings, None)?;
+        tokenizer.encode_prompt(text, &mut tokens);
+        Ok::<_, TokenizerError>((tokens, tokenizer.end_of_document()))
+    };
+    for (config, text, expected) in [
+        ("{}", "a", vec![4]),
+        (r#"{"add_bos_token": true}"#, "a", vec![1, 4]),
+        // As a chat template writes it.
+        (r#"{"add_bos_token": true}"#, "<s>a", vec![1, 4]),
+        (
+            r#"{"add_bos_token": true, "legacy": false}"#,
+            "<s>a</s>a",
+            vec![1, 6, 2, 6],
+        ),
+        (
+            r#"{"add_bos_token": true, "legacy": true}"#,
+            "a</s><s>a",
+            vec![1, 4, 2, 1, 4],
+        ),
+        (
+            r#"{"add_bos_token": false, "tokenizer_class": "LlamaTokenizer"}"#,
+            "a",
+            vec![4],
+        ),
+        (r#"{"tokenizer_class": "LlamaTokenizer"}"#, "a", vec![1, 4]),
+        (
+            r#"{"tokenizer_class": "LlamaTokenizerFast", "add_eos_token": true}"#,
+            "a",
+            vec![1, 4, 2],
+        ),
+        (r#"{"add_bos_token": true, "bos_token": "<sep>"}"#, "a", vec![3, 4]),
+        (
+            r#"{"added_tokens_decoder": {"2": {"content": "</s>"}, "0": {"content": "<unk>"}}}"#,
+            "a",
+            vec![4],
+        ),
+    ] {
+        assert_eq!(prompt(config, text).unwrap(), (expected, Some(2)), "{config}");
+    }
+    assert_eq!(prompt(r#"{"eos_token": "<s>"}"#, "").unwrap().1, Some(1));
+    for (config, words) in [
+        (
+            r#"{"added_tokens_decoder": {"264": {"content": "<pad>"}}}"#,
+            "\"<pad>\" with the number 264, which takes a",
+        ),
+        (r#"{"eos_token": "<none>"}"#, "its eos_token \"<none>\" is not a token"),
+        (
+            r#"{"add_bos_token": "no"}"#,
+            "add_bos_token is \"no\": expected true or false",
+        ),
+    ] {
+        let error = prompt(config, "").unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
     }
 }
 

@@ -147,7 +147,7 @@ pub(super) fn bpe(config: &TrainConfig, words: WordCounts) -> Result<TrainedVoca
         merges_txt.push_str(&format!("{} {}\n", pair.0, pair.1));
     }
     let num_tokens = vocabulary.len();
-    let description = gpt2::description(vocabulary, merges);
+    let description = gpt2::description(vocabulary, merges, GPT2BPETokenizer::END_OF_DOCUMENT);
     let mut trained = TrainedVocabulary::new(config.kind, num_tokens, &description, GPT2BPETokenizer::END_OF_DOCUMENT)?;
     trained.files.push(("vocab.json", vocab_json.into_bytes()));
     trained.files.push(("merges.txt", merges_txt.into_bytes()));
