@@ -195,7 +195,13 @@ fn convert_carries_the_tokenizer_in_both_directions() {
         // No file of this kind of tokenizer here.
         ("merges.txt", "#version: 0.2\n".to_owned()),
         ("vocab.json", String::new()),
+        ("chat_template.jinja", "{{ messages }}".to_owned()),
+        ("generation_config.json", r#"{"eos_token_id": [7, 8]}"#.to_owned()),
     ];
+    let config = fs::read_to_string(files.join("config.json")).unwrap();
+    let numbered = config.replace(r#""eos_token_id": null"#, r#""eos_token_id": 7"#);
+    assert!(config != numbered, "{config}");
+    fs::write(files.join("config.json"), &numbered).unwrap();
     for (name, content) in &carried {
         fs::write(files.join(name), content).unwrap();
     }
@@ -205,13 +211,49 @@ fn convert_carries_the_tokenizer_in_both_directions() {
     let stored = RunTokenizer::choose(&TokenizerArguments::default(), Some(&imported), Objective::NextToken).unwrap();
     let of_folder = RunTokenizer::of_folder(&files).unwrap().expect("a tokenizer");
     assert_eq!((stored.vocabulary_size(), stored.sha256()), (9, of_folder.sha256()));
+    assert_eq!(stored.tokenizer().ends_of_text(), [7, 8]);
     convert(&back, &whole, &[]).unwrap();
     convert(&whole, &again, &["--to", "huggingface"]).unwrap();
     for (name, content) in &carried {
         assert_eq!(&fs::read_to_string(again.join(name)).unwrap(), content, "{name}");
     }
+    assert_eq!(fs::read_to_string(again.join("config.json")).unwrap(), numbered);
     let [first, second] = [&files, &again].map(|folder| fs::read(folder.join("model.safetensors")).unwrap());
     assert!(first == second);
+}
+
+#[test]
+fn an_export_says_which_tokens_begin_and_end_a_text() {
+    let folder = TempDir::new().unwrap();
+    let [saved, files, back, again] = ["saved", "files", "back", "again"].map(|name| folder.path().join(name));
+    save_gpt(&saved, &GptConfig::new(2, 6, 3, 5, 257));
+    convert(&saved, &files, &["--to", "huggingface"]).unwrap();
+    // As a model that was trained with a tokenizer has them: no file of another program numbers its tokens.
+    fs::write(files.join("tokenizer.json"), tokenizer_json(9)).unwrap();
+    fs::write(
+        files.join("tokenizer_config.json"),
+        r#"{"eos_token": "w3", "pad_token": "w4"}"#,
+    )
+    .unwrap();
+    let config = fs::read_to_string(files.join("config.json")).unwrap();
+    let without = |field: &str| format!("  \"{field}\": null,\n");
+    let config = config
+        .replace(&without("bos_token_id"), "")
+        .replace(&without("eos_token_id"), "");
+    assert!(!config.contains("token_id"), "{config}");
+    fs::write(files.join("config.json"), config).unwrap();
+    convert(&files, &back, &["--from", "huggingface"]).unwrap();
+    convert(&back, &again, &["--to", "huggingface"]).unwrap();
+    let read = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(again.join(name)).unwrap()).unwrap()
+    };
+    let config = read("config.json");
+    let numbers = ["bos_token_id", "eos_token_id", "pad_token_id"].map(|field| config[field].clone());
+    assert_eq!(numbers, [serde_json::Value::Null, 3.into(), 4.into()]);
+    assert_eq!(
+        read("generation_config.json"),
+        serde_json::json!({"eos_token_id": 3, "pad_token_id": 4})
+    );
 }
 
 #[test]

@@ -1,27 +1,14 @@
 //! A tokenizer's files between Hugging Face's folders and checkpoints, whichever of them a program reads.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron_data::tokenizer::TokenizerFiles;
 use models::huggingface::NamedBytes;
+use serde_json::{Value, json};
 
 use crate::run_tokenizer::{FILES, RunTokenizer, TokenizerState, stored_file};
-
-/// The files that are carried, where they are there: a program may read others of them than this one does.
-const CARRIED: [&str; 8] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-    "vocab.txt",
-];
 
 /// The tokenizer of a folder of Hugging Face's files, as a checkpoint carries it.
 pub struct CarriedTokenizer {
@@ -37,7 +24,8 @@ impl CarriedTokenizer {
     /// # Errors
     /// When a file cannot be read or is not what its name promises, or the tokenizer has more tokens than the model.
     pub fn of_folder(folder: &Path, vocab_size: usize) -> anyhow::Result<Self> {
-        let tokenizer = RunTokenizer::of_folder(folder).and_then(|tokenizer| {
+        let contents = TokenizerFiles::contents(folder)?;
+        let tokenizer = RunTokenizer::of_contents(contents.clone()).and_then(|tokenizer| {
             let found = tokenizer.as_ref().map(RunTokenizer::tokenizer);
             found.map_or(Ok(()), |found| found.check_vocabulary(vocab_size))?;
             Ok(tokenizer)
@@ -48,41 +36,60 @@ impl CarriedTokenizer {
                 folder.display()
             )
         })?;
-        let mut arrays = Vec::new();
-        for name in CARRIED.into_iter().filter(|name| folder.join(name).is_file()) {
-            let content = read_bounded(&folder.join(name))?;
-            arrays.push(NamedBytes {
-                name: format!("{FILES}{name}"),
-                content,
-            });
-        }
+        let arrays = contents.into_iter().map(|(name, content)| NamedBytes {
+            name: format!("{FILES}{name}"),
+            content,
+        });
         Ok(Self {
             state: tokenizer.map(|tokenizer| tokenizer.state()),
-            arrays,
+            arrays: arrays.collect(),
         })
     }
 }
 
-fn read_bounded(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let (limit, mut content) = (TokenizerFiles::MAX_FILE_BYTES, Vec::new());
-    let read = File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut content));
-    read.with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(
-        content.len() as u64 <= limit,
-        "{} has more than {limit} bytes: a tokenizer's files have no more",
-        path.display()
-    );
-    Ok(content)
-}
-
-/// Returns the tokenizer's files that a checkpoint carries, by their names in a folder.
+/// Returns the files next to a model's parameters that a checkpoint carries, by their names in a folder. Of a
+/// `config.json` it has the numbers of tokens: those of the model that was imported, else the tokenizer's.
+///
+/// # Errors
+/// When a file cannot be read, or the tokenizer is not what was saved.
 pub fn carried_files(checkpoint: &Checkpoint) -> anyhow::Result<Vec<NamedBytes>> {
     let mut files = Vec::new();
-    for name in CARRIED {
+    for name in TokenizerFiles::NAMES {
         files.extend(stored_file(checkpoint, name)?.map(|content| NamedBytes {
             name: name.to_owned(),
             content,
         }));
     }
+    if let Some(tokenizer) = RunTokenizer::of_checkpoint(checkpoint)? {
+        let of_tokenizer = numbers(&tokenizer);
+        let of_model = files.iter().position(|file| file.name == TokenizerFiles::MODEL);
+        let numbers = match of_model.map(|place| files.swap_remove(place).content) {
+            None => of_tokenizer,
+            Some(content) => {
+                let mut numbers: Value = serde_json::from_slice(&content).context(TokenizerFiles::MODEL)?;
+                // Where a text ends is said, whatever says it here.
+                if numbers["eos_token_id"].is_null() {
+                    numbers["eos_token_id"] = of_tokenizer["eos_token_id"].clone();
+                }
+                numbers
+            }
+        };
+        files.push(NamedBytes {
+            name: TokenizerFiles::MODEL.to_owned(),
+            content: numbers.to_string().into_bytes(),
+        });
+    }
     Ok(files)
+}
+
+/// Returns the numbers of a tokenizer's tokens as a `config.json` has them: null where it has none.
+fn numbers(tokenizer: &RunTokenizer) -> Value {
+    let tokenizer = tokenizer.tokenizer();
+    let roles = tokenizer.token_roles();
+    let ends = match tokenizer.ends_of_text()[..] {
+        [] => Value::Null,
+        [end] => end.into(),
+        ref ends => ends.into(),
+    };
+    json!({"bos_token_id": roles.bos, "eos_token_id": ends, "pad_token_id": roles.pad})
 }

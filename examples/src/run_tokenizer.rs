@@ -108,10 +108,11 @@ impl RunTokenizer {
             }
             (None, Some((_, stored))) => Self::new(stored),
             (Some(config), stored) => {
-                let given = config.files()?;
+                let mut given = config.files()?;
                 if let Some((checkpoint, stored)) = stored {
                     let name = format!("the tokenizer of {}", checkpoint.path().display());
                     given.check_same("that of the flags", &stored, &name)?;
+                    given.fill_from(&stored);
                 }
                 Self::new(given)
             }
@@ -135,30 +136,50 @@ impl RunTokenizer {
         };
         let found = match of_folder {
             Some(tokenizer) => tokenizer,
-            None => Self::choose_of(flags, Some((checkpoint, source)), Objective::NextToken)?,
+            None => {
+                let Self { mut files, tokenizer } =
+                    Self::choose_of(flags, Some((checkpoint, source)), Objective::NextToken)?;
+                match flags.config()? {
+                    None => Self { files, tokenizer },
+                    // Where texts end is the model's to say.
+                    Some(_) => {
+                        files.fill_ends_from(TokenizerFiles::contents(source)?);
+                        Self::new(files)?
+                    }
+                }
+            }
         };
         found.tokenizer.check_vocabulary(vocab_size)?;
         Ok(found)
     }
 
     /// Returns the tokenizer of a folder of Hugging Face's files; `None` if it has none.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is not what its name promises.
     pub fn of_folder(folder: &Path) -> anyhow::Result<Option<Self>> {
-        let Some((name, kind)) = FOREIGN.into_iter().find(|(name, _)| folder.join(name).is_file()) else {
+        Self::of_contents(TokenizerFiles::contents(folder)?)
+    }
+
+    /// Returns the tokenizer of files by their names; `None` if they have none.
+    ///
+    /// # Errors
+    /// When one is not what its name promises.
+    pub(crate) fn of_contents(contents: Vec<(String, Vec<u8>)>) -> anyhow::Result<Option<Self>> {
+        let is_there = |name: &str| contents.iter().any(|(found, _)| found == name);
+        let Some((_, kind)) = FOREIGN.into_iter().find(|(name, _)| is_there(name)) else {
             return Ok(None);
         };
-        let file = Some(folder.join(name));
-        let is_model = matches!(
-            kind,
-            TokenizerKind::HuggingFaceTokenizer | TokenizerKind::SentencePieceTokenizer
-        );
-        let (model, vocab_file) = if is_model { (file, None) } else { (None, file) };
-        let config = TokenizerConfig {
-            kind,
-            vocab_file,
-            model,
-            ..TokenizerConfig::default()
-        };
-        Self::new(config.files()?).map(Some)
+        let files = TokenizerFiles::from_parts(kind, None, contents);
+        Self::new(files.with_case_of_config()?).map(Some)
+    }
+
+    /// Returns the tokenizer that a checkpoint carries; `None` if it says nothing of one.
+    ///
+    /// # Errors
+    /// When a file is missing, or is not what was saved.
+    pub fn of_checkpoint(checkpoint: &Checkpoint) -> anyhow::Result<Option<Self>> {
+        stored_files(checkpoint)?.map(Self::new).transpose()
     }
 
     /// The files that it was made from.

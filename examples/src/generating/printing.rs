@@ -156,7 +156,7 @@ fn as_json(output: &Output, has_log_probs: bool) -> serde_json::Value {
 }
 
 fn print_log_probabilities(output: &Output, tokenizer: &dyn Tokenizer, stdout: &mut impl Write) -> io::Result<()> {
-    let shown = |token: u32| format!("{token} {:?}", tokenizer.decode(&[token]));
+    let shown = |token: u32| format!("{token} {:?}", tokenizer.token_text(token));
     for event in &output.events {
         write!(stdout, "{:10.5}  {}", event.log_probability, shown(event.token))?;
         for (token, log_probability) in &event.top {

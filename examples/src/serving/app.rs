@@ -50,6 +50,16 @@ pub(super) struct Conversation {
     pub(super) adds_special_tokens: bool,
 }
 
+impl Prompt {
+    /// The text, where it was given as one.
+    pub(super) fn text(&self) -> Option<String> {
+        match self {
+            Self::Text(text) | Self::TextAlone(text) | Self::TextAfterEnd(text) => Some(text.clone()),
+            Self::Tokens(_) | Self::Conversation(_) => None,
+        }
+    }
+}
+
 /// What all requests share.
 pub(super) struct App {
     pub(super) engine: EngineHandle,

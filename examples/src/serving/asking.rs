@@ -49,11 +49,13 @@ impl Asked {
         let (num_samples, has_output) = (self.num_samples, self.max_new_tokens != Some(0));
         // Turning a long text into tokens takes a while, in which others are served.
         let for_thread = app.clone();
+        let texts = self.prompts.iter().map(Prompt::text).collect();
         let requests = tokio::task::spawn_blocking(move || self.requests(&for_thread)).await;
         let requests = requests.map_err(|_| ApiError::bad_request("the tokenizer does not take this prompt"))??;
         let prompts = requests.iter().map(|request| request.prompt.clone()).collect();
         let mut generating = Generating {
             prompts,
+            texts,
             num_samples,
             has_output,
             lengths: vec![0; requests.len() * num_samples],
@@ -130,6 +132,8 @@ impl Asked {
 pub(super) struct Generating {
     /// The tokens of each prompt.
     pub(super) prompts: Vec<Vec<u32>>,
+    /// The text of each, where it was given as one.
+    texts: Vec<Option<String>>,
     num_samples: usize,
     /// Whether outputs have tokens.
     has_output: bool,
@@ -157,6 +161,12 @@ impl Generating {
 
     pub(super) fn prompt_of(&self, output: usize) -> &[u32] {
         &self.prompts[output / self.num_samples]
+    }
+
+    /// The prompt of an output as it was given; the text of its tokens, special ones too, if they were.
+    pub(super) fn shown_prompt(&self, output: usize, tokenizer: &dyn Tokenizer) -> String {
+        let text = self.texts[output / self.num_samples].clone();
+        text.unwrap_or_else(|| tokenizer.decode_with_special(self.prompt_of(output)))
     }
 
     /// Waits for the next piece of an output; `None` after the last one.
@@ -260,11 +270,13 @@ impl OutputToken {
     }
 }
 
-/// Returns the tokens of a prompt with their scores, which are those of all but the first.
+/// Returns the tokens of a prompt with their scores, which are those of all but the first. `shown` is its text, in
+/// which a special token has the characters that it has there.
 pub(super) fn prompt_tokens(
     prompt: &[u32],
     scores: Vec<TokenScore>,
     tokenizer: &Arc<dyn Tokenizer>,
+    shown: &str,
 ) -> Vec<OutputToken> {
     let mut text = TextStream::new(tokenizer.clone(), Vec::new(), Vec::new());
     let mut offset = 0;
@@ -272,6 +284,13 @@ pub(super) fn prompt_tokens(
     let tokens = prompt.iter().zip(scores).map(|(&token, score)| {
         let before = offset;
         offset += text.push(token).0.chars().count();
+        if tokenizer.special_tokens().binary_search(&token).is_ok() {
+            let name = tokenizer.token_text(token);
+            let mut rest = shown.chars().skip(offset);
+            if name.chars().all(|character| rest.next() == Some(character)) {
+                offset += name.chars().count();
+            }
+        }
         let (log_probability, top) = score.map_or((None, Vec::new()), |score| (Some(score.log_probability), score.top));
         OutputToken {
             token,
@@ -295,5 +314,39 @@ impl Output {
     pub(super) fn mean_log_probability(&self) -> f64 {
         let sum: f64 = self.tokens.iter().filter_map(|token| token.log_probability).sum();
         sum / self.tokens.len().max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_megatron_data::tokenizer::HuggingFaceTokenizer;
+
+    use super::*;
+
+    #[test]
+    fn special_tokens_of_a_prompt_have_the_characters_that_are_shown() {
+        let json = r#"{"version": "1.0",
+            "added_tokens": [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true}],
+            "decoder": {"type": "Fuse"},
+            "model": {"type": "BPE", "vocab": {"<s>": 0, "é": 1, "b": 2}, "merges": []}}"#;
+        let tokenizer: Arc<dyn Tokenizer> = Arc::new(HuggingFaceTokenizer::from_json(json.as_bytes(), &[]).unwrap());
+        for (shown, expected) in [
+            ("<s>éb<s>", [0, 3, 4, 5]),
+            ("éb", [0, 0, 1, 2]),
+            ("éb<s>", [0, 0, 1, 2]),
+        ] {
+            let score = |token| TokenScore {
+                token,
+                log_probability: 0.0,
+                top: Vec::new(),
+            };
+            let tokens = prompt_tokens(&[0, 1, 2, 0], [1, 2, 0].map(score).to_vec(), &tokenizer, shown);
+            assert_eq!(
+                tokens.iter().map(|token| token.offset).collect::<Vec<_>>(),
+                expected,
+                "{shown}"
+            );
+        }
     }
 }

@@ -74,7 +74,7 @@ impl Completion {
     /// What an output's text begins with.
     pub(super) fn shown_prompt(&self, generating: &Generating, output: usize) -> String {
         if self.echoes {
-            self.tokenizer.decode(generating.prompt_of(output))
+            generating.shown_prompt(output, &*self.tokenizer)
         } else {
             String::new()
         }
@@ -88,7 +88,8 @@ impl Completion {
         scores: Vec<TokenScore>,
     ) -> Vec<OutputToken> {
         if self.echoes && self.has_log_probabilities {
-            prompt_tokens(generating.prompt_of(output), scores, &self.tokenizer)
+            let shown = generating.shown_prompt(output, &*self.tokenizer);
+            prompt_tokens(generating.prompt_of(output), scores, &self.tokenizer, &shown)
         } else {
             Vec::new()
         }

@@ -62,8 +62,7 @@ pub(super) async fn generate(State(app): State<Arc<App>>, request: Request) -> R
     for ((text, prompt), output) in request.prompts.iter().zip(&generating.prompts).zip(&outputs) {
         texts.push(request.whole_text(text, output));
         let tokens = prompt.iter().chain(output.tokens.iter().map(|token| &token.token));
-        let text = |token: &u32| String::from_utf8_lossy(&tokenizer.token_bytes(*token)).into_owned();
-        segments.push(tokens.map(text).collect::<Vec<_>>());
+        segments.push(tokens.map(|token| tokenizer.token_text(*token)).collect::<Vec<_>>());
         log_probabilities.push(log_probabilities_of(output));
     }
     Ok(json_response(&json!({

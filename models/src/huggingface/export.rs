@@ -10,13 +10,18 @@ use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::parameters::Placement;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::MODEL as MODEL_ARRAYS;
+use serde_json::{Map, Value};
 
 use super::adapters::{AdapterConfig, AdapterSite, add_adapters, factors};
 use super::export_type::ExportType;
 use super::place::{Place, write_bytes, write_file, write_json};
 use super::shards::{Shard, index, plan_shards};
 use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parameter};
+use crate::Objective;
 
+/// The file of transformers that says how texts are generated, and the settings that it has of the model's.
+const GENERATION_NAME: &str = "generation_config.json";
+const GENERATION_FIELDS: [&str; 4] = ["bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"];
 /// The largest file by default, as in transformers 4.
 const DEFAULT_MAX_SHARD_BYTES: u64 = 5_000_000_000;
 
@@ -59,7 +64,8 @@ pub fn export<C: HuggingFaceFormat>(
     export_with(checkpoint, config, output, options, &[])
 }
 
-/// As [`export`], with further files in the folder.
+/// As [`export`], with further files in the folder. The settings of one that is called `config.json` are added to the
+/// model's; a `generation_config.json` is written if none is there and they say where texts end.
 ///
 /// # Errors
 /// As [`export`]; a file has a name that another one has, or that is no name in the folder.
@@ -75,7 +81,24 @@ pub fn export_with<C: HuggingFaceFormat>(
     let shards = plan_shards(check(checkpoint, config, &adapters)?, dtype, options.max_shard_bytes);
     let place = Place::find(output)?;
     let draft = place.draft()?;
-    write_json(&draft.path().join(CONFIG_NAME), &config.written_fields(dtype.pytorch()))?;
+    let mut fields = config.written_fields(dtype.pytorch());
+    let (of_config, files): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.name == CONFIG_NAME);
+    for NamedBytes { content, .. } in of_config {
+        let added: Map<String, Value> = serde_json::from_slice(content)
+            .map_err(|error| HuggingFaceError::broken(output, format!("the settings to add: {error}")))?;
+        for (field, value) in added {
+            fields[field] = value;
+        }
+    }
+    write_json(&draft.path().join(CONFIG_NAME), &fields)?;
+    let generates = !matches!(config.objective(), Objective::MaskedTokens { .. }) && !fields["eos_token_id"].is_null();
+    if generates && files.iter().all(|file| file.name != GENERATION_NAME) {
+        let numbers = GENERATION_FIELDS.map(|field| (field, &fields[field]));
+        let numbers: Map<String, Value> = (numbers.into_iter().filter(|(_, value)| !value.is_null()))
+            .map(|(field, value)| (field.to_owned(), value.clone()))
+            .collect();
+        write_json(&draft.path().join(GENERATION_NAME), &numbers.into())?;
+    }
     for shard in &shards {
         write_shard(checkpoint, &adapters, shard, &draft.path().join(&shard.name), dtype)?;
     }

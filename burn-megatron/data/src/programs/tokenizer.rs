@@ -66,7 +66,11 @@ impl TokenizerArguments {
         if self.merge_file.is_some() || ends_in(&self.vocab_file, "json") {
             return Ok(TokenizerKind::GPT2BPETokenizer);
         }
-        if ends_in(&self.tokenizer_model, "model") {
+        let is_folder_of_pieces = self
+            .tokenizer_model
+            .as_deref()
+            .is_some_and(|folder| folder.join("tokenizer.model").is_file() && !folder.join("tokenizer.json").is_file());
+        if is_folder_of_pieces || ends_in(&self.tokenizer_model, "model") {
             return Ok(TokenizerKind::SentencePieceTokenizer);
         }
         if self.tokenizer_model.is_some() {
