@@ -7,6 +7,7 @@ use anyhow::{Context as _, ensure};
 use burn::tensor::{Bytes, DType};
 use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::parameters::Placement;
+use burn_megatron_data::chat_dataset::ChatTemplate;
 use burn_megatron_data::programs::TokenizerArguments;
 use burn_megatron_data::tokenizer::{Tokenizer, TokenizerConfig, TokenizerFiles, TokenizerKind};
 use models::Objective;
@@ -174,6 +175,20 @@ impl RunTokenizer {
         Self::new(files.with_case_of_config()?).map(Some)
     }
 
+    /// Returns this tokenizer with ChatML as its template if it has none, so that what conversations are written in is
+    /// carried along.
+    ///
+    /// # Errors
+    /// When its template cannot be read.
+    pub fn with_template(mut self) -> anyhow::Result<Self> {
+        if ChatTemplate::of_tokenizer(&self.files)?.is_none() {
+            let template = (TokenizerFiles::CHAT_TEMPLATE.to_owned(), ChatTemplate::CHATML.into());
+            let chatml = TokenizerFiles::from_parts(self.files.kind(), None, vec![template]);
+            self.files.fill_from(&chatml);
+        }
+        Ok(self)
+    }
+
     /// Returns the tokenizer that a checkpoint carries; `None` if it says nothing of one.
     ///
     /// # Errors
@@ -266,4 +281,24 @@ fn stored_files(checkpoint: &Checkpoint) -> anyhow::Result<Option<TokenizerFiles
         state.sha256
     );
     Ok(Some(files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tokenizer_without_a_template_carries_chatml() -> anyhow::Result<()> {
+        let bytes = RunTokenizer::bytes(Objective::NextToken)?;
+        let with_template = bytes.clone().with_template()?;
+        let template = with_template.files().find(TokenizerFiles::CHAT_TEMPLATE);
+        assert_eq!(template, Some(ChatTemplate::CHATML.as_bytes()));
+        assert_eq!(with_template.sha256(), bytes.sha256());
+        // One that has a template keeps it.
+        let own = (TokenizerFiles::CHAT_TEMPLATE.to_owned(), b"{{ messages }}".to_vec());
+        let files = TokenizerFiles::from_parts(TokenizerKind::ByteTokenizer, None, vec![own]);
+        let kept = RunTokenizer::new(files.clone())?.with_template()?;
+        assert_eq!(kept.files(), &files);
+        Ok(())
+    }
 }

@@ -143,6 +143,11 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             checkpoint.as_ref(),
             arguments.model.objective(checkpoint.as_ref())?,
         )?;
+        let tokenizer = if arguments.data.sft {
+            tokenizer.with_template()?
+        } else {
+            tokenizer
+        };
         let model = arguments
             .model
             .model::<C>(checkpoint.as_ref(), tokenizer.vocabulary_size())?;

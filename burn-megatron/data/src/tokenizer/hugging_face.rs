@@ -153,10 +153,10 @@ impl HuggingFaceTokenizer {
     fn join(&self, tokens: &[Token], keeps: impl Fn(Token) -> bool) -> String {
         let kept: Vec<Token> = tokens.iter().copied().filter(|&token| keeps(token)).collect();
         // Decoders of the crate join texts; none refuses one, and some must have one.
-        match kept.is_empty() {
-            true => String::new(),
-            false => self.inner.decode(&kept, false).unwrap_or_default(),
+        if kept.is_empty() {
+            return String::new();
         }
+        self.inner.decode(&kept, false).unwrap_or_default()
     }
 }
 

@@ -121,9 +121,10 @@ pub trait Tokenizer: Send + Sync {
     /// Returns which part of a text a token is.
     fn piece(&self, token: Token) -> TokenPiece {
         let is_special = self.special_tokens().binary_search(&token).is_ok();
-        match is_special || token as usize >= self.vocabulary_size() {
-            true => TokenPiece::Nothing,
-            false => TokenPiece::Text,
+        if is_special || token as usize >= self.vocabulary_size() {
+            TokenPiece::Nothing
+        } else {
+            TokenPiece::Text
         }
     }
 

@@ -60,9 +60,10 @@ impl TokenizerSettings {
         let mut settings = Self::default();
         // Where the config lists the added tokens, transformers reads neither of the others.
         let is_complete = config["added_tokens_decoder"].is_object();
-        let sources = match is_complete {
-            true => vec![(CONFIG, &config)],
-            false => vec![(MAP, &map), (CONFIG, &config)],
+        let sources = if is_complete {
+            vec![(CONFIG, &config)]
+        } else {
+            vec![(MAP, &map), (CONFIG, &config)]
         };
         for (role, _) in TokenRoles::default().named() {
             let named =

@@ -77,6 +77,9 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
+    /// Source of ChatML.
+    pub const CHATML: &'static str = CHATML;
+
     /// Returns ChatML: `<|im_start|>role`, an end of line, the content, `<|im_end|>`, an end of line.
     ///
     /// # Panics
