@@ -93,7 +93,7 @@ pub enum CollectiveError {
         what: String,
         source: io::Error,
     },
-    /// The ranks could not agree on how to connect.
+    /// The ranks could not agree on how to connect, or were given different things to compute on.
     #[error("group {group}: {what}")]
     NoAgreement { group: String, what: String },
     #[error("group {group}: the store failed during connect: {source}")]

@@ -13,6 +13,7 @@ use super::lanes::lane::Lane;
 use super::lanes::owner::{Intrusion, LaneOwner};
 use super::lanes::pending::Pending;
 use crate::flight_recorder::{CallNote, GroupRecorder};
+use crate::launch::EndsWithWorld;
 use std::ops::Deref;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
@@ -319,6 +320,12 @@ impl GroupCore {
             at,
             note: note.cloned(),
         }
+    }
+}
+
+impl EndsWithWorld for GroupCore {
+    fn end(&self) {
+        self.shut_down();
     }
 }
 

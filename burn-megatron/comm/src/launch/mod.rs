@@ -80,6 +80,7 @@ pub use run::run;
 pub use server::{FailureCallback, StoreServer, StoreServerConfig, StoreTraffic};
 pub(crate) use store::{Absent, BoundedStream, MAX_GATHERED_VALUE_BYTES, Runs, Saying};
 pub use store::{MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store};
+pub(crate) use world::EndsWithWorld;
 pub use world::{JoinConfig, World};
 
 pub use crate::ranks::RankSet;

@@ -106,7 +106,7 @@ impl ProcessGroup {
                 _ => engines.next().expect("each has an engine"),
             };
             tracing::debug!(group = %health.label, engine = engine.name(), "connected");
-            made.push(Self::new(health, engine));
+            made.push(Self::new(health, engine).ending_with(world));
         }
         made.iter().try_for_each(|group| options.attach(group))?;
         Ok(made)

@@ -14,11 +14,12 @@ use super::error::CollectiveError;
 use super::group_core::GroupCore;
 use super::health::GroupHealth;
 use super::lanes::pending::Pending;
+use crate::launch::World;
 pub use checks::describe;
 pub(super) use checks::{Checked, Operate, checked};
 pub use connect::GroupOptions;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The name of a group that belongs to no world, whose ranks are not global ones.
@@ -28,7 +29,8 @@ const SINGLE: &str = "single";
 ///
 /// Every rank of the group makes the same collective calls in the same order; transfers between two ranks are matched
 /// in order. Clones are the same group. After the first error the group refuses further calls. When the last clone is
-/// dropped, calls that were started still finish (for at most five seconds), then the other ranks learn of the drop.
+/// dropped, or the rank leaves its [`World`], calls that were started still finish (for at most five seconds), then the
+/// other ranks learn of the end.
 ///
 /// Collectives are in order among themselves, transfers among those of the same sender and
 /// receiver; these lanes do not wait for each other, so started sends and receives between two
@@ -99,6 +101,16 @@ impl ProcessGroup {
             rank: 0,
         };
         Self::new(Arc::new(GroupHealth::alone(label)), Arc::new(SingleEngine))
+    }
+
+    /// Lets the group end with a world at the latest.
+    pub(super) fn ending_with(self, world: &World) -> Self {
+        // No one waits for the rank of a group of one, or of a world that is not there.
+        if self.membership.core.health.label.size() > 1 && !world.is_fake() {
+            let core: Weak<GroupCore> = Arc::downgrade(&self.membership.core);
+            world.ends_with_it(core);
+        }
+        self
     }
 
     pub(super) fn new(health: Arc<GroupHealth>, engine: Arc<dyn Engine>) -> Self {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -92,6 +92,13 @@ impl JoinConfig {
 /// What a rank has at a time in a large job: of each group, to a few ranks.
 const USUAL_CONNECTIONS: usize = 256;
 
+/// A part of a rank that other ranks wait for, and that may be held for longer than the rank's world: a graph of burn's
+/// that no backward pass has gone through is in a table of the process, with its tensors and their groups.
+pub(crate) trait EndsWithWorld: std::fmt::Debug + Send + Sync {
+    /// Lets the other ranks know that it has ended, if they do not.
+    fn end(&self);
+}
+
 /// This process's membership of the job. Cheap to clone; the last clone to go says goodbye.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -122,6 +129,8 @@ struct Inner {
     attachment: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// How many groups of a name there have been.
     groups: Mutex<HashMap<String, u64>>,
+    /// What ends when this rank leaves.
+    parts: Mutex<Vec<Weak<dyn EndsWithWorld>>>,
     /// The connection that stands for this rank. None in a world of one, and in a fake one.
     membership: Option<Membership>,
 }
@@ -217,6 +226,7 @@ impl World {
                 flight_recorder,
                 store_lost: Some(joined.store_lost),
                 groups: Mutex::default(),
+                parts: Mutex::default(),
                 attachment: Mutex::default(),
                 membership: Some(joined.membership),
             }),
@@ -254,6 +264,7 @@ impl World {
                 flight_recorder: start_recorder(identity, options, environment.map_or(0, Environment::restarts))?,
                 store_lost: None,
                 groups: Mutex::default(),
+                parts: Mutex::default(),
                 attachment: Mutex::default(),
                 membership: None,
             }),
@@ -349,6 +360,13 @@ impl World {
         *count
     }
 
+    /// Ends a part when this rank leaves, if it is there then.
+    pub(crate) fn ends_with_it(&self, part: Weak<dyn EndsWithWorld>) {
+        let mut parts = self.inner.parts.lock();
+        parts.retain(|part| part.strong_count() > 0);
+        parts.push(part);
+    }
+
     /// Returns this rank's address on the interface that was asked for, or else on the one that reaches MASTER_ADDR:
     /// where it listens for other ranks.
     pub fn local_address(&self) -> IpAddr {
@@ -407,8 +425,9 @@ impl World {
     /// Leaves the job in good order, so that the end of this process is not taken for a death.
     ///
     /// The last clone of a world does so when it is dropped; call it before `std::process::exit`. Ranks may leave at
-    /// different times. Takes at most a few seconds; longer only where rank 0 hosts the store, see
-    /// [`JoinConfig::linger`]. The second call does nothing.
+    /// different times. Groups that are still held, as by a graph that no backward pass has gone through, end on this
+    /// rank, so that others do not wait for it. Takes at most a few seconds; longer only where rank 0 hosts the store,
+    /// see [`JoinConfig::linger`]. The second call does nothing.
     pub fn leave(&self) {
         self.inner.leave();
     }
@@ -426,6 +445,11 @@ impl Inner {
     fn leave(&self) {
         // Another thread may be about to tell the store why this rank ends.
         self.failure.settle();
+        let parts = std::mem::take(&mut *self.parts.lock());
+        // After a failure every wait ends by itself.
+        if !self.failure.is_raised() {
+            parts.iter().filter_map(Weak::upgrade).for_each(|part| part.end());
+        }
         if let Some(membership) = &self.membership {
             membership.leave(&self.failure);
         }
