@@ -17,6 +17,7 @@ operations! {
 
     relu(tensor: Float) -> Float = NON_LINEAR;
     leaky_relu(tensor: Float; negative_slope: Scalar) -> Float = NON_LINEAR;
+    prelu(tensor: Float, alpha: Float) -> Float = Binary::Other;
     gelu(tensor: Float) -> Float = NON_LINEAR;
     sigmoid(tensor: Float) -> Float = NON_LINEAR;
     hard_sigmoid(tensor: Float; alpha: Scalar, beta: Scalar) -> Float = NON_LINEAR;

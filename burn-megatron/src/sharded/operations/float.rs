@@ -18,7 +18,7 @@ use super::super::rules::matmul::Matmul;
 use super::super::rules::module::Named;
 use super::super::rules::movement::{Assign, Concatenate, Expand, Permute, Reshape, Touch};
 use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
-use super::super::rules::reduce::{Along, AlongAll, Reduce};
+use super::super::rules::reduce::{Along, AlongAll, OfAll, Reduce};
 use super::super::traffic::set_operation;
 use super::super::{ShardedTensor, random};
 use super::creation::{self, creation};
@@ -50,7 +50,9 @@ operations! {
     float_mul_scalar(lhs: Float; rhs: Scalar) -> Float = LINEAR;
     float_div_scalar(lhs: Float; rhs: Scalar) -> Float = LINEAR;
     float_remainder_scalar(lhs: Float; rhs: Scalar) -> Float = NON_LINEAR;
+    float_powi_scalar(lhs: Float; rhs: Scalar) -> Float = NON_LINEAR;
     float_powi_scalar_impl(lhs: Float; rhs: Scalar) -> Float = NON_LINEAR;
+    float_powf_scalar(tensor: Float; value: Scalar) -> Float = NON_LINEAR;
     float_powf_scalar_impl(tensor: Float; value: Scalar) -> Float = NON_LINEAR;
     float_clamp_min(tensor: Float; min: Scalar) -> Float = NON_LINEAR;
     float_clamp_max(tensor: Float; max: Scalar) -> Float = NON_LINEAR;
@@ -115,6 +117,7 @@ operations! {
     float_all(tensor: Float; out_dtype: BoolDType) -> Bool = Reduce::all(Min).of_wholes();
     float_all_dim(tensor: Float; dim: usize, out_dtype: BoolDType) -> Bool = Reduce::over(Min, dim).of_wholes();
 
+    float_prod(tensor: Float) -> Float = OfAll;
     float_prod_dim(tensor: Float; dim: usize) -> Float = Along::new(dim).with_length(1);
     float_cumsum(tensor: Float; dim: usize) -> Float = Along::linear(dim);
     float_cumprod(tensor: Float; dim: usize) -> Float = Along::new(dim);
@@ -201,10 +204,10 @@ operations! {
         let count = tensor.shape().num_elements();
         apply("float_mean", tensor, || Box::new(Reduce::all(Sum)), |tensor, placed| {
             if placed.is_whole() {
-                B::float_mean(tensor)
-            } else {
-                B::float_div_scalar(B::float_sum(tensor), (count as f64).into())
+                return B::float_mean(tensor);
             }
+            let own = tensor.shape().num_elements();
+            mean_term::<B>(tensor, [own, count], B::float_mean, B::float_sum)
         })
     }
 
@@ -213,10 +216,11 @@ operations! {
         let rule = || Box::new(Reduce::over(Sum, dim)) as _;
         apply("float_mean_dim", tensor, rule, |tensor, placed| {
             if placed.has_all(0, dim) {
-                B::float_mean_dim(tensor, dim)
-            } else {
-                B::float_div_scalar(B::float_sum_dim(tensor, dim), (count as f64).into())
+                return B::float_mean_dim(tensor, dim);
             }
+            let own = tensor.shape()[dim];
+            let (mean, sum) = (|tensor| B::float_mean_dim(tensor, dim), |tensor| B::float_sum_dim(tensor, dim));
+            mean_term::<B>(tensor, [own, count], mean, sum)
         })
     }
 
@@ -229,6 +233,21 @@ operations! {
         FloatSharded<B>, Some(clear::<B>), |tensor, _| tensor;
         float_select, float_select_add, float_gather, float_scatter_add
     );
+}
+
+/// This rank's term of the mean over `count` elements, of which it has `own`. A sum of 16-bit elements may be out of
+/// range where their mean is not.
+fn mean_term<B: CollectiveBackend>(
+    tensor: FloatTensor<B>,
+    [own, count]: [usize; 2],
+    mean: impl FnOnce(FloatTensor<B>) -> FloatTensor<B>,
+    sum: impl FnOnce(FloatTensor<B>) -> FloatTensor<B>,
+) -> FloatTensor<B> {
+    if tensor.dtype().size() < 4 {
+        B::float_mul_scalar(mean(tensor), (own as f64 / count as f64).into())
+    } else {
+        B::float_div_scalar(sum(tensor), (count as f64).into())
+    }
 }
 
 fn clear<B: CollectiveBackend>(tensor: FloatTensor<B>, mask: BoolTensor<B>) -> FloatTensor<B> {

@@ -17,7 +17,7 @@ use super::super::rules::index::{GatherNd, ScatterAdd, ScatterNd, SelectAdd};
 use super::super::rules::matmul::Matmul;
 use super::super::rules::movement::{Assign, Concatenate, Expand, Permute, Reshape, Touch};
 use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
-use super::super::rules::reduce::{Along, Reduce};
+use super::super::rules::reduce::{Along, OfAll, Reduce};
 use super::super::traffic::set_operation;
 use super::super::{ShardedTensor, random};
 use super::creation::{self, creation};
@@ -50,6 +50,7 @@ operations! {
     int_mul_scalar(lhs: Int; rhs: Scalar) -> Int = LINEAR;
     int_div_scalar(lhs: Int; rhs: Scalar) -> Int = NON_LINEAR;
     int_remainder_scalar(lhs: Int; rhs: Scalar) -> Int = NON_LINEAR;
+    int_powi_scalar(lhs: Int; rhs: Scalar) -> Int = NON_LINEAR;
     int_powi_scalar_impl(lhs: Int; rhs: Scalar) -> Int = NON_LINEAR;
     int_clamp_min(tensor: Int; min: Scalar) -> Int = NON_LINEAR;
     int_clamp_max(tensor: Int; max: Scalar) -> Int = NON_LINEAR;
@@ -96,6 +97,8 @@ operations! {
     int_all(tensor: Int; out_dtype: BoolDType) -> Bool = Reduce::all(Min).of_wholes();
     int_all_dim(tensor: Int; dim: usize, out_dtype: BoolDType) -> Bool = Reduce::over(Min, dim).of_wholes();
 
+    int_prod(tensor: Int) -> Int = OfAll;
+    int_mean(tensor: Int) -> Int = OfAll;
     int_prod_dim(tensor: Int; dim: usize) -> Int = Along::new(dim).with_length(1);
     int_mean_dim(tensor: Int; dim: usize) -> Int = Along::new(dim).with_length(1);
     int_cumsum(tensor: Int; dim: usize) -> Int = Along::linear(dim);
@@ -126,7 +129,6 @@ operations! {
         int_into_data = "gathered";
         int_device = "local";
         int_to_device = "LINEAR";
-        int_prod = "Along";
         int_repeat_dim = "Touch";
         int_swap_dims = "Permute";
         int_transpose = "Permute";
@@ -167,11 +169,6 @@ operations! {
 
     fn int_to_device(tensor: IntSharded<B>, device: &B::Device) -> IntSharded<B> {
         apply("int_to_device", tensor, || Box::new(LINEAR), |tensor, _| B::int_to_device(tensor, device))
-    }
-
-    fn int_prod(tensor: IntSharded<B>) -> IntSharded<B> {
-        let count = tensor.shape().num_elements();
-        Self::int_prod_dim(Self::int_reshape(tensor, Shape::new([count])), 0)
     }
 
     moving!(

@@ -155,6 +155,12 @@ operations! {
         query: Float, key: Float, value: Float, mask: [Bool], attn_bias: [Float];
         options: AttentionModuleOptions
     ) -> Float = Named::new("bh..,bh..,bh..,bh..,bh..->bh..");
+    ctc_loss(
+        log_probs: Float, targets: Int, input_lengths: Int, target_lengths: Int; blank: usize
+    ) -> Float = Named::new(".b.,b.,b,b->b");
+    ctc_loss_backward(
+        log_probs: Float, targets: Int, input_lengths: Int, target_lengths: Int, grad_loss: Float; blank: usize
+    ) -> Float = Named::new(".b.,b.,b,b,b->.b.");
 
     ; written {
         linear = "Linear";
@@ -195,6 +201,10 @@ operations! {
         max_pool2d_with_indices_backward = "Named(\"bc..,bc..,bc..->bc..\")";
         rfft = "Along";
         irfft = "AlongAll";
+    }
+
+    fn has_ctc_loss_backward() -> bool {
+        B::has_ctc_loss_backward()
     }
 
     fn linear(x: FloatSharded<B>, weight: FloatSharded<B>, bias: Option<FloatSharded<B>>) -> FloatSharded<B> {

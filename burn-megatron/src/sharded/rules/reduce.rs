@@ -70,6 +70,20 @@ impl Rule for Reduce {
     }
 }
 
+/// A reduction over everything that is not made of the ranks' terms: every rank has the whole.
+#[derive(Clone, Copy, Debug)]
+pub struct OfAll;
+
+impl Rule for OfAll {
+    fn shapes(&self, _operands: &[Operand]) -> Vec<Vec<usize>> {
+        vec![vec![1]]
+    }
+
+    fn plan(&self, _view: &AxisView) -> AxisPlan {
+        AxisPlan::new([Replicated], [Replicated])
+    }
+}
+
 /// An operation along a dimension that needs all of it, such as a softmax or a sort.
 #[derive(Clone, Copy, Debug)]
 pub struct Along {

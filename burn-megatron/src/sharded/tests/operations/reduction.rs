@@ -3,7 +3,7 @@
 use burn::tensor::{BoolDType, IntDType};
 
 use super::super::case::{Case, cases};
-use super::super::draw::{Inputs, bit, few_values, float, int, natural, positive};
+use super::super::draw::{Inputs, bit, few_values, float, int, natural};
 
 pub fn cases() -> Vec<Case> {
     [floats(), floats_along(), ints(), ints_along()].concat()
@@ -25,7 +25,7 @@ fn floats() -> Vec<Case> {
         float_any_dim: |d| d.along(few_values) => bool(float; a[0], BoolDType::Native);
         float_all: |d| d.one(few_values) => bool(float; BoolDType::Native);
         float_all_dim: |d| d.along(few_values) => bool(float; a[0], BoolDType::Native);
-        float_prod: |d| d.one(positive) => float(float);
+        float_prod: |d| d.one(float) => float(float);
         float_prod_dim: |d| d.along(float) => float(float; a[0]);
     }
 }
