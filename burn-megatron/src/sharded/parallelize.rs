@@ -11,10 +11,9 @@ use super::kind::{Float, Int, Kind};
 use super::mesh::Mesh;
 use super::movement::redistribute::{gather, local_of_whole, redistribute};
 use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED};
-use super::plan::{Plan, PlanError, PlannedParameter};
+use super::plan::{Plan, PlanError, planned_parameters};
 use super::{Sharded, ShardedTensor, traffic};
 use crate::collectives::CollectiveBackend;
-use crate::parameters::list_parameters;
 
 /// [`Sharded`], or [`Autodiff`] around it.
 pub trait ShardedBackend: Backend {
@@ -93,14 +92,7 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> ShardedBackend for Autodiff<Sh
 /// # Errors
 /// When the plan does not fit the model: see [`Plan::resolve`].
 pub fn parallelize<B: ShardedBackend, M: Module<B>>(model: M, plan: &Plan, mesh: &Mesh) -> Result<M, PlanError> {
-    let parameters: Vec<PlannedParameter> = list_parameters::<B, M>(&model)
-        .into_iter()
-        .map(|parameter| PlannedParameter {
-            name: parameter.path,
-            shape: parameter.shape,
-        })
-        .collect();
-    let placements = plan.resolve(&parameters, mesh.shape())?;
+    let placements = plan.resolve(&planned_parameters::<B, M>(&model), mesh.shape())?;
     traffic::set_operation("parallelize");
     Ok(model.map(&mut Placer {
         placements: placements.into_iter(),

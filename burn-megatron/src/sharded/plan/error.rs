@@ -36,6 +36,16 @@ pub enum PlanError {
         nearest: String,
         divisors: String,
     },
+    #[error(
+        "{line}: {name} is the parameter of a {layer}, whose dimensions are others; column and row are for linear \
+         layers, vocabulary for embeddings, channels for convolutions, shard for any parameter"
+    )]
+    OtherLayer {
+        line: String,
+        name: String,
+        /// The layer's type.
+        layer: String,
+    },
     #[error("{line} needs an axis of role {role:?}, which the mesh does not have")]
     NoAxis { line: String, role: AxisRole },
 }

@@ -42,10 +42,9 @@ mod tests {
     use burn_flex::{Flex, FlexDevice};
 
     use super::*;
-    use crate::parameters::list_parameters;
     use crate::sharded::placement::AxisPlacement::{Replicated, Shard};
     use crate::sharded::placement::{AxisRole, MeshShape};
-    use crate::sharded::plan::PlannedParameter;
+    use crate::sharded::plan::planned_parameters;
 
     #[derive(Module, Debug)]
     struct Translator<B: Backend> {
@@ -59,13 +58,7 @@ mod tests {
             encoder: TransformerEncoderConfig::new(8, 16, 2, 2).init(&FlexDevice),
             decoder: TransformerDecoderConfig::new(8, 16, 2, 2).init(&FlexDevice),
         };
-        let parameters: Vec<PlannedParameter> = list_parameters::<Flex, _>(&model)
-            .into_iter()
-            .map(|parameter| PlannedParameter {
-                name: parameter.path,
-                shape: parameter.shape,
-            })
-            .collect();
+        let parameters = planned_parameters::<Flex, _>(&model);
         let plan = Plan::new()
             .transformer_encoder("encoder")
             .transformer_decoder("decoder");

@@ -2,19 +2,21 @@
 
 mod error;
 mod layers;
+mod listed;
 mod resolve;
 
 use std::fmt;
 
 pub use error::PlanError;
+pub(super) use listed::planned_parameters;
 
 use super::placement::AxisRole;
 
 /// Which parameters of a model are cut.
 ///
 /// Lines name parameters, or the layers that have them, by globs over their paths in the model: `*` is one name or a
-/// part of one, `**` any names, `{query,key}` either. What no line names is whole on every rank, or cut by
-/// [`fully_shard`](Self::fully_shard).
+/// part of one, `**` any names, `{query,key}` either; a layer may be named by its weight, too. What no line names is
+/// whole on every rank, or cut by [`fully_shard`](Self::fully_shard).
 ///
 /// # Example
 /// ```
@@ -44,6 +46,8 @@ struct Line {
     role: AxisRole,
     /// Whether the parameters are not to be cut for memory either.
     keeps_whole: bool,
+    /// Layers of burn's whose parameters have other dimensions than the line cuts.
+    not_for: &'static [&'static str],
 }
 
 /// A parameter, as a plan sees it.
@@ -53,7 +57,14 @@ pub struct PlannedParameter {
     pub name: String,
     /// Its whole shape.
     pub shape: Vec<usize>,
+    /// The type of the module that has it, such as `Linear`; empty if not known.
+    pub layer: String,
 }
+
+/// Layers whose weights have output channels first.
+const CONVOLUTIONS: &[&str] = &["Conv1d", "Conv2d", "Conv3d"];
+const NO_CHANNELS: &[&str] = &["Embedding", "Linear"];
+const NO_ROWS: &[&str] = &["Conv1d", "Conv2d", "Conv3d", "LayerNorm", "Linear", "RmsNorm"];
 
 impl Plan {
     /// Returns a plan that leaves every parameter whole.
@@ -74,6 +85,7 @@ impl Plan {
                 (format!("{layers}.bias"), Some(0)),
             ],
         )
+        .not_for(CONVOLUTIONS)
     }
 
     /// Cuts the inputs of linear layers over the tensor-parallel ranks: dimension 0 of their weights. The biases stay
@@ -86,12 +98,14 @@ impl Plan {
             AxisRole::Tensor,
             [(format!("{layers}.weight"), Some(0)), (format!("{layers}.bias"), None)],
         )
+        .not_for(CONVOLUTIONS)
     }
 
     /// Cuts the rows of embeddings over the tensor-parallel ranks: each looks up what it has.
     pub fn vocabulary(self, embeddings: &str) -> Self {
         let text = format!("vocabulary(\"{embeddings}\")");
         self.line(text, AxisRole::Tensor, [(format!("{embeddings}.weight"), Some(0))])
+            .not_for(NO_ROWS)
     }
 
     /// Cuts the output channels of convolutions over the tensor-parallel ranks: dimension 0 of weights and biases.
@@ -104,6 +118,7 @@ impl Plan {
                 (format!("{convolutions}.bias"), Some(0)),
             ],
         )
+        .not_for(NO_CHANNELS)
     }
 
     /// Cuts a dimension of parameters over the ranks of a role.
@@ -152,7 +167,16 @@ impl Plan {
             parts: parts.into_iter().collect(),
             role,
             keeps_whole: false,
+            not_for: &[],
         });
+        self
+    }
+
+    /// Refuses the last line for parameters of these layers.
+    fn not_for(mut self, layers: &'static [&'static str]) -> Self {
+        if let Some(line) = self.lines.last_mut() {
+            line.not_for = layers;
+        }
         self
     }
 }

@@ -9,8 +9,8 @@ impl Plan {
     /// Returns each parameter's placements on a mesh.
     ///
     /// # Errors
-    /// When a line names nothing, when two name one parameter, when a dimension is not there or the
-    /// ranks do not divide it.
+    /// When a line names nothing or a layer of burn's that it is not for, when two name one parameter, when a
+    /// dimension is not there or the ranks do not divide it.
     pub fn resolve(&self, parameters: &[PlannedParameter], mesh: &MeshShape) -> Result<Vec<Placements>, PlanError> {
         let mut placements = vec![REPLICATED; parameters.len()];
         // The line that has named a parameter.
@@ -24,11 +24,8 @@ impl Plan {
                     role: line.role,
                 });
             }
-            for (part, (pattern, dimension)) in line.parts.iter().enumerate() {
-                let pattern = NamePattern::new(pattern).map_err(|reason| PlanError::Pattern {
-                    line: line.text.clone(),
-                    reason,
-                })?;
+            let parts = parts(line, parameters)?;
+            for (part, (pattern, dimension)) in parts.iter().enumerate() {
                 let mut matched = (0..parameters.len())
                     .filter(|&index| pattern.matches(&parameters[index].name))
                     .peekable();
@@ -39,6 +36,14 @@ impl Plan {
                     });
                 }
                 for index in matched {
+                    let PlannedParameter { name, layer, .. } = &parameters[index];
+                    if line.not_for.contains(&layer.as_str()) {
+                        return Err(PlanError::OtherLayer {
+                            line: line.text.clone(),
+                            name: name.clone(),
+                            layer: layer.clone(),
+                        });
+                    }
                     if let Some(first) = named[index].replace(line) {
                         return Err(PlanError::TwoLines {
                             name: parameters[index].name.clone(),
@@ -79,6 +84,29 @@ impl Plan {
     }
 }
 
+/// The patterns of a line, each with the dimension that it cuts. A layer that is named by its weight is that layer.
+fn parts(line: &Line, parameters: &[PlannedParameter]) -> Result<Vec<(NamePattern, Option<usize>)>, PlanError> {
+    let pattern = |text: &str| {
+        NamePattern::new(text).map_err(|reason| PlanError::Pattern {
+            line: line.text.clone(),
+            reason,
+        })
+    };
+    let of_layer = |text: &str| {
+        let (weight, part) = text.rsplit_once('.')?;
+        Some(format!("{}.{part}", weight.strip_suffix(".weight")?))
+    };
+    let matches_some = |pattern: &NamePattern| parameters.iter().any(|parameter| pattern.matches(&parameter.name));
+    let (first, _) = &line.parts[0];
+    let by_weight =
+        !matches_some(&pattern(first)?) && matches!(of_layer(first), Some(first) if matches_some(&pattern(&first)?));
+    let parts = line.parts.iter().map(|(text, dimension)| {
+        let text = of_layer(text).filter(|_| by_weight).unwrap_or_else(|| text.clone());
+        Ok((pattern(&text)?, *dimension))
+    });
+    parts.collect()
+}
+
 /// Cuts a dimension of a parameter.
 fn cut(
     line: &Line,
@@ -87,7 +115,7 @@ fn cut(
     (mesh, axis): (&MeshShape, usize),
     places: &mut Placements,
 ) -> Result<(), PlanError> {
-    let PlannedParameter { name, shape } = parameter;
+    let PlannedParameter { name, shape, .. } = parameter;
     let (line, name) = (line.text.clone(), name.clone());
     let Some(&length) = shape.get(dimension) else {
         return Err(PlanError::NoDimension {
@@ -140,6 +168,10 @@ mod tests {
         let parameter = |name: &str, shape: &[usize]| PlannedParameter {
             name: name.to_owned(),
             shape: shape.to_vec(),
+            layer: match name.split('.').rev().nth(1) {
+                Some("embedding") => "Embedding".to_owned(),
+                _ => "Linear".to_owned(),
+            },
         };
         vec![
             parameter("embedding.weight", &[50, 8]),
@@ -200,6 +232,30 @@ mod tests {
             "column(\"layers.*.key\") names no parameter of the model; the nearest are layers.0.query.weight, \
              layers.1.query.weight, layers.0.output.weight, embedding.weight"
         );
+    }
+
+    #[test]
+    fn a_layer_may_be_named_by_its_weight() {
+        let layers = Plan::new().column("layers.*.query").row("output");
+        let weights = Plan::new().column("layers.*.query.weight").row("output.weight");
+        assert_eq!(resolve(&weights, 1, 2).unwrap(), resolve(&layers, 1, 2).unwrap());
+    }
+
+    #[test]
+    fn a_line_for_other_layers_is_an_error() {
+        let error = resolve(&Plan::new().vocabulary("output"), 1, 2)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "vocabulary(\"output\"): output.weight is the parameter of a Linear, whose dimensions are others; column \
+             and row are for linear layers, vocabulary for embeddings, channels for convolutions, shard for any \
+             parameter"
+        );
+        for plan in [Plan::new().channels("output"), Plan::new().channels("embedding")] {
+            assert!(matches!(resolve(&plan, 1, 2), Err(PlanError::OtherLayer { .. })));
+        }
+        assert!(resolve(&Plan::new().vocabulary("embedding"), 1, 2).is_ok());
     }
 
     #[test]

@@ -67,6 +67,8 @@ impl<B: ShardedBackend> ModuleVisitor<B> for Tree {
         self.parameters.push(PlannedParameter {
             name: self.path.join("."),
             shape: param.shape().to_vec(),
+            // Its lines are made for the layers that they name.
+            layer: String::new(),
         });
     }
 }
