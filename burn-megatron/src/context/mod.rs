@@ -312,12 +312,16 @@ impl ParallelContext {
 
     /// Returns which of a global batch's samples this data-parallel rank computes: an equal, contiguous part.
     ///
+    /// In [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) the ranks compare in each step
+    /// which global batch the training thread has asked for last.
+    ///
     /// # Errors
     /// When the data-parallel size does not divide their number.
     pub fn data_shard(&self, samples: Range<usize>) -> Result<Range<usize>, TopologyError> {
         let (rank, size) = (self.data.rank(), self.data.size());
         crate::topology::check_divides("the global batch", samples.len(), "data-parallel size", size)?;
         let share = samples.len() / size;
+        self.step.note_batch(&samples);
         Ok(samples.start + rank * share..samples.start + (rank + 1) * share)
     }
 

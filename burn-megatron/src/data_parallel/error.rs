@@ -52,6 +52,11 @@ pub enum DataParallelError {
         other_loss: f64,
     },
     #[error(
+        "the loss has shape {shape:?}, expected one element: the mean over this rank's samples, as by `loss.mean()`, \
+         divided by the number of micro-batches"
+    )]
+    LossShape { shape: Vec<usize> },
+    #[error(
         "the ranks of group {group} do not have the same module: parameter {number} is {first_has} on rank {first} and \
          {other_has} on rank {other}; build, freeze and update the module alike on all ranks of the group"
     )]
@@ -77,6 +82,20 @@ pub enum DataParallelError {
         first_made: Progress,
         other: usize,
         other_made: Progress,
+    },
+    /// Ranks that are in different steps.
+    #[error(
+        "{what} is {first_value} on rank {first} and {other_value} on rank {other} (group {group}): a rank has left a \
+         step out, or runs another program, and gradients of different steps would be averaged; every rank of the \
+         group must take part in every step, by pass_without_samples where it has no samples"
+    )]
+    OtherStep {
+        what: &'static str,
+        group: String,
+        first: usize,
+        first_value: String,
+        other: usize,
+        other_value: String,
     },
     #[error(
         "no parameter of the module is trained: {}; freeze some parameters only, by no_grad of a part of the module, \

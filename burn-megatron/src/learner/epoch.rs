@@ -170,7 +170,8 @@ where
         match self.sharded.clone() {
             None => {
                 let params = gradients.into_params::<B, M>(self.wrapper().module());
-                self.wrapper().count_step();
+                let learning_rate = self.learner.lr_current();
+                self.wrapper().count_step(learning_rate);
                 self.learner.optimizer_step(params);
             }
             Some(sharded) => {

@@ -18,5 +18,5 @@ pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
 pub(crate) use dropout::without_dropout;
 pub use dropout::{Dropout, DropoutConfig, DropoutSite};
 pub(crate) use mix::mix;
-pub(crate) use step::{CurrentStep, ModuleStep};
+pub(crate) use step::{CurrentStep, ModuleStep, SaidOfStep};
 pub use stream::RandomStream;

@@ -1,8 +1,10 @@
 //! `CurrentStep`: the step that a program has named by `ParallelContext::set_step`, as converted modules read it.
 
+use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -23,6 +25,20 @@ struct Named {
     samples: Vec<u64>,
 }
 
+/// What a thread of the program has said last of the step that it is in: the same on all ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SaidOfStep {
+    /// By `ParallelContext::set_step`.
+    pub iteration: Option<u64>,
+    /// The global batch of which `ParallelContext::data_shard` or `shard_loader` has given this rank its part.
+    pub batch: Option<[u64; 2]>,
+}
+
+thread_local! {
+    /// By step. Another thread may be ahead of that which trains.
+    static SAID: RefCell<Vec<(Weak<Mutex<Named>>, SaidOfStep)>> = const { RefCell::new(Vec::new()) };
+}
+
 impl CurrentStep {
     /// Returns a run without a step yet. `seed` is that of its dropout.
     pub fn new(seed: u64) -> Self {
@@ -40,6 +56,29 @@ impl CurrentStep {
             iteration,
             samples,
         };
+        self.with_said(|said| said.iteration = Some(iteration));
+    }
+
+    /// Notes the global batch of which this rank has got its part.
+    pub fn note_batch(&self, batch: &Range<usize>) {
+        self.with_said(|said| said.batch = Some([batch.start, batch.end].map(|place| place as u64)));
+    }
+
+    /// Returns what this thread has said last.
+    pub fn said(&self) -> SaidOfStep {
+        self.with_said(|said| *said)
+    }
+
+    fn with_said<R>(&self, run: impl FnOnce(&mut SaidOfStep) -> R) -> R {
+        SAID.with_borrow_mut(|all| {
+            all.retain(|(step, _)| step.strong_count() > 0);
+            let is_own = |(step, _): &(Weak<Mutex<Named>>, _)| std::ptr::eq(step.as_ptr(), Arc::as_ptr(&self.named));
+            let place = all.iter().position(is_own).unwrap_or_else(|| {
+                all.push((Arc::downgrade(&self.named), SaidOfStep::default()));
+                all.len() - 1
+            });
+            run(&mut all[place].1)
+        })
     }
 
     /// Returns the step's coordinates for samples of `seq_length` tokens; `None` before it has been named.

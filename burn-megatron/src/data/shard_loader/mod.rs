@@ -23,6 +23,7 @@ use self::workers::Workers;
 use super::error::DataError;
 use super::global_batches::{GlobalBatches, LastBatch};
 use crate::context::ParallelContext;
+use crate::random::CurrentStep;
 use crate::sharded::Mesh;
 
 /// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, in which the batch size is that
@@ -83,6 +84,7 @@ where
         last_batch: LastBatch::default(),
         device: None,
         placing: None,
+        step: Some(context.current_step().clone()),
     }
 }
 
@@ -140,6 +142,7 @@ where
         last_batch: LastBatch::default(),
         device: None,
         placing: Some(Placing::on(mesh)),
+        step: None,
     }
 }
 
@@ -156,6 +159,8 @@ pub struct ShardLoaderBuilder<B: Backend, I, O> {
     device: Option<B::Device>,
     /// `None` if a batch is this rank's share alone.
     placing: Option<Placing<O>>,
+    /// Where batches are noted, if each is one of all ranks.
+    step: Option<CurrentStep>,
 }
 
 impl<B, I, O> ShardLoaderBuilder<B, I, O>
@@ -211,6 +216,7 @@ where
             batches,
             rank: self.rank,
             placing: self.placing,
+            step: self.step,
         };
         Ok(Arc::new(ShardLoader {
             source: Arc::new(source),
@@ -294,6 +300,7 @@ where
                 .expect("one rank divides everything"),
             dataset: Arc::new(dataset),
             rank: 0,
+            step: None,
             ..(*self.source).clone()
         })
     }
@@ -313,7 +320,11 @@ impl<B: Backend, I, O> Iterator for ShardIterator<B, I, O> {
     type Item = O;
 
     fn next(&mut self) -> Option<O> {
-        let count = self.epoch.source.counted(self.next);
+        let source = &self.epoch.source;
+        let count = source.counted(self.next);
+        if let Some(step) = &source.step {
+            step.note_batch(&source.batches.batch(self.next));
+        }
         let loaded = match &mut self.workers {
             _ if count == 0 => None,
             None => self.epoch.load(self.next),

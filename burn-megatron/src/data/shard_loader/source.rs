@@ -9,6 +9,7 @@ use burn::tensor::backend::Backend;
 
 use super::placing::Placing;
 use crate::data::global_batches::GlobalBatches;
+use crate::random::CurrentStep;
 
 /// Where a loader's batches come from.
 pub(super) struct Source<B: Backend, I, O> {
@@ -18,6 +19,7 @@ pub(super) struct Source<B: Backend, I, O> {
     pub(super) batches: GlobalBatches,
     pub(super) rank: usize,
     pub(super) placing: Option<Placing<O>>,
+    pub(super) step: Option<CurrentStep>,
 }
 
 impl<B: Backend, I, O> Clone for Source<B, I, O> {
@@ -29,6 +31,7 @@ impl<B: Backend, I, O> Clone for Source<B, I, O> {
             batches: self.batches,
             rank: self.rank,
             placing: self.placing.clone(),
+            step: self.step.clone(),
         }
     }
 }

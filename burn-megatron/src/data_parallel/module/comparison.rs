@@ -7,6 +7,7 @@ use burn::tensor::{DType, Tensor};
 use super::wrapper::DistributedDataParallel;
 use crate::autodiff::TrainingBackend;
 use crate::data_parallel::error::DataParallelError;
+use crate::data_parallel::progress::Stated;
 use crate::parameters::read_host;
 
 impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
@@ -29,6 +30,15 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             },
             error => error,
         })
+    }
+
+    /// What this rank says of the step at hand.
+    pub(in crate::data_parallel) fn stated(&self) -> Stated {
+        Stated {
+            said: self.context.current_step().said(),
+            begun: self.steps_begun,
+            learning_rate: self.learning_rate,
+        }
     }
 
     /// Whether the input of the micro-batch that comes is to be compared over the tensor group; asked once for each.

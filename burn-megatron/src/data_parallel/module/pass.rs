@@ -28,8 +28,9 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// in the steps that [`check_inputs_interval`] names, two all-gathers of 16 and 8 bytes over the tensor group.
     ///
     /// # Errors
-    /// When a collective fails or tensor-parallel ranks were given different samples: the step is lost. When the
-    /// gradients of the step before have not been taken. When an update has left no parameter that is trained.
+    /// When a collective fails or tensor-parallel ranks were given different samples: the step is lost. When the loss
+    /// has several elements. When the gradients of the step before have not been taken. When an update has left no
+    /// parameter that is trained.
     ///
     /// # Panics
     /// When `forward` does.
@@ -46,6 +47,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         let value = catch_collective_error(|| {
             let (loss, is_same) = watched(is_compared, || forward(hooked));
             is_same?;
+            refuse_several(&loss.dims())?;
             let value = loss.clone().inner();
             if is_compared {
                 self.compare_losses(value.clone())?;
@@ -210,7 +212,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// As [`set_step_part`](Self::set_step_part).
     pub fn launch(&self) {
         unwrap_or_unwind(self.wait_for_parameters());
-        self.binding.reducer.launch_rest(self.progress);
+        self.binding.reducer.launch_rest(self.progress, self.stated());
     }
 
     /// Waits for the reductions and returns the step's gradients: averaged over the data-parallel group, partial ones
@@ -222,14 +224,14 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Errors
     /// When a collective fails, a GPU has lost work, no parameter received a gradient on any data-parallel rank, no
-    /// stage of a pipeline trains one, or the ranks have not made the same steps, or those of one stage not the same
-    /// updates.
+    /// stage of a pipeline trains one, or the ranks have not made the same steps or are not in the same, or those of
+    /// one stage have not made the same updates.
     pub fn gradients(&mut self) -> Result<ReducedGradients<B::InnerBackend>, DataParallelError> {
         self.is_step_begun = false;
         let binding = &self.binding;
-        let reduced = binding.reducer.finish(self.progress)?;
+        let reduced = binding.reducer.finish(self.progress, self.stated())?;
         if !reduced.is_in_step {
-            return Err(out_of_step(self.progress, self.context.data_group())?);
+            return Err(out_of_step(self.progress, self.stated(), self.context.data_group())?);
         }
         if !compare_parts(self.progress, !binding.entries.is_empty(), &self.context)? {
             return Err(DataParallelError::nothing_to_train(&binding.parameters));
@@ -248,5 +250,13 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         } else {
             Ok(gradients)
         }
+    }
+}
+
+/// Fails if a loss has several elements: burn would differentiate their sum.
+pub(crate) fn refuse_several(shape: &[usize]) -> Result<(), DataParallelError> {
+    match shape.iter().product() {
+        1 => Ok(()),
+        _ => Err(DataParallelError::LossShape { shape: shape.to_vec() }),
     }
 }

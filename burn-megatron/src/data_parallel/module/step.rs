@@ -71,11 +71,18 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         let loss = self.backward(StepPart::Last, forward)?;
         let gradients = self.gradients()?;
         optimizer.step_module(learning_rate, self, gradients)?;
-        Ok(self.data_mean(loss)?)
+        Ok(self.mean_loss(loss)?)
     }
 
-    /// The mean over the data-parallel group.
-    fn data_mean(&self, loss: Tensor<B::InnerBackend, 1>) -> Result<Tensor<B::InnerBackend, 1>, DataParallelError> {
+    /// Returns the mean over the data-parallel group of a loss that [`backward`](Self::backward) has returned, or of
+    /// the sum of those of a step's micro-batches.
+    ///
+    /// # Communication
+    /// One all-reduce of the loss's elements over the data-parallel group.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn mean_loss(&self, loss: Tensor<B::InnerBackend, 1>) -> Result<Tensor<B::InnerBackend, 1>, DataParallelError> {
         let group = self.context().data_group();
         if group.size() == 1 {
             return Ok(loss);
@@ -169,7 +176,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ) -> Result<(), DataParallelError> {
         self.wait_for_parameters()?;
         let params = gradients.into_params::<B, M>(self.module());
-        self.count_step();
+        self.count_step(learning_rate);
         self.replace_module(|module| optimizer.step(learning_rate, module, params))
     }
 }
@@ -283,6 +290,20 @@ mod tests {
         let error = error.expect_err("there is a bias").to_string();
         assert!(
             error.starts_with("optimizer Muon updates whole matrices, and parameter bias of shape [2]"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_loss_of_several_elements_is_refused_with_its_shape() {
+        let (mut module, gradients) = wrapped(ShardingStrategy::NoShard);
+        drop(gradients);
+        let input = Tensor::<B, 2>::ones([2, 3], &Default::default());
+        let several = |layer: Linear<B>| layer.forward(input).flatten(0, 1);
+        let error = module.train_step(0.1, &mut AdamConfig::new().init(), several);
+        let error = error.expect_err("there are four").to_string();
+        assert!(
+            error.starts_with("the loss has shape [4], expected one element"),
             "{error}"
         );
     }

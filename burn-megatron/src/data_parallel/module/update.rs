@@ -1,6 +1,7 @@
 //! What changes a wrapped module: an optimizer's step, an update by the caller, a record.
 
 use burn::module::AutodiffModule;
+use burn::optim::LearningRate;
 use burn::tensor::Tensor;
 
 use super::binding::{Binding, one_device};
@@ -17,8 +18,9 @@ use crate::parameters::list_parameters;
 
 impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Notes that an optimizer makes a step: all data-parallel ranks must make the same.
-    pub(crate) fn count_step(&mut self) {
+    pub(crate) fn count_step(&mut self, learning_rate: LearningRate) {
         self.progress.steps += 1;
+        self.learning_rate = Some(learning_rate);
         self.note_progress();
     }
 

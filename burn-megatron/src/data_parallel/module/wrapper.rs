@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::config::Config;
 use burn::module::AutodiffModule;
+use burn::optim::LearningRate;
 use burn::tensor::DType;
 use burn::tensor::ops::Device;
 use parking_lot::Mutex;
@@ -101,6 +102,8 @@ pub struct DistributedDataParallel<B: TrainingBackend, M> {
     /// Whether the next micro-batch is one whose input is compared.
     pub(in crate::data_parallel) compares_next: bool,
     pub(in crate::data_parallel) progress: Progress,
+    /// That of the last step.
+    pub(in crate::data_parallel) learning_rate: Option<LearningRate>,
     pub(in crate::data_parallel) records_loaded: u32,
     /// Whether an update has left no parameter that is trained.
     pub(in crate::data_parallel) is_untrained: bool,
@@ -197,6 +200,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             steps_begun: 0,
             compares_next: false,
             progress: Progress::default(),
+            learning_rate: None,
             records_loaded: 0,
             is_untrained: false,
             in_flight: Mutex::default(),

@@ -7,7 +7,7 @@ use super::undrawn::Undrawn;
 use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
 use crate::data_parallel::DataParallelError;
-use crate::data_parallel::progress::Progress;
+use crate::data_parallel::progress::{Progress, Stated};
 use crate::parameters::ParameterEntry;
 
 /// Compares names, shapes and types of the parameters, and which of them are undrawn, over a group whose ranks hold the
@@ -145,28 +145,43 @@ pub(in crate::data_parallel) fn compare_parts(
     }
 }
 
-/// Returns what is wrong with ranks of which some, as all have just learned, have come further than others.
+/// Returns what is wrong with ranks of which some, as all have just learned, have come further than others, or are in
+/// another step.
 ///
 /// # Communication
-/// One all-gather of 8 bytes.
+/// One all-gather of 56 bytes.
 ///
 /// # Errors
 /// When it fails.
 pub(in crate::data_parallel) fn out_of_step(
     progress: Progress,
+    stated: Stated,
     group: &ProcessGroup,
 ) -> Result<DataParallelError, DataParallelError> {
-    let mut all = vec![0_i32; 2 * group.size()];
-    group.all_gather(&[progress.steps as i32, progress.updates as i32], &mut all)?;
-    let all: Vec<Progress> = all
-        .chunks_exact(2)
-        .map(|counts| Progress {
-            steps: counts[0] as u32,
-            updates: counts[1] as u32,
-        })
-        .collect();
-    let other = all.iter().position(|&progress| progress != all[0]).unwrap_or(0);
-    Ok(apart(group, |rank| all[rank], [0, other]))
+    const ALL: usize = 2 + Stated::NUM_WORDS;
+    let mut mine = [i64::from(progress.steps), i64::from(progress.updates), 0, 0, 0, 0, 0];
+    mine[2..].copy_from_slice(&stated.to_words());
+    let mut all = vec![0_i64; ALL * group.size()];
+    group.all_gather(&mine, &mut all)?;
+    let (all, _) = all.as_chunks::<ALL>();
+    let made = |rank: usize| Progress {
+        steps: all[rank][0] as u32,
+        updates: all[rank][1] as u32,
+    };
+    let difference = |rank: usize| Stated::difference(&all[0][2..], &all[rank][2..]);
+    let other = (0..all.len()).find(|&rank| made(rank) != made(0));
+    let stated = (0..all.len()).find_map(|rank| Some((rank, difference(rank)?)));
+    Ok(match (other, stated) {
+        (None, Some((rank, (what, [first_value, other_value])))) => DataParallelError::OtherStep {
+            what,
+            group: group.name().to_owned(),
+            first: group.ranks()[0],
+            first_value,
+            other: group.ranks()[rank],
+            other_value,
+        },
+        (other, _) => apart(group, made, [0, other.unwrap_or(0)]),
+    })
 }
 
 /// The error of two ranks of a group that have not come equally far.
@@ -183,12 +198,16 @@ fn apart(group: &ProcessGroup, made: impl Fn(usize) -> Progress, [first, other]:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::SaidOfStep;
 
     #[test]
     fn maxima_show_whether_ranks_have_come_equally_far() {
         let maxima = |all: &[Progress]| -> Vec<i32> {
             let columns = 0..Progress::NUM_MAXIMA;
-            let column = |index: usize| all.iter().map(|progress| progress.to_maxima()[index]).max();
+            let column = |index: usize| {
+                let maxima = all.iter().map(|progress| progress.to_maxima(Stated::default())[index]);
+                maxima.max()
+            };
             columns.map(|index| column(index).unwrap_or_default()).collect()
         };
         let at = |steps, updates| Progress { steps, updates };
@@ -196,6 +215,40 @@ mod tests {
         assert!(Progress::is_equal(&maxima(&[at(0, 0)])));
         assert!(!Progress::is_equal(&maxima(&[at(3, 1), at(2, 1), at(3, 1)])));
         assert!(!Progress::is_equal(&maxima(&[at(3, 1), at(3, 1), at(3, 2)])));
+    }
+
+    #[test]
+    fn what_ranks_say_of_different_steps_is_named() {
+        let stated = |iteration, batch, begun, learning_rate| Stated {
+            said: SaidOfStep {
+                iteration: Some(iteration),
+                batch: Some(batch),
+            },
+            begun,
+            learning_rate: Some(learning_rate),
+        };
+        let first = stated(3, [24, 32], 4, 0.5).to_words();
+        let named = |other: Stated| {
+            Stated::difference(&first, &other.to_words())
+                .map(|(what, [first, other])| format!("{what} {first} {other}"))
+        };
+        assert_eq!(named(stated(3, [24, 32], 4, 0.5)), None);
+        let differences = [
+            (stated(4, [32, 40], 4, 0.5), "the iteration that set_step named 3 4"),
+            (
+                stated(3, [32, 40], 4, 0.5),
+                "the global batch of data_shard or shard_loader 24..32 32..40",
+            ),
+            (stated(3, [24, 32], 5, 0.5), "the number of steps begun 4 5"),
+            (
+                stated(3, [24, 32], 4, 0.25),
+                "the learning rate of the last step 0.5 0.25",
+            ),
+            (Stated::default(), "the iteration that set_step named 3 none"),
+        ];
+        for (other, expected) in differences {
+            assert_eq!(named(other).as_deref(), Some(expected));
+        }
     }
 
     #[test]

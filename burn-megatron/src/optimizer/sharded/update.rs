@@ -107,7 +107,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         }
         let clipping_of = |entry: &GradientEntry| self.clippings[self.pieces[entry.number].group].as_ref();
         gradients.clip_each_by(clipping_of, module.context())?;
-        module.count_step();
+        module.count_step(learning_rate);
         let update = Update {
             learning_rate,
             dtype: module.dtype(),

@@ -21,7 +21,7 @@ use super::bucket::BucketLayout;
 use super::flat::{FlatBuffer, NonFinite, main_type};
 use crate::autodiff::GradientSink;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, unwrap_or_unwind};
-use crate::data_parallel::progress::Progress;
+use crate::data_parallel::progress::{Progress, Stated};
 use crate::data_parallel::sharding_strategy::ShardingStrategy;
 use crate::device_memory::allocate_exactly;
 use state::{Bucket, State};
@@ -51,7 +51,7 @@ pub(in crate::data_parallel) struct Reduced<B: Backend> {
     pub(in crate::data_parallel) buckets: Vec<FlatBuffer<B>>,
     /// By parameter: whether some data-parallel rank has received a gradient of it.
     pub(in crate::data_parallel) present: Vec<bool>,
-    /// Whether all data-parallel ranks have made the same steps and updates.
+    /// Whether all data-parallel ranks have made the same steps and updates, and state the same.
     pub(in crate::data_parallel) is_in_step: bool,
     /// The parameters that received a gradient on this rank, before any reduction, that is not finite.
     pub(in crate::data_parallel) non_finite: NonFinite<B>,
@@ -176,9 +176,9 @@ impl<B: CollectiveBackend> Reducer<B> {
         }
     }
 
-    /// Launches what has not been launched, zero-filling parameters without a gradient. `progress` is compared with
-    /// that of the other ranks, in a call that is made anyway.
-    pub(in crate::data_parallel) fn launch_rest(&self, progress: Progress) {
+    /// Launches what has not been launched, zero-filling parameters without a gradient. `progress` and what is `stated`
+    /// are compared with those of the other ranks, in a call that is made anyway.
+    pub(in crate::data_parallel) fn launch_rest(&self, progress: Progress, stated: Stated) {
         let mut state = self.state.lock();
         if state.keeps_shards() {
             // Every rank has had the same passes.
@@ -194,7 +194,7 @@ impl<B: CollectiveBackend> Reducer<B> {
         }
         if state.presence.is_none() {
             let received = state.received.iter().map(|&received| i32::from(received));
-            let received = received.chain(progress.to_maxima()).collect();
+            let received = received.chain(progress.to_maxima(stated)).collect();
             let group = state.reduction.data_group.labelled("which parameters have gradients");
             state.presence = Some(group.all_reduce_start(received, ReduceOp::Max));
         }
@@ -204,8 +204,12 @@ impl<B: CollectiveBackend> Reducer<B> {
     ///
     /// # Errors
     /// When a reduction failed.
-    pub(in crate::data_parallel) fn finish(&self, progress: Progress) -> Result<Reduced<B>, CollectiveError> {
-        self.launch_rest(progress);
+    pub(in crate::data_parallel) fn finish(
+        &self,
+        progress: Progress,
+        stated: Stated,
+    ) -> Result<Reduced<B>, CollectiveError> {
+        self.launch_rest(progress, stated);
         let mut state = self.state.lock();
         let presence = state.presence.take();
         // Wait for every one before the first error is returned: none may be left running.
