@@ -28,4 +28,4 @@ pub use tensors::{
     CHUNK_ROWS, CallMode, CollectiveBackend, GatheredGradient, InputError, InputsDiffer, Movement, PendingRows,
     PendingTensor, RegionEntry, RowChunks, TensorCall, catch_collective_error, unwrap_or_unwind,
 };
-pub(crate) use tensors::{compare_input, show_input, watch_input};
+pub(crate) use tensors::{compare_input, compare_values, show_input, watch_input};

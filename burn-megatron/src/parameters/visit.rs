@@ -1,5 +1,7 @@
 //! Walks over a module's parameters, and the way of a tensor to host memory and back.
 
+use std::cell::Cell;
+
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend, get_device_settings};
 
@@ -103,7 +105,18 @@ pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
 ///
 /// Without it, what is read lacks the last update, and what is replaced comes back.
 pub fn settle_running_states<B: Backend, M: Module<B>>(module: &M) {
+    let was_settling = IS_SETTLING.replace(true);
     drop(module.clone().into_record());
+    IS_SETTLING.set(was_settling);
+}
+
+thread_local! {
+    static IS_SETTLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a record is made for what it does to the module alone, and is not saved.
+pub(crate) fn is_settling() -> bool {
+    IS_SETTLING.get()
 }
 
 /// Returns a tensor's elements as f64, exact for every float type.

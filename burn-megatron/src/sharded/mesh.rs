@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -47,7 +48,22 @@ struct Inner {
     /// This rank's index along each axis.
     ranks: [usize; MAX_AXES],
     sequence_dimension: Option<usize>,
+    check_inputs_interval: u64,
+    /// Backward passes whose gradients were placed.
+    steps: AtomicU64,
     traffic: Mutex<Traffic>,
+}
+
+/// Steps from one comparison of what ranks were given to the next.
+const CHECK_INPUTS_INTERVAL: u64 = 100;
+
+/// A mesh that may be gone.
+pub(super) struct WeakMesh(Weak<Inner>);
+
+impl WeakMesh {
+    pub(super) fn upgrade(&self) -> Option<Mesh> {
+        self.0.upgrade().map(|inner| Mesh { inner })
+    }
 }
 
 /// A mesh that cannot be.
@@ -163,6 +179,8 @@ impl Mesh {
                 shape,
                 ranks,
                 sequence_dimension: None,
+                check_inputs_interval: CHECK_INPUTS_INTERVAL,
+                steps: AtomicU64::new(0),
                 traffic: Mutex::default(),
             }),
         })
@@ -171,16 +189,50 @@ impl Mesh {
     /// Returns the mesh with sequence parallelism: where sums over a tensor axis are due in an activation of three
     /// dimensions, each rank keeps its range of this dimension of it.
     pub fn with_sequence_dimension(self, dimension: usize) -> Self {
+        self.with(Some(dimension), self.inner.check_inputs_interval)
+    }
+
+    /// Returns the mesh with this many steps from one comparison of what its ranks were given to the next, in place of
+    /// 100; never if it is 0. The first step is always compared, in [`backward`](super::backward),
+    /// [`place_gradients`](super::place_gradients) and [`PlacedDataParallel`](super::PlacedDataParallel): what the
+    /// calling thread has given [`distribute`](super::distribute) and [`from_local`](super::from_local), and the loss.
+    pub fn with_check_inputs_interval(self, steps: u64) -> Self {
+        self.with(self.inner.sequence_dimension, steps)
+    }
+
+    fn with(&self, sequence_dimension: Option<usize>, check_inputs_interval: u64) -> Self {
         let Inner { axes, shape, ranks, .. } = &*self.inner;
         Self {
             inner: Arc::new(Inner {
                 axes: axes.clone(),
                 shape: shape.clone(),
                 ranks: *ranks,
-                sequence_dimension: Some(dimension),
+                sequence_dimension,
+                check_inputs_interval,
+                steps: AtomicU64::new(0),
                 traffic: Mutex::default(),
             }),
         }
+    }
+
+    pub(super) fn downgrade(&self) -> WeakMesh {
+        WeakMesh(Arc::downgrade(&self.inner))
+    }
+
+    /// Whether what ranks are given is compared in the step at hand.
+    pub(super) fn compares_next(&self) -> bool {
+        let (interval, steps) = (
+            self.inner.check_inputs_interval,
+            self.inner.steps.load(Ordering::Relaxed),
+        );
+        interval > 0 && steps.is_multiple_of(interval)
+    }
+
+    /// Counts a step; returns whether what ranks were given is compared in it.
+    pub(super) fn ends_step(&self) -> bool {
+        let is_due = self.compares_next();
+        self.inner.steps.fetch_add(1, Ordering::Relaxed);
+        is_due
     }
 
     /// The sizes and roles of the axes.

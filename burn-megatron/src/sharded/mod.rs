@@ -18,6 +18,7 @@
 //! | `explain`, `work` | where parameters are, and what a real step communicated and computed |
 //! | `suggest` | the plan that costs least, by such steps |
 //! | `gradients`, `early_scatter`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
+//! | `given` | what ranks were given, compared in some steps |
 //! | `mixed_precision` | computing in 16 bits, with parameters in f32 |
 //! | `placed_data_parallel` | a placed model in `DistributedDataParallel` |
 //! | `compare` | a program in a layout against the program on one rank; the first tensor that differs |
@@ -29,6 +30,7 @@ mod clipping;
 mod compare;
 mod early_scatter;
 mod explain;
+mod given;
 mod gradients;
 mod kernels;
 mod kind;
@@ -71,7 +73,7 @@ pub use placed_data_parallel::{
 };
 pub use placement::{AxisPlacement, AxisRole, MAX_AXES, MeshShape, Placements, REPLICATED, Reduction};
 pub use plan::{Plan, PlanError, PlannedParameter};
-pub use record::whole_record;
+pub use record::{WholeRecords, whole_record, whole_records};
 pub use replicas::{ReplicaCheck, ReplicaError, check_replicas};
 pub use suggest::{Candidate, SuggestConfig, SuggestError, Suggestion};
 pub use tensor::ShardedTensor;

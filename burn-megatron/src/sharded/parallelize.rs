@@ -1,19 +1,24 @@
 //! [`parallelize`]: a model's parameters, placed by a plan; [`distribute`]: a batch, placed by hand.
 
+use std::ops::Range;
+
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::backend::Backend;
-use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{Int as IntTensorKind, Tensor, TensorMetadata, TensorPrimitive};
+use burn::tensor::ops::{BoolTensor, FloatTensor, FloatTensorOps, IntTensor};
+use burn::tensor::{Bool as BoolTensorKind, Int as IntTensorKind, Tensor, TensorMetadata, TensorPrimitive};
 
-use super::kind::{Float, Int, Kind};
+use super::given;
+use super::kind::{Bool, Float, Int, Kind, along};
 use super::mesh::Mesh;
 use super::movement::redistribute::{gather, local_of_whole, redistribute};
 use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED};
 use super::plan::{Plan, PlanError, planned_parameters};
+use super::tensor::Deferred;
 use super::{Sharded, ShardedTensor, traffic};
 use crate::collectives::CollectiveBackend;
+use crate::parameters::is_settling;
 
 /// [`Sharded`], or [`Autodiff`] around it.
 pub trait ShardedBackend: Backend {
@@ -30,6 +35,10 @@ pub trait ShardedBackend: Backend {
     fn int(tensor: IntTensor<Self>) -> ShardedTensor<Self::Local, Int>;
     /// The tensor.
     fn from_int(tensor: ShardedTensor<Self::Local, Int>) -> IntTensor<Self>;
+    /// The tensor.
+    fn bool(tensor: BoolTensor<Self>) -> ShardedTensor<Self::Local, Bool>;
+    /// The tensor.
+    fn from_bool(tensor: ShardedTensor<Self::Local, Bool>) -> BoolTensor<Self>;
 }
 
 impl<B: CollectiveBackend> ShardedBackend for Sharded<B> {
@@ -52,6 +61,14 @@ impl<B: CollectiveBackend> ShardedBackend for Sharded<B> {
     }
 
     fn from_int(tensor: ShardedTensor<B, Int>) -> IntTensor<Self> {
+        tensor
+    }
+
+    fn bool(tensor: BoolTensor<Self>) -> ShardedTensor<B, Bool> {
+        tensor
+    }
+
+    fn from_bool(tensor: ShardedTensor<B, Bool>) -> BoolTensor<Self> {
         tensor
     }
 }
@@ -78,22 +95,32 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> ShardedBackend for Autodiff<Sh
     fn from_int(tensor: ShardedTensor<B, Int>) -> IntTensor<Self> {
         tensor
     }
+
+    fn bool(tensor: BoolTensor<Self>) -> ShardedTensor<B, Bool> {
+        tensor
+    }
+
+    fn from_bool(tensor: ShardedTensor<B, Bool>) -> BoolTensor<Self> {
+        tensor
+    }
 }
 
 /// Returns the model with its parameters placed on a mesh by a plan.
 ///
 /// Parameters without values get them first, in the order of the model: every rank must have drawn the same random
 /// numbers until then. What burn loads into the model's parameters later is placed in the same way; a norm's running
-/// state is loaded whole.
+/// state is loaded whole. A record of the model is whole, in host memory, on every rank: any thread may save it.
 ///
 /// # Communication
-/// None: each rank keeps its part of what it has.
+/// None: each rank keeps its part of what it has. Of `into_record` later, one all-gather for each parameter that is
+/// cut.
 ///
 /// # Errors
 /// When the plan does not fit the model: see [`Plan::resolve`].
 pub fn parallelize<B: ShardedBackend, M: Module<B>>(model: M, plan: &Plan, mesh: &Mesh) -> Result<M, PlanError> {
     let placements = plan.resolve(&planned_parameters::<B, M>(&model), mesh.shape())?;
     traffic::set_operation("parallelize");
+    given::note_model::<B, M>(&model, mesh);
     Ok(model.map(&mut Placer {
         placements: placements.into_iter(),
         mesh,
@@ -120,9 +147,32 @@ impl<B: ShardedBackend> ModuleMapper<B> for Placer<'_> {
         };
         let (id, tensor, mapper) = param.consume();
         // Such as that of a linear layer whose weight is stored transposed.
-        let own = mapper.clone();
-        Param::from_mapped_value(id, place(tensor), mapper).load_mapper(move |tensor| place(own.on_load(tensor)))
+        let (loads, saves) = (mapper.clone(), mapper.clone());
+        Param::from_mapped_value(id, place(tensor), mapper)
+            .load_mapper(move |tensor| place(loads.on_load(tensor)))
+            .save_mapper(move |tensor| saves.on_save(kept_whole(tensor)))
     }
+}
+
+/// A parameter for a record, whole: its elements are in host memory, and on no device before they are read.
+fn kept_whole<B: ShardedBackend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
+    let placed = B::float(tensor.clone().into_primitive().tensor());
+    if placed.mesh().is_none() || is_settling() {
+        return tensor;
+    }
+    traffic::set_operation("into_record");
+    let (shape, dtype, device) = (placed.shape(), placed.dtype(), placed.device());
+    let data = <Float as Kind<B::Local>>::read(gather(placed));
+    let own_device = device.clone();
+    let make = move |ranges: &[Range<usize>]| {
+        let whole = B::Local::float_from_data(data.clone(), &own_device);
+        let dimensions = ranges.iter().cloned().enumerate();
+        dimensions.fold(whole, |part, (dimension, range)| {
+            along::<B::Local, Float>(part, dimension, range)
+        })
+    };
+    let kept = ShardedTensor::deferred(shape, Deferred::new(&device, dtype, make));
+    Tensor::from_primitive(TensorPrimitive::Float(B::from_float(kept)))
 }
 
 /// The tensor under another placement.
@@ -138,7 +188,8 @@ pub(super) fn placed<B: CollectiveBackend, K: Kind<B>>(
 }
 
 /// Returns the tensor, which every rank has, cut along a dimension over the ranks of a role: a batch over those of
-/// data. Unchanged if the mesh has no axis of the role.
+/// data. Unchanged if the mesh has no axis of the role. In the steps of [`Mesh::with_check_inputs_interval`] the ranks
+/// compare what they give.
 ///
 /// # Panics
 /// When the dimension has fewer elements than there are ranks. When the tensor belongs to a graph, which would end
@@ -146,7 +197,11 @@ pub(super) fn placed<B: CollectiveBackend, K: Kind<B>>(
 pub fn distribute<T: Distribute>(tensor: T, mesh: &Mesh, role: AxisRole, dimension: usize) -> T {
     let several = |&axis: &usize| mesh.shape().size(axis) > 1;
     let axes = mesh.shape().axes_of(role).filter(several);
-    T::from_placed(axes.fold(outside_graph(tensor), |tensor, axis| {
+    let tensor = outside_graph(tensor);
+    if tensor.mesh().is_none() {
+        given::note(&tensor, mesh, dimension, None);
+    }
+    T::from_placed(axes.fold(tensor, |tensor, axis| {
         let places = with_cut(&tensor, mesh, axis, dimension);
         placed(tensor, mesh, places)
     }))
@@ -175,11 +230,11 @@ pub fn whole<T: Distribute>(tensor: T) -> T {
     T::from_placed(ShardedTensor::whole(gather(tensor.into_placed())))
 }
 
-/// A tensor that can be cut over ranks: of floats or integers, with autodiff and without.
+/// A tensor that can be cut over ranks: of floats, integers or booleans, with autodiff and without.
 pub trait Distribute: Sized {
     /// The backend inside.
     type Local: CollectiveBackend;
-    /// Floats or integers.
+    /// Floats, integers or booleans.
     type Kind: Kind<Self::Local>;
 
     /// Whether it belongs to a graph.
@@ -207,22 +262,30 @@ impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D> {
     }
 }
 
-impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D, IntTensorKind> {
-    type Local = B::Local;
-    type Kind = Int;
+/// Implements [`Distribute`] for tensors outside graphs.
+macro_rules! distribute_kind {
+    ($burns:ty, $kind:ident, $of:ident, $from:ident) => {
+        impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D, $burns> {
+            type Local = B::Local;
+            type Kind = $kind;
 
-    fn is_in_graph(&self) -> bool {
-        false
-    }
+            fn is_in_graph(&self) -> bool {
+                false
+            }
 
-    fn into_placed(self) -> ShardedTensor<B::Local, Int> {
-        B::int(self.into_primitive())
-    }
+            fn into_placed(self) -> ShardedTensor<B::Local, $kind> {
+                B::$of(self.into_primitive())
+            }
 
-    fn from_placed(tensor: ShardedTensor<B::Local, Int>) -> Self {
-        Tensor::from_primitive(B::from_int(tensor))
-    }
+            fn from_placed(tensor: ShardedTensor<B::Local, $kind>) -> Self {
+                Tensor::from_primitive(B::$from(tensor))
+            }
+        }
+    };
 }
+
+distribute_kind!(IntTensorKind, Int, int, from_int);
+distribute_kind!(BoolTensorKind, Bool, bool, from_bool);
 
 /// The tensor, which belongs to no graph: gradients would not go through what is done to it.
 fn outside_graph<T: Distribute>(tensor: T) -> ShardedTensor<T::Local, T::Kind> {
@@ -266,6 +329,7 @@ fn part_of<B: CollectiveBackend, K: Kind<B>>(
         local.mesh().is_none(),
         "a part of a tensor is whole on its rank, got {local:?}"
     );
+    given::note(&local, mesh, dimension, Some((role, length)));
     let mut shape = local.shape();
     let found = shape[dimension];
     shape[dimension] = length;

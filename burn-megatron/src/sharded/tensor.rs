@@ -111,6 +111,14 @@ impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
         self.id
     }
 
+    /// This rank's part, if it is there.
+    pub(super) fn here(&self) -> Option<K::Tensor> {
+        match &self.local {
+            Local::Here(local) => Some(local.clone()),
+            Local::Settling(_) | Local::Deferred(_) => None,
+        }
+    }
+
     pub(super) fn into_local(self) -> Local<B, K> {
         self.local
     }

@@ -30,7 +30,7 @@ pub use pending::PendingTensor;
 #[cfg(feature = "trainer")]
 pub(crate) use same_input::compare_hash;
 pub use same_input::{InputError, InputsDiffer};
-pub(crate) use same_input::{compare_input, show_input, watch_input};
+pub(crate) use same_input::{compare_input, compare_values, show_input, watch_input};
 pub use unwind::{catch_collective_error, unwrap_or_unwind};
 
 /// What the features promise: burn's backends are [`CollectiveBackend`]s, with autodiff and without.

@@ -164,7 +164,7 @@ fn gathered(mine: &[i64; 2], group: &ProcessGroup) -> Result<Vec<[i64; 2]>, Coll
 }
 
 /// Returns the first rank whose values differ from those of the group's first rank by more than rounding.
-fn compare_values(data: &TensorData, group: &ProcessGroup) -> Result<Option<usize>, CollectiveError> {
+pub(crate) fn compare_values(data: &TensorData, group: &ProcessGroup) -> Result<Option<usize>, CollectiveError> {
     let values: Vec<f32> = data.iter::<f32>().collect();
     let mut reference = values.clone();
     group.broadcast(&mut reference, 0)?;

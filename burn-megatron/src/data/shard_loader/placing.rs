@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 
 use crate::sharded::{AxisRole, Distribute, Mesh, ShardedBackend, from_local};
 
@@ -82,6 +82,12 @@ impl<B: ShardedBackend, const D: usize> PlaceSamples for Tensor<B, D> {
 }
 
 impl<B: ShardedBackend, const D: usize> PlaceSamples for Tensor<B, D, Int> {
+    fn place(self, share: &SampleShare) -> Self {
+        share.place(self, 0)
+    }
+}
+
+impl<B: ShardedBackend, const D: usize> PlaceSamples for Tensor<B, D, Bool> {
     fn place(self, share: &SampleShare) -> Self {
         share.place(self, 0)
     }

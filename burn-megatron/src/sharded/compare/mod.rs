@@ -67,8 +67,8 @@ pub use recording::Stage;
 pub use run::Run;
 pub use training::training;
 
-use super::Sharded;
 use super::movement::redistribute::forget_gathered;
+use super::{Sharded, given};
 use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::parity::Tolerance;
 use give_up::{message_of, or_give_up};
@@ -148,7 +148,8 @@ where
             forget_gathered();
             let name = named(run.layout());
             let ended = catch_collective_error(|| {
-                let model = program(run).map_err(|error| CompareError::of_program(error.into(), name.clone()))?;
+                let model = given::left_out(|| program(run));
+                let model = model.map_err(|error| CompareError::of_program(error.into(), name.clone()))?;
                 run.check_steps()?;
                 run.end(&model);
                 Ok(())

@@ -294,18 +294,33 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
     }
 }
 
-/// Adds to an error about calls that do not fit together what is most often wrong.
-fn with_advice(mut error: CollectiveError) -> CollectiveError {
-    if let CollectiveError::Mismatch { progress, .. } = &mut error {
-        *progress = format!(
-            "{progress}; this rank was in {} of a sharded tensor: reading one that is cut, or a sum that has not been \
-             made (into_data, into_scalar), is a collective that every rank must call; the loss that sharded::backward \
-             returns can be read on one rank",
-            operation()
-        )
-        .into();
+/// Adds to an error about calls that do not fit together, or that another thread makes, what is most often wrong.
+pub(in crate::sharded) fn with_advice(mut error: CollectiveError) -> CollectiveError {
+    const RECORDS: &str =
+        "an optimizer's record is whole from sharded::whole_records(optimizer) or whole_record(record, …)";
+    match &mut error {
+        CollectiveError::Mismatch { progress, .. } => {
+            *progress = format!(
+                "{progress}; this rank was in {} of a sharded tensor: reading one that is cut, or a sum that has not \
+                 been made (into_data, into_scalar), is a collective that every rank must call; the loss that \
+                 sharded::backward returns can be read on one rank; {RECORDS}: burn's own is read in the order of a \
+                 hash map, which differs by rank",
+                operation()
+            )
+            .into();
+            error
+        }
+        CollectiveError::OtherThread { group, thread, .. } => CollectiveError::NoAgreement {
+            group: group.clone(),
+            what: format!(
+                "thread {thread} is in {} of a sharded tensor that is cut or a sum that has not been made, which is a \
+                 collective of the thread that trains. burn's Learner reads outputs and saves records on threads of \
+                 its own: a step returns sharded::whole(output), and {RECORDS}",
+                operation()
+            ),
+        },
+        _ => error,
     }
-    error
 }
 
 /// Whether the change is the gathering of a sequence-parallel activation, which several layers ask for one after the

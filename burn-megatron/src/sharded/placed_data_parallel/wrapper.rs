@@ -20,8 +20,10 @@ use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::context::ParallelContext;
 use crate::data_parallel::{
     DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleOptimizer, ReducedGradients, StepPart,
+    refuse_several,
 };
 use crate::parameters::settle_running_states;
+use crate::sharded::given;
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
 use crate::sharded::movement::gather_ahead::{GatherOrder, Parameter, Pass, gathering_ahead};
@@ -81,6 +83,8 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
     local: LocalDataParallel<A>,
     /// Whether parameters are cut over ranks that see other samples, and gathered when they are used.
     is_fully_sharded: bool,
+    /// Whether what ranks are given is compared, at the mesh's interval.
+    compares_inputs: bool,
     gather_order: GatherOrder,
     /// The numbers of the tensors that were last taken into it of what is not trained.
     buffers_taken: Vec<u64>,
@@ -90,8 +94,9 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     /// Wraps a placed model. The mesh is that of the context, or, for a model that is fully sharded over the
     /// data-parallel ranks, that of the context before [`fully_sharded`](ParallelContext::fully_sharded); hybrid
     /// sharding takes a context whose tensor-parallel size counts all ranks of a replica. Of the configuration
-    /// `broadcast_buffers` has no effect: every rank has the running statistics of all samples; and where inputs are
-    /// compared, only the losses are.
+    /// `broadcast_buffers` has no effect: every rank has the running statistics of all samples; and what ranks are
+    /// given is compared at the mesh's interval, [`Mesh::with_check_inputs_interval`], if `check_inputs_interval` is
+    /// not 0.
     ///
     /// # Communication
     /// That of [`DistributedDataParallel::new`].
@@ -112,7 +117,9 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
         let device = model.devices().first().cloned().unwrap_or_default();
         let model = model.map(&mut Emptier { known: &known });
         let anchors = A::anchors(known.places.len(), &device);
+        let compares_inputs = config.check_inputs_interval > 0;
         Ok(Self {
+            compares_inputs,
             model,
             known,
             mesh: mesh.clone(),
@@ -153,7 +160,8 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     /// all-reduce or reduce-scatter per bucket over the data-parallel group, each as soon as it is full.
     ///
     /// # Errors
-    /// When a collective fails: the step is lost. When the gradients of the step before have not been taken.
+    /// When a collective fails: the step is lost. When the loss has several elements, or ranks were given different
+    /// batches or have different losses. When the gradients of the step before have not been taken.
     ///
     /// # Panics
     /// When `forward` does.
@@ -174,14 +182,14 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
         let mut order = std::mem::take(&mut self.gather_order);
         // The buckets are averaged, and a placed gradient is the sum of its terms.
         let ranks = self.local.context().data_group().size() as f64;
-        let is_compared = self.local.takes_comparison();
+        let compares_inputs = self.compares_inputs && part == StepPart::Last;
         let pass = || {
             let loss = forward(bound);
+            refuse_several(&loss.dims())?;
             set_operation("loss");
             let value = gather(A::float(loss.clone().into_primitive().tensor()));
-            if is_compared {
-                let value = Tensor::from_primitive(TensorPrimitive::Float(value.clone()));
-                self.local.compare_losses(value)?;
+            if compares_inputs {
+                given::compare::<A, M>(Some(&value), Some(&self.mesh), &self.model)?;
             }
             self.local.set_step_part(part);
             in_phase(Phase::Backward, || (loss * ranks).backward());
