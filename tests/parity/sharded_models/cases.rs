@@ -24,7 +24,7 @@ use super::records::{maker, record_of, with_record};
 use super::subjects::Subject;
 use super::training::{Options, Run, STEPS, compare, train};
 use super::wrapped::{self, Ranks, Wrapped};
-use super::{SEED, checks, compared, learner, suggested};
+use super::{SEED, checks, compared, learner, mistakes, suggested};
 
 /// Of each model.
 const RANDOM_PLACEMENTS: u64 = 50;
@@ -162,8 +162,8 @@ pub fn trials() -> Vec<Trial> {
     trials.push(Job::new(alone, 2).fails_with(
         "a_read_on_one_rank_names_both_calls",
         &[
-            "while rank 0 called all_reduce sum of 1 f32",
-            "this rank was in place_gradients of a sharded tensor",
+            "called all_reduce sum of 1 f32",
+            "of a sharded tensor",
             "is a collective that every rank must call",
         ],
     ));
@@ -176,6 +176,7 @@ pub fn trials() -> Vec<Trial> {
     }
     let near = case("near_plain", "fused_gpt", "f64", 0.0);
     trials.push(Job::new(near, 1).succeeds("fused_gpt_is_plain_gpt_but_for_the_polynomial_of_its_gelu"));
+    trials.extend(mistakes::trials());
     trials
 }
 
@@ -183,6 +184,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     match case.name.as_str() {
         "compared" => return compared::equal(case, world),
         "mistakes" => return compared::mistakes(world),
+        "mistaken" => return mistakes::run(case, world),
         "near_plain" => return checks::near_plain(&FlexDevice),
         _ => {}
     }

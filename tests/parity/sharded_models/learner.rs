@@ -4,9 +4,11 @@ use anyhow::ensure;
 use burn::backend::Autodiff;
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
-use burn::module::Module;
+use burn::module::{AutodiffModule, Module};
 use burn::nn::loss::CrossEntropyLossConfig;
-use burn::optim::AdamWConfig;
+use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{AdamW, AdamWConfig, Optimizer};
+use burn::record::{BinFileRecorder, DoublePrecisionSettings, Recorder};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor};
 use burn::train::metric::{AccuracyMetric, LossMetric};
@@ -15,7 +17,7 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data::placed_loader;
 use burn_megatron::learner::SilentRenderer;
 use burn_megatron::parity::compare_shard;
-use burn_megatron::sharded::{Mesh, Plan, Sharded, parallelize, whole};
+use burn_megatron::sharded::{Mesh, Plan, Sharded, parallelize, whole, whole_records};
 use plain_models::classifier::{CLASSES, Classifier, SEQ, VOCABULARY};
 
 use super::training::{Array, read_parameters};
@@ -116,8 +118,32 @@ fn train(mesh: &Mesh, plan: &Plan, device: &FlexDevice) -> anyhow::Result<Vec<Ar
         .renderer(SilentRenderer)
         .with_application_logger(None)
         .num_epochs(2);
-    let learner = Learner::new(Learned { classifier }, AdamWConfig::new().init(), 1e-2);
-    Ok(read_parameters::<Sharded<Flex>, Learned<Sharded<Flex>>>(
-        &training.launch(learner).model,
-    ))
+    let recorder = BinFileRecorder::<DoublePrecisionSettings>::new();
+    let training = training.with_file_checkpointer(recorder.clone());
+    let optimizer = whole_records(AdamWConfig::new().init::<B, Learned<B>>());
+    let trained = training
+        .launch(Learner::new(Learned { classifier }, optimizer, 1e-2))
+        .model;
+    let parameters = read_parameters::<Sharded<Flex>, Learned<Sharded<Flex>>>(&trained);
+
+    // What burn's checkpointer saved on threads of its own is the whole of it.
+    let saved = |name: &str| folder.path().join("checkpoint").join(name);
+    let classifier = parallelize(Classifier::<B>::new(0.1, device), plan, mesh)?;
+    let again = Learned { classifier }.load_file(saved("model-2"), &recorder, device)?;
+    let again = read_parameters::<Sharded<Flex>, Learned<Sharded<Flex>>>(&again.valid());
+    // burn loads what is f32.
+    let near = |(ours, theirs): (&f64, &f64)| (ours - theirs).abs() <= 1e-6 * theirs.abs().max(1.0);
+    for (ours, theirs) in again.iter().zip(&parameters) {
+        let is_near = ours.values.len() == theirs.values.len() && ours.values.iter().zip(&theirs.values).all(near);
+        ensure!(is_near, "{} has other values in the checkpoint", theirs.name);
+    }
+    let state: RecordOf = Recorder::<B>::load(&recorder, saved("optim-2"), device)?;
+    ensure!(
+        state.len() == parameters.len(),
+        "the state of {} parameters",
+        state.len()
+    );
+    Ok(parameters)
 }
+
+type RecordOf = <OptimizerAdaptor<AdamW, Learned<B>, B> as Optimizer<Learned<B>, B>>::Record;

@@ -8,6 +8,7 @@ mod checks;
 mod compared;
 mod layouts;
 mod learner;
+mod mistakes;
 mod passes;
 mod records;
 mod subjects;
