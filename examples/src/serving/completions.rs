@@ -10,7 +10,7 @@ use super::app::{App, Prompt, json_response};
 use super::asking::{Asked, Generating, Output, OutputToken};
 use super::completion::{Choice, Completion, Part, Shape, usage};
 use super::error::ApiError;
-use super::fields::{EMPTY, Effect, Fields, NEVER, Table, list, token};
+use super::fields::{EMPTY, Effect, Fields, NEVER, Table, count, list, token};
 use super::shared_fields::{SHARED, SharedFields, check_top};
 use super::streaming::stream;
 
@@ -101,7 +101,12 @@ impl CompletionRequest {
     fn take(mut fields: Fields) -> Result<Self, ApiError> {
         let mut shared = SharedFields::take(&mut fields)?;
         let echoes = fields.is_set("echo")?;
-        let top = fields.count("logprobs")?;
+        // `false` is none, as null is.
+        let top = fields.read("logprobs", "a whole number from 0 on", |value| match value {
+            Value::Bool(false) => Some(None),
+            value => count(value).map(Some),
+        })?;
+        let top = top.flatten();
         let num_answered = shared.asked.num_samples;
         let num_samples = fields.count("best_of")?.unwrap_or(num_answered);
         if num_samples < num_answered {
@@ -229,6 +234,7 @@ mod tests {
             ("response_format", json!({"type": "text"})),
             ("user", json!("someone")),
             ("suffix", json!("")),
+            ("logprobs", json!(false)),
             ("use_beam_search", json!(false)),
             ("top_a", json!(0)),
             ("min_tokens", json!(0)),

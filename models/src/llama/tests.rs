@@ -191,7 +191,7 @@ fn windows_are_those_of_all_layers_or_of_none() {
     let first = |count: Value| ("max_window_layers", count);
     assert_eq!(with(&[used.clone(), first(json!(0))]), Ok(Some(32768)));
     // None of the 24 layers is after the first 24, nor after 28, transformers' default.
-    assert_eq!(with(&[used.clone()]), Ok(None));
+    assert_eq!(with(std::slice::from_ref(&used)), Ok(None));
     let mut without = qwen25();
     without["use_sliding_window"] = json!(true);
     without.as_object_mut().expect("an object").remove("max_window_layers");

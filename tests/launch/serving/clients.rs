@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::processes::isolate;
+use tests::processes::{isolate, wait_until};
 use tests::program::{build, end, start};
 use tests::served::{Served, read_all};
 
@@ -114,12 +114,16 @@ fn clients_get_the_answers_of_generate_samples() -> anyhow::Result<()> {
         ensure!(served.get(path)?.0 == 200, "{path}");
     }
     ensure!(served.get("/v1/models/other")?.0 == 404);
-    // Once, however often they come.
-    let strange = json!({"prompt": "a", "max_tokens": 1, "something_of_a_client": 5});
-    for _ in 0..2 {
-        let answer = served.complete(&strange)?;
+    // Each field once, however often it comes.
+    for field in ["something_of_a_client", "something_of_a_client", "another_thing"] {
+        let answer = served.complete(&json!({"prompt": "a", "max_tokens": 1, field: 5}))?;
         ensure!(answer.status == 200, "{answer:?}");
     }
+    ensure!(
+        wait_until(LIMIT, || served.stderr().contains("\"another_thing\"")),
+        "{}",
+        served.stderr()
+    );
     let said = served.stderr().matches("\"something_of_a_client\"").count();
     ensure!(said == 1, "{}", served.stderr());
     Ok(())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::hugging_face::special_token;
+use super::settings::TokenizerSettings;
 use super::train::{TrainConfig, VocabularyKind, train};
 use super::*;
 
@@ -97,7 +98,7 @@ fn bytes_of_tokens_are_what_they_add_to_a_text() {
         (word_pieces, &[b" a", b"b", b" c", b"[SEP]"]),
     ];
     for (file, expected) in cases {
-        let tokenizer = HuggingFaceTokenizer::from_value("tokenizer.json", &file).unwrap();
+        let tokenizer = HuggingFaceTokenizer::from_value("tokenizer.json", file, &TokenizerSettings::default()).unwrap();
         let found: Vec<Vec<u8>> = (0..expected.len() as Token)
             .map(|token| tokenizer.token_bytes(token))
             .collect();
