@@ -98,7 +98,8 @@ fn bytes_of_tokens_are_what_they_add_to_a_text() {
         (word_pieces, &[b" a", b"b", b" c", b"[SEP]"]),
     ];
     for (file, expected) in cases {
-        let tokenizer = HuggingFaceTokenizer::from_value("tokenizer.json", file, &TokenizerSettings::default()).unwrap();
+        let tokenizer =
+            HuggingFaceTokenizer::from_value("tokenizer.json", file, &TokenizerSettings::default()).unwrap();
         let found: Vec<Vec<u8>> = (0..expected.len() as Token)
             .map(|token| tokenizer.token_bytes(token))
             .collect();
