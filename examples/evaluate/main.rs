@@ -8,11 +8,14 @@
 
 use std::process::ExitCode;
 
-use burn_megatron::training::memory::keep_freed_memory;
+use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::{EvaluationArguments, parse};
 use examples::evaluating::evaluate;
 use examples::launching::exit_code;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 /// Evaluate a trained model, without examples and without training it further.
 ///

@@ -8,11 +8,14 @@
 
 use std::process::ExitCode;
 
-use burn_megatron::training::memory::keep_freed_memory;
+use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::{ServerArguments, parse};
 use examples::launching::exit_code;
 use examples::serving::serve;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 /// Serve a trained model over HTTP.
 ///

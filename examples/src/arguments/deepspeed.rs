@@ -11,8 +11,8 @@ pub struct DeepSpeedArguments {
     /// Take flags from the keys of --deepspeed-config; no code of DeepSpeed runs
     #[arg(long, visible_alias = "deepspeed", requires = "deepspeed_config")]
     pub use_deepspeed: bool,
-    /// DeepSpeed's JSON: what each key becomes is printed first; one that is not known, that cannot be honoured or that
-    /// a flag contradicts is an error
+    /// DeepSpeed's JSON, also in base64: what each key becomes is printed first; one that cannot be honoured, that a
+    /// flag contradicts, or that is not known and may compute something, is an error. --deepspeed FILE is both flags
     #[arg(long, value_name = "FILE", requires = "use_deepspeed")]
     pub deepspeed_config: Option<PathBuf>,
 }

@@ -11,6 +11,7 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{
     self, Environment, JoinConfig, LaunchSummary, Launcher, Prefix, Role, World, exit_code_of, join, report_and_exit,
 };
+use burn_megatron::training::memory::explain_failed_allocations;
 use burn_megatron_data::programs::with_causes;
 
 use crate::arguments::{ParallelArguments, TrainingArguments};
@@ -40,6 +41,8 @@ pub fn enter_interactive(parallel: &ParallelArguments) -> anyhow::Result<Role> {
 
 fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Role> {
     show_warnings();
+    // A program that knows what it needs has said so.
+    explain_failed_allocations("use fewer or shorter texts at once, or more ranks".to_owned());
     parallel.check_nodes()?;
     let world_size = parallel.world_size();
     let is_launcher = !Environment::has_rank();

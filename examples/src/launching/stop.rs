@@ -63,7 +63,7 @@ impl StopReason {
 impl fmt::Display for StopReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::IntervalIsOver => "--exit-interval is over",
+            Self::IntervalIsOver => "the step is a multiple of --exit-interval",
             Self::TimeIsOver => "--exit-duration-in-mins is over",
             Self::Interrupted => "asked to by SIGINT",
             Self::Terminated => "asked to by SIGTERM",

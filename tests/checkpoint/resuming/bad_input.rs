@@ -224,7 +224,7 @@ pub fn run_is_made_longer_and_shorter() -> anyhow::Result<()> {
     let ended = longer.with("--override-opt-param-scheduler --exit-interval 4").run()?;
     ensure!(ended.resumed_after() == Some(STEPS), "{}", ended.stdout);
     ensure!(
-        ended.stopped()? == (STEPS + 2, "--exit-interval is over"),
+        ended.stopped()? == (STEPS + 2, "the step is a multiple of --exit-interval"),
         "{}",
         ended.stdout
     );

@@ -2,6 +2,7 @@
 //! programs that change nothing are taken out before clap sees them, which knows none of them.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -65,11 +66,14 @@ fn try_parse_from<A: FromArgMatches>(
     let mut command = command.args_override_self(true);
     command.build();
     let words: Vec<OsString> = hyphenated(arguments).collect();
-    let (words, mut without_effect) = match command.has_subcommands() {
-        // Those have flags of their own.
-        true => (words, vec![]),
-        false => without_foreign(&command, words, foreign)
-            .map_err(|wrong| command.error(ErrorKind::UnknownArgument, wrong.join("\nerror: ")))?,
+    let program = words.first().and_then(|path| Path::new(path).file_name()?.to_str());
+    command.set_bin_name(program.unwrap_or_default());
+    // Subcommands have flags of their own.
+    let (words, mut without_effect) = if command.has_subcommands() {
+        (words, vec![])
+    } else {
+        without_foreign(&command, words, foreign)
+            .map_err(|wrong| command.error(ErrorKind::UnknownArgument, wrong.join("\nerror: ")))?
     };
     let matches = command.try_get_matches_from_mut(words)?;
     let given = given_flags(&command, &matches);
