@@ -17,6 +17,7 @@ use clap::Args;
 use examples::arguments::GeneratorArguments;
 use examples::generating::generator::{BatchLimits, GeneratorProgram, Ready};
 use examples::generating::{PAGE_TOKENS, run_program};
+use examples::run_tokenizer::RunTokenizer;
 use models::generation::{GenerationRequest, Generator, SamplingConfig};
 
 use crate::measure::{count, in_turn, ratio};

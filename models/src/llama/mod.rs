@@ -392,13 +392,11 @@ fn read_window(model_type: &str, n_layers: usize, fields: &mut Fields) -> Result
             _ => usual,
         };
         let is_uniform = kinds.len() == n_layers && kinds.iter().all(|kind| *kind == expected);
-        return match is_uniform {
-            true => Ok(window.filter(|_| expected == WINDOW)),
-            false => {
-                let expected = format!("{expected:?} of each of {n_layers} layers");
-                Err(fields.refuse("layer_types", &Value::from(kinds.as_slice()), &expected))
-            }
-        };
+        if is_uniform {
+            return Ok(window.filter(|_| expected == WINDOW));
+        }
+        let expected = format!("{expected:?} of each of {n_layers} layers");
+        return Err(fields.refuse("layer_types", &Value::from(kinds.as_slice()), &expected));
     }
     match without {
         0 => Ok(window),

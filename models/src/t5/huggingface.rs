@@ -94,9 +94,10 @@ impl HuggingFaceFormat for T5Config {
         let max_distance = fields.size("relative_attention_max_distance")?;
         let is_tied = fields.flag("tie_word_embeddings")?;
         let dropout = fields.number("dropout_rate", 0.0..1.0)?;
-        let scales_head = match fields.has("scale_decoder_outputs") {
-            true => fields.flag("scale_decoder_outputs")?,
-            false => is_tied,
+        let scales_head = if fields.has("scale_decoder_outputs") {
+            fields.flag("scale_decoder_outputs")?
+        } else {
+            is_tied
         };
         let config = T5Config::new(
             n_encoder_layers,
