@@ -155,15 +155,16 @@ fn map_param(mapping: &mut Mapping<'_>, param: &Param, name: &str) -> Result<(),
     Ok(())
 }
 
-/// Says whether Adam adds the weight decay to the gradient; AdamW never does. The second name is that of
-/// `DeepSpeedCPUAdam`.
+/// Says whether Adam adds the weight decay to the gradient; AdamW never does. The second name, of `DeepSpeedCPUAdam`,
+/// counts where the first is left out.
 fn map_adam_mode(mapping: &mut Mapping<'_>, name: &str) -> Result<(), ConfigError> {
-    for mode in ["optimizer.params.adam_w_mode", "optimizer.params.adamw_mode"] {
-        if let Setting::Is(is_decoupled) = mapping.document.bool(mode) {
-            mapping.switch("--no-decoupled-weight-decay", name != "adamw" && !is_decoupled, mode)?;
+    let mut modes = ["optimizer.params.adam_w_mode", "optimizer.params.adamw_mode"].into_iter();
+    match modes.find_map(|mode| Some((mode, mapping.document.bool(mode).value()?))) {
+        Some((mode, is_decoupled)) => {
+            mapping.switch("--no-decoupled-weight-decay", name != "adamw" && !is_decoupled, mode)
         }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Checks that both kinds of parameters have one learning rate.
