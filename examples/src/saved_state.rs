@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::optimizer::OptimizerKind;
 use burn_megatron::training::{AnnealingStyle, LearningRateDecay, TrainerState, TrainingConfig, WeightDecayIncrease};
@@ -93,8 +93,8 @@ impl<C: ModelFamily> ModelState<C> {
     /// # Errors
     /// When the vocabulary that is asked for has more tokens than the checkpoint's has rows; names the first size that
     /// differs, and both values.
-    pub fn with_settings(self, path: &Path, settings: &ModelSettings) -> anyhow::Result<C> {
-        let (path, stored) = (path.display(), self.model);
+    pub fn with_settings(self, checkpoint: &Path, settings: &ModelSettings) -> anyhow::Result<C> {
+        let (path, stored) = (checkpoint.display(), self.model);
         let (rows, num_tokens) = (stored.vocab_size(), settings.vocab_size);
         ensure!(
             num_tokens <= rows,
@@ -112,9 +112,17 @@ impl<C: ModelFamily> ModelState<C> {
         };
         match first_difference(stored.sizes(), asked_for.sizes()) {
             None => Ok(stored.with_settings(settings)),
-            Some(difference) => bail!("{path} is of another model: {difference}"),
+            Some(difference) => Err(other_model(checkpoint, &difference)),
         }
     }
+}
+
+/// Returns the error of flags that say another model than a checkpoint has.
+pub(crate) fn other_model(checkpoint: &Path, difference: &str) -> anyhow::Error {
+    anyhow!(
+        "{} is of another model: {difference}; leave the model's flags out, the checkpoint says what it is",
+        checkpoint.display()
+    )
 }
 
 /// Returns the tokens of a sample of the run that has saved a checkpoint.

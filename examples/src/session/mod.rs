@@ -53,7 +53,7 @@ pub struct Session<B: TrainingBackend, C: ModelFamily> {
     loader: Loader,
     text: RunText,
     tokenizer: RunTokenizer,
-    model_note: Option<String>,
+    model_notes: Vec<String>,
     adapters: Option<AdapterConfig>,
     num_steps: u64,
     eval_iters: u64,
@@ -78,7 +78,7 @@ pub struct SessionSummary {
     /// What a person should know of where they come from.
     pub note: Option<String>,
     /// What the model has from the checkpoint that is easily missed.
-    pub model: Option<String>,
+    pub model: Vec<String>,
     /// The adapters that are trained in place of the parameters, in words.
     pub adapters: Option<String>,
     /// Where the optimizer is, where that is not what the flags seem to say.
@@ -152,10 +152,14 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             .model
             .model::<C>(checkpoint.as_ref(), tokenizer.vocabulary_size())?;
         model.validate(context.config())?;
-        let model_note = checkpoint.as_ref().and_then(|checkpoint| {
-            let given = [arguments.model.hidden_dropout, arguments.model.attention_dropout];
-            dropout_note(checkpoint, given)
-        });
+        let given = [arguments.model.hidden_dropout, arguments.model.attention_dropout];
+        let dropout = checkpoint
+            .as_ref()
+            .and_then(|checkpoint| dropout_note(checkpoint, given));
+        let [rows, tokens] = [model.vocab_size(), tokenizer.vocabulary_size()];
+        let vocabulary = (rows > tokens)
+            .then(|| format!("the model's vocabulary has {rows} rows, and the tokenizer {tokens} tokens for them"));
+        let model_notes = vocabulary.into_iter().chain(dropout).collect();
         let adapters = RunAdapters::choose(arguments, checkpoint.as_ref(), &model)?;
         let training = arguments.training_config(arguments.sample_length(&model, checkpoint.as_ref())?)?;
         training.validate(context.grid(), context.is_sequence_parallel())?;
@@ -253,7 +257,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             loader,
             text,
             tokenizer,
-            model_note,
+            model_notes,
             adapters: adapters.map(|adapters| adapters.config),
             num_steps,
             eval_iters: arguments.logging.eval_iters,
@@ -271,7 +275,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             num_train_tokens: self.text.num_train_tokens,
             num_documents: self.text.num_documents,
             note: self.text.note.clone(),
-            model: self.model_note.clone(),
+            model: self.model_notes.clone(),
             adapters: self.adapters.as_ref().map(|adapters| in_words(adapters, &self.model)),
             offload: self.offload_notes.clone(),
         }

@@ -1,6 +1,6 @@
 //! Flags of the model's sizes.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use burn_megatron::checkpoint::Checkpoint;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -10,7 +10,7 @@ use models::{ModelFamily, ModelSettings, Objective};
 
 use super::generation::kernels;
 use super::{ArchitectureArguments, RecomputeArguments, RecomputeGranularity};
-use crate::saved_state::{FamilyState, ModelState};
+use crate::saved_state::{FamilyState, ModelState, other_model};
 
 /// The model. The defaults are those of a small new model that two cores train in minutes; with a checkpoint in --load
 /// the model is the checkpoint's, and flags confirm what it is, or change what a run may change.
@@ -128,14 +128,12 @@ impl ModelArguments {
         let given = self.model_family.as_deref().map(Family::named).transpose()?;
         let family = match checkpoint {
             Some(checkpoint) => {
-                let (path, FamilyState { family }) = (checkpoint.path().display(), FamilyState::of(checkpoint)?);
+                let (path, FamilyState { family }) = (checkpoint.path(), FamilyState::of(checkpoint)?);
                 if let Some(given) = given.or(of_size).filter(|given| given.name != family) {
-                    bail!(
-                        "{path} is of another model: --model-family is {family} there and {} here",
-                        given.name
-                    );
+                    let difference = format!("--model-family is {family} there and {} here", given.name);
+                    return Err(other_model(path, &difference));
                 }
-                Family::named(&family).with_context(|| path.to_string())?
+                Family::named(&family).with_context(|| path.display().to_string())?
             }
             None => given.or(of_size).unwrap_or(&FAMILIES[0]),
         };
@@ -220,7 +218,7 @@ impl ModelArguments {
         };
         let (path, stored) = (checkpoint.path(), ModelState::<C>::of(checkpoint)?);
         if let Some(difference) = self.architecture.difference(&stored.model.architecture()) {
-            bail!("{} is of another model: {difference}", path.display());
+            return Err(other_model(path, &difference));
         }
         // Samples may be shorter than the model's; longer ones change it, where it has no limit.
         let is_longer = |length: &usize| !stored.model.limits_length() && *length > stored.model.max_seq_length();
