@@ -196,12 +196,14 @@ fn convert_carries_the_tokenizer_in_both_directions() {
         ("merges.txt", "#version: 0.2\n".to_owned()),
         ("vocab.json", String::new()),
         ("chat_template.jinja", "{{ messages }}".to_owned()),
+        ("additional_chat_templates/tools.jinja", "{{ tools }}".to_owned()),
         ("generation_config.json", r#"{"eos_token_id": [7, 8]}"#.to_owned()),
     ];
     let config = fs::read_to_string(files.join("config.json")).unwrap();
     let numbered = config.replace(r#""eos_token_id": null"#, r#""eos_token_id": 7"#);
     assert!(config != numbered, "{config}");
     fs::write(files.join("config.json"), &numbered).unwrap();
+    fs::create_dir(files.join("additional_chat_templates")).unwrap();
     for (name, content) in &carried {
         fs::write(files.join(name), content).unwrap();
     }

@@ -54,11 +54,13 @@ impl CarriedTokenizer {
 /// When a file cannot be read, or the tokenizer is not what was saved.
 pub fn carried_files(checkpoint: &Checkpoint) -> anyhow::Result<Vec<NamedBytes>> {
     let mut files = Vec::new();
-    for name in TokenizerFiles::NAMES {
-        files.extend(stored_file(checkpoint, name)?.map(|content| NamedBytes {
-            name: name.to_owned(),
-            content,
-        }));
+    for array in checkpoint.arrays() {
+        if let Some(name) = array.name.strip_prefix(FILES) {
+            files.extend(stored_file(checkpoint, name)?.map(|content| NamedBytes {
+                name: name.to_owned(),
+                content,
+            }));
+        }
     }
     if let Some(tokenizer) = RunTokenizer::of_checkpoint(checkpoint)? {
         let of_tokenizer = numbers(&tokenizer);

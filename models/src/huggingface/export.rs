@@ -1,9 +1,8 @@
 //! [`export`]: a checkpoint of any layout as Hugging Face's `config.json` and safetensors files.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use burn::tensor::TensorData;
 use burn_megatron::checkpoint::Checkpoint;
@@ -106,11 +105,20 @@ pub fn export_with<C: HuggingFaceFormat>(
         write_json(&draft.path().join(name), &index)?;
     }
     for NamedBytes { name, content } in files {
-        if Path::new(name).file_name() != Some(OsStr::new(name)) {
+        // In the folder itself, or in a folder in it.
+        let parts: Vec<Component<'_>> = Path::new(name).components().collect();
+        if !matches!(
+            parts[..],
+            [Component::Normal(_)] | [Component::Normal(_), Component::Normal(_)]
+        ) {
             let what = format!("{name:?} is no name of a file in the folder");
             return Err(HuggingFaceError::broken(output, what));
         }
-        write_bytes(&draft.path().join(name), content)?;
+        let path = draft.path().join(name);
+        if let (2, Some(parent)) = (parts.len(), path.parent()) {
+            std::fs::create_dir_all(parent).map_err(HuggingFaceError::file("make the folder", parent))?;
+        }
+        write_bytes(&path, content)?;
     }
     place.commit(draft)
 }

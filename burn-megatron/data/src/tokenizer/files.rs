@@ -1,6 +1,7 @@
 //! The files of a tokenizer as a checkpoint carries them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -43,6 +44,8 @@ struct ManifestFile {
     sha256: String,
 }
 
+/// The folder of templates that are asked for by name.
+const FURTHER_TEMPLATES: &str = "additional_chat_templates";
 /// Settings of a `config.json` that number tokens: of that file, only they are kept.
 const NUMBERS: [&str; 4] = ["bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"];
 
@@ -104,7 +107,27 @@ impl TokenizerFiles {
             }
             contents.push((name.to_owned(), content));
         }
+        let further = folder.join(FURTHER_TEMPLATES);
+        // No such folder has no templates.
+        for entry in fs::read_dir(&further).into_iter().flatten() {
+            let path = entry.map_err(|source| io_error("read", &further, source))?.path();
+            let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let name = format!("{FURTHER_TEMPLATES}/{file}");
+            if Self::has_place_for(&name) && path.is_file() {
+                contents.push((name, read_bounded(&path)?));
+            }
+        }
         Ok(contents)
+    }
+
+    /// Returns whether a saved tokenizer may have a file of this name: one of [`Self::NAMES`], or a template by another
+    /// name than the usual one.
+    fn has_place_for(name: &str) -> bool {
+        let further = name
+            .strip_prefix(FURTHER_TEMPLATES)
+            .and_then(|name| name.strip_prefix('/'));
+        let is_template = further.is_some_and(|file| file.ends_with(".jinja") && !file.contains(['/', '\\']));
+        is_template || Self::NAMES.contains(&name)
     }
 
     /// Returns a kind with the contents of its files, by their names.
@@ -274,6 +297,10 @@ impl TokenizerFiles {
     pub fn save(&self, folder: &Path) -> Result<(), TokenizerError> {
         fs::create_dir_all(folder).map_err(|source| io_error("make the folder", folder, source))?;
         for (name, content) in &self.files {
+            if let Some(parent) = Path::new(name).parent().filter(|parent| *parent != Path::new("")) {
+                let parent = folder.join(parent);
+                fs::create_dir_all(&parent).map_err(|source| io_error("make the folder", &parent, source))?;
+            }
             write_whole(&folder.join(name), content)?;
         }
         let files = self.files.iter().map(|(name, content)| ManifestFile {
@@ -301,7 +328,7 @@ impl TokenizerFiles {
             serde_json::from_slice(&json).map_err(|error| TokenizerError::invalid(Self::MANIFEST, error))?;
         let mut files = Self::from_parts(manifest.kind, manifest.num_tokens, vec![]);
         for ManifestFile { name, sha256 } in manifest.files {
-            if !Self::NAMES.contains(&name.as_str()) {
+            if !Self::has_place_for(&name) {
                 let reason = format!(
                     "{name:?} is no file of a tokenizer; valid are {}",
                     Self::NAMES.join(", ")
