@@ -26,7 +26,7 @@ use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_er
 /// # Communication
 /// What the backward pass needs; a reduce-scatter or less for each gradient that is cut, during the backward pass where
 /// it is large; then, per axis of the mesh, one all-reduce of all that are whole there. In the steps of
-/// [`Mesh::with_check_inputs_interval`], one all-gather of 592 bytes per axis.
+/// [`Mesh::with_check_inputs_interval`], one all-gather of 304 bytes per axis.
 ///
 /// # Errors
 /// The error of the first collective that failed. When ranks were given different batches, or have different losses.

@@ -120,7 +120,8 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> ShardedBackend for Autodiff<Sh
 pub fn parallelize<B: ShardedBackend, M: Module<B>>(model: M, plan: &Plan, mesh: &Mesh) -> Result<M, PlanError> {
     let placements = plan.resolve(&planned_parameters::<B, M>(&model), mesh.shape())?;
     traffic::set_operation("parallelize");
-    given::note_model::<B, M>(&model, mesh);
+    let is_whole = placements.iter().all(|places| *places == REPLICATED);
+    given::note_model::<B, M>(&model, mesh, is_whole);
     Ok(model.map(&mut Placer {
         placements: placements.into_iter(),
         mesh,

@@ -29,6 +29,10 @@ fn a_batch_that_ranks_have_loaded_by_part_is_the_whole_one_distributed() {
             assert_eq!(loaded.dims(), [7, 3]);
             assert_eq!(describe(&loaded.clone().float()), describe(&distributed.float()));
             assert_eq!(whole(loaded).into_data(), numbers(0..7).into_data());
+            let mask = |range| numbers(range).equal_elem(4);
+            let loaded = from_local(mask(own.start as i64..own.end as i64), mesh, role, 0, 7);
+            let both = loaded.bool_and(distribute(mask(0..7), mesh, role, 0));
+            assert_eq!(whole(both).into_data(), mask(0..7).into_data());
         });
     }
 }
