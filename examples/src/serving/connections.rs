@@ -2,16 +2,15 @@
 //! no client can exceed.
 //!
 //! A client that sends nothing, or half of a head, is cut off after the client's timeout; one that does not take what
-//! it gets, by the kernel after the same time. One that closes the half in which it sends gets its answer; that it has
-//! left altogether is seen when something is sent to it. The response to a body that was refused reaches its client:
-//! the connection is closed in one direction first, and a little of what still comes is thrown away.
+//! it gets, by the kernel after the same time. One that closes the half in which it sends gets its answer. The response
+//! to a body that was refused reaches its client: the connection is closed in one direction first, and a little of what
+//! still comes is thrown away.
 
 use std::future::{poll_fn, ready};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -163,9 +162,10 @@ fn prepare(stream: &TcpStream, client_timeout: Duration) {
 /// Serves the requests of a connection, one after the other.
 async fn talk(stream: TcpStream, serving: &Serving) {
     let service = TowerToHyperService::new(serving.router.clone());
-    let (stream, has_two_lengths) = Heads::new(stream, MOST_HEAD_BYTES);
+    let (stream, peer) = Heads::new(stream, MOST_HEAD_BYTES);
+    let of_service = peer.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| -> Answer {
-        if has_two_lengths.load(Ordering::Relaxed) {
+        if of_service.has_two_lengths() {
             let message = "a body has a Content-Length or a Transfer-Encoding, this one has both";
             let error = ApiError::new(StatusCode::BAD_REQUEST, message);
             let mut response = error.into_response_of(request.uri().path());
@@ -196,9 +196,14 @@ async fn talk(stream: TcpStream, serving: &Serving) {
                 is_last = true;
                 Pin::new(&mut connection).graceful_shutdown();
             }
+            // What it has asked for is cancelled with the connection.
+            () = peer.leaves() => break,
         }
     }
-    close(connection.into_parts().io.into_inner().into_inner()).await;
+    drop(connection);
+    if let Some(peer) = Arc::into_inner(peer) {
+        close(peer.into_stream()).await;
+    }
 }
 
 /// What a request comes to. In a box, so that it can be polled through a reference.

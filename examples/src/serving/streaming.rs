@@ -1,6 +1,7 @@
 //! [`stream`]: a completion as server-sent events, a piece of text each.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::HeaderValue;
@@ -8,12 +9,17 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use futures_util::stream::unfold;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::asking::{Generating, Piece};
 use super::completion::{Choice, Completion, Part, Shape, usage};
 
 /// The last event of a stream that is whole.
 const DONE: &str = "data: [DONE]\n\n";
+
+/// What is sent where nothing has come for a while, and clients pass over: that one has left is seen by it.
+const COMMENT: &str = ": waiting\n\n";
+const COMMENT_EVERY: Duration = Duration::from_secs(2);
 
 /// What is left to be sent. When the client leaves, it is dropped, and the request is cancelled.
 struct Streaming {
@@ -50,7 +56,10 @@ impl Streaming {
     /// The next events; `None` after the last one.
     async fn next(&mut self) -> Option<String> {
         while !self.has_ended {
-            match self.generating.next().await {
+            let Ok(next) = timeout(COMMENT_EVERY, self.generating.next()).await else {
+                return Some(COMMENT.to_owned());
+            };
+            match next {
                 Ok(Some(piece)) => {
                     if let Some(piece) = self.piece(piece) {
                         return Some(as_event(&piece));

@@ -303,6 +303,17 @@ fn clients_are_kept_within_the_limits_and_none_holds_up_another() -> anyhow::Res
     );
     served.expect_figure("running", 0)?;
     served.expect_figure("free_cache_pages", pages)?;
+    let mut whole = endless.clone();
+    whole["stream"] = false.into();
+    let body = whole.to_string();
+    let left = served.connect(&format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: a\r\n{JSON}Authorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n\
+         {body}",
+        body.len()
+    ))?;
+    served.expect_figure("running", 1)?;
+    drop(left);
+    served.expect_figure("running", 0)?;
     hanging.expect_cut_off()?;
     // What is not finished within the time for it is answered when the server is asked to stop.
     let mut left = served.stream(&endless)?;
