@@ -174,11 +174,11 @@ fn a_checkpoint_of_bytes_is_evaluated_and_what_cannot_be_is_refused() -> anyhow:
     for (flags, message) in [
         (
             "--task lambada --data bad.jsonl",
-            "bad.jsonl:2: invalid type: integer `1`, expected a string",
+            "bad.jsonl:2: \"text\" is a number, and a text is wanted",
         ),
         (
             "--task lambada --data bad.jsonl --model-parallel-size 2",
-            "bad.jsonl:2: invalid type",
+            "bad.jsonl:2: \"text\" is a number",
         ),
         ("--task wikitext --data empty.txt", "--data empty.txt is empty"),
         ("--task wikitext --data nowhere.txt", "--data nowhere.txt: No such file"),

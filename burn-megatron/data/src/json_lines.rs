@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads the JSON of a line. `NaN` and `Infinity`, which Python writes and JSON does not have, are null.
+/// Reads the JSON of a line, without a byte-order mark. `NaN` and `Infinity`, which Python writes and JSON does not
+/// have, are null.
 ///
 /// # Errors
 /// The line is no JSON: the error says where, and what to do with an array or an object over several lines.
 pub fn parse<T: DeserializeOwned>(line: &str) -> Result<T, String> {
+    let line = line.strip_prefix('\u{FEFF}').unwrap_or(line);
     let parsed = serde_json::from_str(line);
     let parsed = parsed.or_else(|error| match without_nan(line) {
         Cow::Borrowed(_) => Err(error),
@@ -121,6 +123,7 @@ mod tests {
         let expected = json!({ "a": null, "b": [null, null, 1.5], "NaN \" NaN": "Infinity\\" });
         assert_eq!(parse::<Value>(line).unwrap(), expected);
         assert!(parse::<Value>(r#"{"a": NaNs}"#).is_err());
+        assert_eq!(parse::<Value>("\u{FEFF}{}").unwrap(), json!({}));
         assert!(matches!(without_nan(r#"{"a": "NaN"}"#), Cow::Borrowed(_)));
     }
 

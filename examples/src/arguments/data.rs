@@ -142,6 +142,17 @@ impl DataArguments {
         Ok(TextSource::DataSets(DataSource::Divided { path, split }))
     }
 
+    /// Checks that the flags name what there is.
+    ///
+    /// # Errors
+    /// Those of [`Self::source`] or, with `--sft`, of [`Self::conversations`].
+    pub fn check_source(&self) -> anyhow::Result<()> {
+        if self.sft {
+            return self.conversations().map(drop);
+        }
+        self.source().map(drop)
+    }
+
     /// Returns the files of conversations that the flags name.
     ///
     /// # Errors
@@ -380,6 +391,7 @@ mod tests {
         assert_eq!(files("--data-path @c.jsonl").unwrap(), (c.clone(), None));
         let separate = "--train-data-path @c.jsonl --valid-data-path @d.jsonl";
         assert_eq!(files(separate).unwrap(), (c, Some(d)));
+        assert!(parse(&format!("--sft {separate}")).check_source().is_ok());
         let message = files("--train-data-path @a").unwrap_err().to_string();
         assert!(message.contains("there is no such file of conversations"), "{message}");
     }

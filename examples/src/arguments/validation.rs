@@ -80,7 +80,7 @@ impl TrainingArguments {
         self.device.validate(self.precision.dtype())?;
         self.checkpoints.validate()?;
         self.adapters.validate()?;
-        self.data.source()?;
+        self.data.check_source()?;
         let checkpoint = self.checkpoint();
         let model = self.any_model(checkpoint.as_ref())?;
         model.validate(&parallel)?;

@@ -88,7 +88,6 @@ impl TaskData {
 
 /// The items of a file of JSON lines. Blank lines are passed over.
 fn lines<T: Item>(text: &str, path: &Path) -> anyhow::Result<Vec<Line<T>>> {
-    let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
     let item = |(index, line): (usize, &str)| {
         let number = index + 1;
         let object = json_lines::object(line).map_err(anyhow::Error::msg);

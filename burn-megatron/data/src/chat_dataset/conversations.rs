@@ -39,12 +39,12 @@ pub enum LongConversations {
 /// How many conversations were read, and what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConversationTotals {
-    /// Those that were read.
+    /// Conversations that were read.
     pub conversations: u64,
     /// Texts that samples are made of: more than one of a conversation where the template writes an earlier answer
     /// otherwise when others follow.
     pub texts: u64,
-    /// Those of them whose end is left out.
+    /// Texts whose end is left out.
     pub cut: u64,
     /// Conversations without an answer, and texts without one in what is not cut: they are left out.
     pub without_answers: u64,

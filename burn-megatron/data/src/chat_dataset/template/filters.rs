@@ -1,9 +1,7 @@
 //! Filters of Jinja that minijinja does not have.
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
-use minijinja::{Error, Value};
-
-use super::functions::failed;
+use minijinja::{Error, ErrorKind, Value};
 
 /// Words of a text: runs of letters, digits and underscores.
 pub(super) fn wordcount(text: &Value) -> usize {
@@ -29,7 +27,7 @@ pub(super) fn truncate(text: &Value, places: Rest<Value>, names: Kwargs) -> Resu
     let kept = kept.ok_or_else(|| {
         failed(
             "truncate",
-            format!("expected a length of {end:?} or more, got {length}"),
+            format!("expected a length of \"{end}\" or more, got {length}"),
         )
     })?;
     let text = text.to_string();
@@ -73,4 +71,9 @@ fn quoted(text: &str, safe: &str) -> String {
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(quote).collect()
+}
+
+/// An error of a function or filter.
+pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("{what}: {error}"))
 }

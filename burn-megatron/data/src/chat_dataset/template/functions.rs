@@ -5,7 +5,7 @@ use jiff::fmt::strtime;
 use minijinja::{Environment, Error, ErrorKind, State, Value, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::filters::{truncate, urlencode, wordcount};
+use super::filters::{failed, truncate, urlencode, wordcount};
 use super::to_json::to_json;
 use crate::chat_dataset::numbers::as_float;
 
@@ -30,10 +30,6 @@ pub(super) fn add(environment: &mut Environment<'static>, time: DateTime) {
         None => escape_formatter(out, state, value),
     });
     environment.set_unknown_method_callback(method);
-}
-
-pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("{what}: {error}"))
 }
 
 /// A method of Python's strings, lists or dictionaries.

@@ -3,7 +3,7 @@
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, Value};
 
-use super::functions::failed;
+use super::filters::failed;
 use crate::chat_dataset::numbers::as_float;
 
 /// `json.dumps(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, with these options by name.
