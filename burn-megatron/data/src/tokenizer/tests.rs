@@ -99,7 +99,7 @@ fn bytes_of_tokens_are_what_they_add_to_a_text() {
     ];
     for (file, expected) in cases {
         let tokenizer =
-            HuggingFaceTokenizer::from_value("tokenizer.json", file, &TokenizerSettings::default()).unwrap();
+            HuggingFaceTokenizer::from_value("tokenizer.json", file.clone(), &TokenizerSettings::default()).unwrap();
         let found: Vec<Vec<u8>> = (0..expected.len() as Token)
             .map(|token| tokenizer.token_bytes(token))
             .collect();
