@@ -279,6 +279,7 @@ mod tests {
             ("activation_function", json!("relu"), "\"gelu_new\" or \"gelu_fast\""),
             ("scale_attn_by_inverse_layer_idx", json!(true), "false"),
             ("scale_attn_weights", json!(false), "true"),
+            ("n_head", json!(true), "from 1"),
             ("reorder_and_upcast_attn", json!(true), "false"),
             ("add_cross_attention", json!(true), "false"),
             ("pruned_heads", json!({"0": [1]}), "{}"),
@@ -302,6 +303,17 @@ mod tests {
             ("layer_norm_epsilon", json!("1e-5"), "a number above 0 and below 1"),
         ];
         checks::expect_refused::<GptConfig>(&gpt2(), &others);
+    }
+
+    #[test]
+    fn null_is_false_as_in_python() {
+        let error = gpt2_with("scale_attn_weights", Value::Null).unwrap_err();
+        assert!(error.contains("scale_attn_weights is false: expected true"), "{error}");
+        assert!(
+            !gpt2_with("tie_word_embeddings", Value::Null)
+                .expect("valid")
+                .tied_embeddings
+        );
     }
 
     #[test]

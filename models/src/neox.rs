@@ -201,15 +201,8 @@ impl DecoderFamily for NeoxConfig {
         let tanh_gelu = fields.choice("hidden_act", &[of(&ERF_GELUS, false), of(&TANH_GELUS, true)].concat())?;
         let common = TABLE.files.keys.read(fields)?;
         let rope = FileRope::read(fields, &[("default", RopeKind::None)], common.max_seq_length)?;
-        let mut either = |newer: Option<f64>, older, range| match newer {
-            Some(newer) if fields.has(older) => fields.agree(older, &newer.into(), "rope_parameters").map(|()| newer),
-            Some(newer) => Ok(newer),
-            None => fields.number(older, range),
-        };
-        let (base, percent) = (
-            either(rope.base, "rotary_emb_base", ABOVE_1)?,
-            either(rope.percent, "rotary_pct", SHARE)?,
-        );
+        let base = fields.number_unless("rotary_emb_base", ABOVE_1, (rope.base, "rope_parameters"))?;
+        let percent = fields.number_unless("rotary_pct", SHARE, (rope.percent, "rope_parameters"))?;
         let config = Self::of(common)
             .with_d_hidden(fields.size_unless("intermediate_size", 4 * common.d_model)?)
             .with_rotary_percent(percent)

@@ -1,6 +1,7 @@
 //! [`FileRope`]: what a `config.json` says of rotary positions, in the forms of transformers 4 and 5.
 
 use cubecl_kernels::rotary::tables::RotaryScaling;
+use serde_json::json;
 
 use crate::huggingface::{Fields, HuggingFaceError, Key};
 
@@ -77,6 +78,10 @@ impl FileRope {
         kinds: &[(&str, RopeKind)],
         max_positions: usize,
     ) -> Result<Self, HuggingFaceError> {
+        // An empty one is none.
+        if fields.look("rope_scaling").is_some_and(|scaling| *scaling == json!({})) {
+            fields.leave("rope_scaling");
+        }
         let field = match (fields.look("rope_parameters"), fields.look("rope_scaling").cloned()) {
             (None, _) => "rope_scaling",
             (Some(_), None) => "rope_parameters",
@@ -148,7 +153,7 @@ fn read_scaling(
 mod tests {
     use std::path::Path;
 
-    use serde_json::{Map, Value, json};
+    use serde_json::{Map, Value};
 
     use super::*;
     use crate::huggingface::checks;
@@ -188,6 +193,8 @@ mod tests {
         ));
         let both = json!({"rope_scaling": {"type": "default"}, "rope_parameters": {"rope_theta": 5.0}});
         assert!(error(both).contains("as rope_scaling"));
+        let empty = json!({"rope_scaling": {}, "rope_parameters": {"rope_theta": 5.0}});
+        assert_eq!(read(empty).expect("valid").0.base, Some(5.0));
         // The longest sequence is that of the training before.
         let (rope, _) = read(json!({"rope_scaling": {"type": "yarn", "factor": 2.0}})).expect("valid");
         let expected = RotaryScaling::Yarn {

@@ -60,6 +60,10 @@ impl Fields {
             remarks: Vec::new(),
         };
         for key in fields.keys.clone() {
+            // Python takes null for false.
+            if key.default == "true" && fields.left.get(key.name).is_some_and(Value::is_null) {
+                fields.left.insert(key.name.to_owned(), false.into());
+            }
             match key.effect {
                 Effect::Alias(of) => fields.rename(key.name, of)?,
                 Effect::Only(values, advice) => {
@@ -230,6 +234,23 @@ impl Fields {
                 };
                 Err(self.refuse(field, &value, &format!("a number {above}{below}")))
             }
+        }
+    }
+
+    /// Takes a number that another setting may say, too; it is that one's then.
+    ///
+    /// # Errors
+    /// As [`number`](Self::number); both are there and differ.
+    pub fn number_unless(
+        &mut self,
+        field: &str,
+        range: std::ops::Range<f64>,
+        (said, by): (Option<f64>, &str),
+    ) -> Result<f64, HuggingFaceError> {
+        match said {
+            Some(said) if self.has(field) => self.agree(field, &said.into(), by).map(|()| said),
+            Some(said) => Ok(said),
+            None => self.number(field, range),
         }
     }
 

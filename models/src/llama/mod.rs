@@ -296,7 +296,7 @@ impl DecoderFamily for LlamaConfig {
         if let Some(percent) = rope.percent.filter(|percent| *percent != 1.0) {
             return Err(fields.refuse("partial_rotary_factor", &percent.into(), "1.0"));
         }
-        let base = fields.number("rope_theta", ABOVE_1)?;
+        let rotary_base = fields.number_unless("rope_theta", ABOVE_1, (rope.base, "rope_parameters"))?;
         Ok(Self {
             n_kv_heads,
             d_hidden: fields.size("intermediate_size")?,
@@ -304,7 +304,7 @@ impl DecoderFamily for LlamaConfig {
             qkv_bias: model_type == "qwen2",
             qk_norm: model_type == "qwen3",
             window: read_window(model_type, common.n_layers, fields)?,
-            rotary_base: rope.base.unwrap_or(base),
+            rotary_base,
             rotary_scaling: rope.scaling,
             ..Self::of(common)
         })

@@ -108,6 +108,19 @@ fn scaled_positions_begin_at_the_longest_sequence_unless_said() {
 }
 
 #[test]
+fn a_base_in_two_places_is_the_same() {
+    let mut both = qwen3();
+    both["rope_parameters"] = json!({"rope_theta": 1e6, "rope_type": "default"});
+    assert_eq!(parse(both.clone()), parse(qwen3()));
+    both["rope_parameters"]["rope_theta"] = json!(5.0);
+    let error = parse(both).unwrap_err();
+    assert!(
+        error.contains("rope_theta is 1000000: expected 5.0, as rope_parameters"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_no_flag_chooses_is_read_back() {
     let config = LlamaConfig::new(3, 24, 4, 2, 36, 15, 61);
     checks::expect_read_back(config.with_rotary_scaling(RotaryScaling::Linear { factor: 3.0 }));
