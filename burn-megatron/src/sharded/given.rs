@@ -7,15 +7,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId, list_param_ids};
+use burn::module::ParamId;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, Tensor, TensorData, TensorMetadata};
+use burn::tensor::{DType, TensorData, TensorMetadata};
 
 use super::ShardedTensor;
 use super::kind::{Float, Kind};
 use super::mesh::{Mesh, WeakMesh};
 use super::movement::redistribute::with_advice;
-use super::parallelize::ShardedBackend;
 use super::placement::AxisRole;
 use super::traffic::set_operation;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, compare_values};
@@ -97,9 +96,9 @@ pub(super) fn note<B: CollectiveBackend, K: Kind<B>>(
 }
 
 /// Notes the mesh that a model has been placed on, on which it may be whole.
-pub(super) fn note_model<B: ShardedBackend, M: Module<B>>(model: &M, mesh: &Mesh, is_whole: bool) {
+pub(super) fn note_model(parameters: Vec<ParamId>, mesh: &Mesh, is_whole: bool) {
     TRAINS.set(true);
-    let ids: HashSet<ParamId> = list_param_ids(model).into_iter().collect();
+    let ids: HashSet<ParamId> = parameters.into_iter().collect();
     PLACED.with_borrow_mut(|placed| {
         placed.retain(|(mesh, known)| mesh.upgrade().is_some() && *known != ids);
         if is_whole {
@@ -108,22 +107,8 @@ pub(super) fn note_model<B: ShardedBackend, M: Module<B>>(model: &M, mesh: &Mesh
     });
 }
 
-/// Returns the mesh of a model that has been placed.
-fn mesh_of<B: ShardedBackend, M: Module<B>>(model: &M) -> Option<Mesh> {
-    struct First(Option<Mesh>);
-    impl<B: ShardedBackend> ModuleVisitor<B> for First {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            if self.0.is_none() {
-                self.0 = B::float(param.val().into_primitive().tensor()).mesh().cloned();
-            }
-        }
-    }
-    let mut first = First(None);
-    model.visit(&mut first);
-    if first.0.is_some() {
-        return first.0;
-    }
-    let ids = list_param_ids(model);
+/// Returns the mesh on which a model of these parameters is whole.
+fn mesh_of(ids: &[ParamId]) -> Option<Mesh> {
     PLACED.with_borrow(|placed| {
         let mut latest = placed.iter().rev();
         latest.find_map(|(mesh, known)| mesh.upgrade().filter(|_| ids.iter().any(|id| known.contains(id))))
@@ -137,12 +122,12 @@ fn mesh_of<B: ShardedBackend, M: Module<B>>(model: &M) -> Option<Mesh> {
 ///
 /// # Errors
 /// When ranks were given different batches or have different losses; when a collective fails.
-pub(super) fn compare<B: ShardedBackend, M: Module<B>>(
-    loss: Option<&FloatTensor<B::Local>>,
-    mesh: Option<&Mesh>,
-    model: &M,
+pub(super) fn compare<B: CollectiveBackend>(
+    loss: Option<&FloatTensor<B>>,
+    mesh: Option<Mesh>,
+    parameters: &[ParamId],
 ) -> Result<(), CollectiveError> {
-    let Some(mesh) = mesh.cloned().or_else(|| mesh_of::<B, M>(model)) else {
+    let Some(mesh) = mesh.or_else(|| mesh_of(parameters)) else {
         return Ok(());
     };
     TRAINS.set(true);
@@ -151,7 +136,7 @@ pub(super) fn compare<B: ShardedBackend, M: Module<B>>(
         return Ok(());
     }
     let value = loss.map(|loss| {
-        let data = <Float as Kind<B::Local>>::read(loss.clone());
+        let data = <Float as Kind<B>>::read(loss.clone());
         data.iter::<f64>().sum::<f64>()
     });
     // What kernels of other processes may round differently.

@@ -2,8 +2,9 @@
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::module::{AutodiffModule, ModuleVisitor, Param};
+use burn::module::{AutodiffModule, ModuleVisitor, Param, list_param_ids};
 use burn::optim::GradientsParams;
+use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
 
 use super::early_scatter::scattering_early;
@@ -11,7 +12,7 @@ use super::given;
 use super::kind::{Float, Kind};
 use super::mesh::Mesh;
 use super::movement::redistribute::{along, forget_gathered, gather, local_part, redistribute};
-use super::parallelize::placed;
+use super::parallelize::{ShardedBackend, placed};
 use super::placement::{AxisPlacement, PARTIAL_SUM, Placements, REPLICATED};
 use super::traffic::{Phase, in_phase, set_operation};
 use super::{Sharded, ShardedTensor};
@@ -44,11 +45,7 @@ where
         let placed = loss.clone().inner().into_primitive().tensor();
         let mesh = placed.mesh().cloned();
         let value = gather(placed);
-        unwrap_or_unwind(given::compare::<Autodiff<Sharded<B>, C>, M>(
-            Some(&value),
-            mesh.as_ref(),
-            model,
-        ));
+        compare_given::<B, C, M>(Some(&value), mesh, model);
         let value = ShardedTensor::whole(value);
         let gradients = scattering_early(model, || unplaced(loss, model));
         (
@@ -87,9 +84,29 @@ where
     M: AutodiffModule<Autodiff<Sharded<B>, C>>,
 {
     catch_collective_error(|| {
-        unwrap_or_unwind(given::compare::<Autodiff<Sharded<B>, C>, M>(None, None, model));
+        compare_given::<B, C, M>(None, None, model);
         placed_like(gradients, model)
     })
+}
+
+/// Compares what ranks were given, over the mesh of the loss or of the model.
+fn compare_given<B, C, M>(loss: Option<&FloatTensor<B>>, mesh: Option<Mesh>, model: &M)
+where
+    B: CollectiveBackend,
+    C: CheckpointStrategy,
+    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
+{
+    struct First(Option<Mesh>);
+    impl<B: ShardedBackend> ModuleVisitor<B> for First {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            if self.0.is_none() {
+                self.0 = B::float(param.val().into_primitive().tensor()).mesh().cloned();
+            }
+        }
+    }
+    let mut first = First(mesh);
+    model.visit(&mut first);
+    unwrap_or_unwind(given::compare::<B>(loss, first.0, &list_param_ids(model)));
 }
 
 fn unplaced<B, C, M, const D: usize>(loss: Tensor<Autodiff<Sharded<B>, C>, D>, model: &M) -> GradientsParams

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, Param, list_param_ids};
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{BoolTensor, FloatTensor, FloatTensorOps, IntTensor};
 use burn::tensor::{Bool as BoolTensorKind, Int as IntTensorKind, Tensor, TensorMetadata, TensorPrimitive};
@@ -121,7 +121,7 @@ pub fn parallelize<B: ShardedBackend, M: Module<B>>(model: M, plan: &Plan, mesh:
     let placements = plan.resolve(&planned_parameters::<B, M>(&model), mesh.shape())?;
     traffic::set_operation("parallelize");
     let is_whole = placements.iter().all(|places| *places == REPLICATED);
-    given::note_model::<B, M>(&model, mesh, is_whole);
+    given::note_model(list_param_ids(&model), mesh, is_whole);
     Ok(model.map(&mut Placer {
         placements: placements.into_iter(),
         mesh,
