@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::roles::named_text;
 use super::{Token, TokenRoles, TokenizerError};
+use crate::json_lines::without_nan;
 
 /// The files next to a vocabulary that decide its tokens, in the order in which they are read.
 pub(super) const SETTINGS: [&str; 3] = [CONFIG, MAP, ADDED];
@@ -295,30 +296,6 @@ fn invalid(file: &str, key: &str, value: &Value, expected: &str) -> TokenizerErr
 pub(super) fn parse(file: &str, content: &[u8]) -> Result<Value, TokenizerError> {
     serde_json::from_slice(content).or_else(|error| {
         let text = String::from_utf8_lossy(content);
-        serde_json::from_str(&without_python_numbers(&text)).map_err(|_| TokenizerError::invalid(file, error))
+        serde_json::from_str(&without_nan(&text)).map_err(|_| TokenizerError::invalid(file, error))
     })
-}
-
-fn without_python_numbers(json: &str) -> String {
-    let (mut written, mut rest, mut is_text) = (String::with_capacity(json.len()), json, false);
-    while let Some(next) = rest.chars().next() {
-        let number = ["NaN", "Infinity", "-Infinity"]
-            .into_iter()
-            .find(|word| rest.starts_with(word));
-        let taken = match number.filter(|_| !is_text) {
-            Some(word) => {
-                written.push_str("null");
-                word.len()
-            }
-            None => {
-                let is_escape = is_text && next == '\\';
-                is_text ^= next == '"';
-                let taken = next.len_utf8() + usize::from(is_escape && rest.is_char_boundary(2));
-                written.push_str(&rest[..taken]);
-                taken
-            }
-        };
-        rest = &rest[taken..];
-    }
-    written
 }
