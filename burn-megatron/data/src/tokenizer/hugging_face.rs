@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokenizers::{AddedToken, Encoding, NormalizerWrapper, PreTokenizerWrapper};
+use tokenizers::{AddedToken, Encoding, Model, NormalizerWrapper, PreTokenizerWrapper};
 
 use super::byte_level::{ByteLevelEncoder, byte_of_character};
 use super::settings::{Changed, TokenizerSettings, parse};
@@ -85,12 +85,13 @@ impl HuggingFaceTokenizer {
         // What is wrong with unknown characters is wrong now, and not in the middle of a corpus.
         inner.encode_fast(UNKNOWN, false).map_err(wrong)?;
         let added = inner.get_added_tokens_decoder();
-        let mut special: Vec<Token> = added
-            .iter()
-            .filter(|(_, token)| token.special)
-            .map(|(&number, _)| number)
-            .collect();
+        let added = added.iter().filter(|(_, token)| token.special);
+        let model = inner.get_model();
+        // A file may number a token otherwise than its vocabulary does, whose number unknown characters have.
+        let numbers = added.flat_map(|(&number, token)| [Some(number), model.token_to_id(&token.content)]);
+        let mut special: Vec<Token> = numbers.flatten().collect();
         special.sort_unstable();
+        special.dedup();
         let mut roles = TokenRoles::by_texts(|text| inner.token_to_id(text));
         settings.set_roles(&mut roles, |text| inner.token_to_id(text))?;
         let end_of_document = match settings.role("eos_token") {
