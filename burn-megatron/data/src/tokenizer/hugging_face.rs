@@ -1,12 +1,17 @@
 //! Hugging Face's `tokenizer.json`.
 
+use std::collections::HashSet;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokenizers::{AddedToken, Encoding, Model, NormalizerWrapper, PreTokenizerWrapper};
+use tokenizers::{AddedToken, Encoding, NormalizerWrapper, PreTokenizerWrapper};
 
 use super::byte_level::{ByteLevelEncoder, byte_of_character};
 use super::settings::{Changed, TokenizerSettings, parse};
 use super::{Token, TokenPiece, TokenRoles, Tokenizer, TokenizerError};
+
+/// Many times the largest vocabularies, whose numbers have few gaps.
+const MAX_TOKENS: Token = 1 << 24;
 
 /// Texts of tokens that end a document, where no file names one. The first that a vocabulary has counts.
 const ENDS_OF_DOCUMENT: [&str; 7] = [
@@ -82,16 +87,21 @@ impl HuggingFaceTokenizer {
         settings.check_numbers(|text| inner.token_to_id(text))?;
         let largest = inner.get_vocab(true).into_values().max();
         let largest = largest.ok_or_else(|| TokenizerError::invalid(file, "the vocabulary is empty"))?;
+        if largest >= MAX_TOKENS {
+            let reason = format!("a token has the number {largest}, which must be below {MAX_TOKENS}");
+            return Err(TokenizerError::invalid(file, reason));
+        }
         // What is wrong with unknown characters is wrong now, and not in the middle of a corpus.
         inner.encode_fast(UNKNOWN, false).map_err(wrong)?;
         let added = inner.get_added_tokens_decoder();
-        let added = added.iter().filter(|(_, token)| token.special);
-        let model = inner.get_model();
-        // A file may number a token otherwise than its vocabulary does, whose number unknown characters have.
-        let numbers = added.flat_map(|(&number, token)| [Some(number), model.token_to_id(&token.content)]);
-        let mut special: Vec<Token> = numbers.flatten().collect();
-        special.sort_unstable();
-        special.dedup();
+        let texts: HashSet<&str> = added
+            .values()
+            .filter(|token| token.special)
+            .map(|token| &*token.content)
+            .collect();
+        // By their texts, for a vocabulary may have one twice: unknown characters then have another number.
+        let is_special = |&token: &Token| inner.id_to_token(token).is_some_and(|text| texts.contains(&*text));
+        let special: Vec<Token> = (0..=largest).filter(is_special).collect();
         let mut roles = TokenRoles::by_texts(|text| inner.token_to_id(text));
         settings.set_roles(&mut roles, |text| inner.token_to_id(text))?;
         let end_of_document = match settings.role("eos_token") {

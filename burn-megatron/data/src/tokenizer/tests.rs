@@ -188,6 +188,9 @@ fn damaged_vocabularies_are_named() {
     assert!(message(&gpt2(folder.path())).contains("vocab.json: not a map"));
     fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
     assert!(message(&hugging_face(folder.path())).contains("tokenizer.json"));
+    let far = json!({"version": "1.0", "model": {"type": "BPE", "vocab": {"a": u32::MAX}, "merges": []}});
+    fs::write(folder.path().join("tokenizer.json"), far.to_string()).unwrap();
+    assert!(message(&hugging_face(folder.path())).contains("has the number 4294967295, which must be below"));
     fs::write(folder.path().join("vocab.txt"), "[CLS]\na\n").unwrap();
     let config = TokenizerConfig {
         kind: TokenizerKind::BertWordPieceLowerCase,
