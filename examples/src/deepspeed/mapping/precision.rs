@@ -11,13 +11,15 @@ pub(super) fn map(mapping: &mut Mapping<'_>) -> Result<(), ConfigError> {
     let document = mapping.document;
     let section = if document.has("bf16") { "bf16" } else { "bfloat16" };
     let brain = format!("{section}.enabled");
-    let uses_brain = enable(mapping, &brain, "--bf16", "bf16")?;
+    let mut uses_brain = enable(mapping, &brain, "--bf16", "bf16")?;
+    let mut uses_half = false;
     mapping.use_key(TYPE);
-    if let Setting::Is("bf16" | "bfloat16") = document.text(TYPE) {
-        // The section means the other type: its loss scale has no effect.
-        return enable(mapping, HALF, "--bf16", "bf16").map(drop);
+    match document.text(TYPE) {
+        // The section means the other type, once more here: its loss scale has no effect.
+        Setting::Is("bf16" | "bfloat16") if uses_brain => mapping.use_key(HALF),
+        Setting::Is("bf16" | "bfloat16") => uses_brain = enable(mapping, HALF, "--bf16", "bf16")?,
+        _ => uses_half = enable(mapping, HALF, "--fp16", "f16")?,
     }
-    let uses_half = enable(mapping, HALF, "--fp16", "f16")?;
     if uses_brain && uses_half {
         let why = format!("{brain} is true as well; enable one of them");
         return Err(mapping.unsupported(HALF, why));

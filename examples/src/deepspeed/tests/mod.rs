@@ -251,6 +251,10 @@ fn what_files_write_otherwise_is_the_same() {
             r#"{"bf16": {"enabled": false}}"#,
         ),
         (
+            r#"{"fp16": {"enabled": true, "type": "bf16"}, "bf16": {"enabled": true}}"#,
+            r#"{"bf16": {"enabled": true}}"#,
+        ),
+        (
             r#"{"optimizer": {"type": "DeepSpeedCPUAdam", "params": {"lr": 0.1, "adamw_mode": false}}}"#,
             r#"{"optimizer": {"type": "Adam", "params": {"lr": 0.1, "adam_w_mode": false}}}"#,
         ),

@@ -185,6 +185,7 @@ fn what_would_change_the_result_is_refused_and_harmless_when_disabled() {
         r#"{"zero_optimization": {"zero_quantized_gradients": true}}"#,
         r#"{"zero_optimization": {"zenflow": {"topk_ratio": 0.1}}}"#,
         r#"{"bf16": {"enabled": true, "bf16_optimizer_states": true}}"#,
+        r#"{"fp16": {"type": "bf16"}, "bf16": {"enabled": true, "bf16_optimizer_states": true}}"#,
         r#"{"fp16": {"enabled": true, "fp16_master_weights_and_grads": true}}"#,
         r#"{"fp16": {"enabled": true, "consecutive_hysteresis": true}}"#,
         r#"{"prescale_gradients": true, "gradient_predivide_factor": 2.0}"#,
