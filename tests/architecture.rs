@@ -85,6 +85,7 @@ const CRATES: [(&str, &[&str]); 9] = [
         "burn-megatron/data/src",
         &[
             "bounded_lines",
+            "names",
             "json_lines",
             "tokenizer",
             "indexed_dataset",

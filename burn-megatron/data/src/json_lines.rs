@@ -32,6 +32,14 @@ pub fn object(line: &str) -> Result<serde_json::Map<String, Value>, String> {
     }
 }
 
+/// Reads a file of JSON, of which the numbers that JSON does not have are null.
+pub(crate) fn value(content: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice(content).or_else(|error| {
+        let text = String::from_utf8_lossy(content);
+        serde_json::from_str(&without_nan(&text)).map_err(|_| error)
+    })
+}
+
 /// Says that a line holds something of a kind that is no object.
 pub(crate) fn no_object(line: &str, kind: &str) -> String {
     hint(line, false).map_or_else(|| format!("it is {kind}, and an object is wanted"), str::to_owned)
@@ -80,18 +88,23 @@ fn describe(error: &serde_json::Error) -> String {
     format!("column {}: {message}", error.column())
 }
 
-/// Writes null in place of `NaN`, `Infinity` and `-Infinity` outside of texts.
-pub(crate) fn without_nan(line: &str) -> Cow<'_, str> {
+/// Writes null in place of the numbers that Python writes and JSON does not have.
+pub(crate) fn without_nan(json: &str) -> Cow<'_, str> {
+    with_numbers(json, |_| "null".to_owned())
+}
+
+/// Writes something else in place of `NaN`, `Infinity` and `-Infinity` outside of texts.
+pub fn with_numbers(json: &str, written: impl Fn(&str) -> String) -> Cow<'_, str> {
     let mut replaced = String::new();
     let (mut taken, mut place) = (0, 0);
-    let (mut in_text, bytes) = (false, line.as_bytes());
+    let (mut in_text, bytes) = (false, json.as_bytes());
     while let Some(&byte) = bytes.get(place) {
-        let rest = &line.as_bytes()[place..];
+        let rest = &bytes[place..];
         let number = ["NaN", "Infinity", "-Infinity"];
         let number = number.iter().find(|name| !in_text && rest.starts_with(name.as_bytes()));
         if let Some(number) = number {
-            replaced.push_str(&line[taken..place]);
-            replaced.push_str("null");
+            replaced.push_str(&json[taken..place]);
+            replaced.push_str(&written(number));
             place += number.len();
             taken = place;
             continue;
@@ -105,9 +118,9 @@ pub(crate) fn without_nan(line: &str) -> Cow<'_, str> {
         place += 1;
     }
     if taken == 0 {
-        return Cow::Borrowed(line);
+        return Cow::Borrowed(json);
     }
-    replaced.push_str(&line[taken..]);
+    replaced.push_str(&json[taken..]);
     Cow::Owned(replaced)
 }
 

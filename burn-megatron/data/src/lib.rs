@@ -24,6 +24,7 @@ pub mod json_lines;
 pub mod marks;
 pub mod masked_dataset;
 pub mod mt19937;
+pub mod names;
 pub mod preprocess;
 #[cfg(feature = "programs")]
 pub mod programs;

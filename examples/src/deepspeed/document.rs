@@ -1,13 +1,10 @@
 //! [`Document`]: a configuration whose keys are known and whose values have their types.
 
-use burn_megatron_data::programs::nearest;
+use burn_megatron_data::names::{SLIP, nearest};
 
 use super::ConfigError;
 use super::json::{Node, join};
 use super::keys::{Case, Form, Key, Role, TOP, is_comment};
-
-/// The most edits between two names of which one is taken for the other misspelt.
-const SLIP: usize = 2;
 
 /// A configuration's keys, by their paths, in the order of the file.
 #[derive(Debug, Default)]

@@ -9,8 +9,7 @@ use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use burn_megatron_data::chat_dataset::{ChatTemplate, PromptEnd};
-use burn_megatron_data::tokenizer::TokenizerFiles;
+use burn_megatron_data::chat_dataset::{ChatError, ChatTemplate, PromptEnd};
 use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -46,7 +45,7 @@ pub(super) struct Conversation {
     /// The request as it came: a template writes keys in their order.
     pub(super) request: String,
     pub(super) end: PromptEnd,
-    /// Whether the tokenizer's post-processor adds to what the template writes.
+    /// True if the tokenizer's post-processor adds to what the template writes.
     pub(super) adds_special_tokens: bool,
 }
 
@@ -60,6 +59,9 @@ impl Prompt {
     }
 }
 
+/// The chat template of the tokenizer, if it has one that can be read.
+pub(super) type FoundTemplate = Result<Option<ChatTemplate>, ChatError>;
+
 /// What all requests share.
 pub(super) struct App {
     pub(super) engine: EngineHandle,
@@ -70,8 +72,7 @@ pub(super) struct App {
     /// The digest of the key: of one length, whatever the key's.
     pub(super) key: Option<[u8; 32]>,
     places: Arc<Semaphore>,
-    /// The files of the tokenizer, which may have a chat template.
-    files: TokenizerFiles,
+    template: FoundTemplate,
     /// Unknown fields of requests that were reported.
     reported: Mutex<BTreeSet<String>>,
 }
@@ -82,11 +83,11 @@ impl App {
         limits: LimitArguments,
         key: Option<&ApiKey>,
         model_name: String,
-        files: TokenizerFiles,
+        template: FoundTemplate,
     ) -> Self {
         Self {
             engine,
-            files,
+            template,
             reported: Mutex::default(),
             places: Arc::new(Semaphore::new(limits.max_requests.min(Semaphore::MAX_PERMITS))),
             limits,
@@ -146,10 +147,9 @@ impl App {
     /// # Errors
     /// When there is no template, or it refuses the messages.
     fn text_of(&self, conversation: &Conversation) -> Result<String, ApiError> {
-        // Read for each request: it may write the time.
-        let template = ChatTemplate::of_tokenizer(&self.files);
+        let template = self.template.as_ref();
         let template = template.map_err(|error| ApiError::bad_request(error.to_string()))?;
-        let template = template.ok_or_else(|| {
+        let template = template.as_ref().ok_or_else(|| {
             ApiError::bad_request(
                 "the model has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json): ask \
                  /v1/completions with a text",

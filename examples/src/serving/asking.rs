@@ -135,7 +135,7 @@ pub(super) struct Generating {
     /// The text of each, where it was given as one.
     texts: Vec<Option<String>>,
     num_samples: usize,
-    /// Whether outputs have tokens.
+    /// True if outputs have tokens.
     has_output: bool,
     /// Characters of each output that are certain.
     lengths: Vec<usize>,

@@ -22,7 +22,7 @@ pub(super) enum Shape {
     Chat,
 }
 
-/// How an output's answer is written: all of it, or a piece of a stream.
+/// The part of an output that an answer has: all of it, or a piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Whole,

@@ -3,17 +3,16 @@
 
 use std::fmt::Display;
 
+use burn_megatron_data::names::SLIP;
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
 
-/// The most edits from a field's name to one that is known, for it to be a mistake.
-const MOST_EDITS: usize = 2;
 /// The most characters of a value that a message shows.
 const SHOWN: usize = 60;
 
-/// What becomes of a field.
+/// The effect of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Effect {
     /// It is read.
@@ -49,7 +48,7 @@ pub(super) struct Fields {
     values: Map<String, Value>,
     /// Names that no table has.
     pub(super) unknown: Vec<String>,
-    /// What comes before names in messages.
+    /// The path before names in messages.
     path: String,
 }
 
@@ -202,7 +201,7 @@ fn shown(value: &Value) -> String {
 fn is_mistake(name: &str, known: &str) -> bool {
     let edits = strsim::damerau_levenshtein(name, known);
     let longest = name.chars().count().max(known.len());
-    (edits <= MOST_EDITS && 2 * edits < longest) || name.eq_ignore_ascii_case(known)
+    (edits <= SLIP && 2 * edits < longest) || name.eq_ignore_ascii_case(known)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// How long a client may wait for its answer before it is looked whether it is there.
+/// The time that a client may wait for its answer before it is looked whether it is there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The interim response.
 const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -31,7 +31,7 @@ const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub(super) struct Peer {
     stream: TcpStream,
     has_two_lengths: AtomicBool,
-    /// Whether a client of HTTP/1.1 waits, and nothing of the answer is sent.
+    /// True if a client of HTTP/1.1 waits, and nothing of the answer is sent.
     waits: AtomicBool,
 }
 
@@ -72,7 +72,7 @@ impl Peer {
 /// A connection, and the head of the request that comes.
 pub(super) struct Heads {
     peer: Arc<Peer>,
-    /// What has come of the head; empty again after it, until there is an answer.
+    /// The bytes of the head that have come; empty again after it, until there is an answer.
     head: Vec<u8>,
     is_in_head: bool,
     most_bytes: usize,

@@ -40,14 +40,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use burn_megatron::launch::{LaunchSummary, Role, World, report_and_exit};
-use burn_megatron_data::tokenizer::TokenizerFiles;
+use burn_megatron_data::chat_dataset::ChatTemplate;
 
 use crate::arguments::{ListeningArguments, ServerArguments};
 use crate::generating::generator::{BatchLimits, GeneratorProgram, Ready};
 use crate::generating::on_ranks::{PAGE_TOKENS, run_rank};
 use crate::launching::enter;
 use crate::run_tokenizer::RunTokenizer;
-use app::App;
+use app::{App, FoundTemplate};
 use connections::{HttpServer, Serving, listen};
 use engine::Engine;
 use routes::router;
@@ -76,7 +76,7 @@ fn serve_as_rank(arguments: &ServerArguments, world: &World) -> anyhow::Result<E
     let mut program = Server {
         arguments,
         listener,
-        files: None,
+        template: None,
     };
     let generator = &arguments.generator;
     run_rank(generator, generator.statement(), world, &mut program)
@@ -96,13 +96,13 @@ struct Server<'a> {
     arguments: &'a ServerArguments,
     /// On rank 0.
     listener: Option<TcpListener>,
-    /// The files of the tokenizer, on rank 0 when they are known.
-    files: Option<TokenizerFiles>,
+    /// On rank 0, when the tokenizer is known.
+    template: Option<FoundTemplate>,
 }
 
 impl GeneratorProgram for Server<'_> {
     fn limits(&mut self, tokenizer: &RunTokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
-        self.files = Some(tokenizer.files().clone());
+        self.template = Some(ChatTemplate::of_tokenizer(tokenizer.files()));
         let batch = &self.arguments.generator.batch;
         let whole = || {
             batch
@@ -121,7 +121,7 @@ impl GeneratorProgram for Server<'_> {
     fn run(&mut self, ready: Ready<'_>) -> anyhow::Result<ExitCode> {
         let ServerArguments { listening, limits, .. } = self.arguments;
         let listener = self.listener.take().context("rank 0 listens")?;
-        let files = self.files.take().context("rank 0 has the tokenizer's files")?;
+        let template = self.template.take().context("rank 0 has the tokenizer")?;
         let address = listener.local_addr().context("the server's socket")?;
         let name = match &listening.served_model_name {
             Some(name) => name.clone(),
@@ -129,7 +129,7 @@ impl GeneratorProgram for Server<'_> {
         };
         let (mut engine, handle) = Engine::new(ready.generator);
         let phase = handle.watch_phase();
-        let app = App::new(handle, limits.clone(), listening.api_key.as_ref(), name, files);
+        let app = App::new(handle, limits.clone(), listening.api_key.as_ref(), name, template);
         eprintln!("serving {} at http://{address}", app.model_name);
         let serving = Serving {
             router: router(Arc::new(app)),

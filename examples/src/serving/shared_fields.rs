@@ -94,22 +94,22 @@ const STREAM_OPTIONS: &Table = &[
     ("include_obfuscation", Effect::None),
 ];
 
-/// How an answer comes.
+/// The delivery of an answer, whole or streamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delivery {
     pub(super) streams: bool,
-    /// Whether a stream ends with the usage.
+    /// True if a stream ends with the usage.
     pub(super) includes_usage: bool,
-    /// Whether every piece of a stream has the usage so far.
+    /// True if every piece of a stream has the usage so far.
     pub(super) has_continuous_usage: bool,
 }
 
-/// What requests of both APIs ask for.
+/// The request, as far as both APIs have it in common.
 #[derive(Debug)]
 pub(super) struct SharedFields {
     model: Option<String>,
     pub(super) delivery: Delivery,
-    /// Whether the tokenizer's post-processor adds to the prompt.
+    /// True if the tokenizer's post-processor adds to the prompt.
     pub(super) adds_special_tokens: Option<bool>,
     /// Without prompts, and with one output each.
     pub(super) asked: Asked,

@@ -17,7 +17,7 @@ use super::completion::{Choice, Completion, Part, Shape, usage};
 /// The last event of a stream that is whole.
 const DONE: &str = "data: [DONE]\n\n";
 
-/// What is sent where nothing has come for a while, and clients pass over: that one has left is seen by it.
+/// A comment, sent where nothing has come for a while, which clients pass over: that one has left is seen by it.
 const COMMENT: &str = ": waiting\n\n";
 const COMMENT_EVERY: Duration = Duration::from_secs(2);
 

@@ -29,7 +29,7 @@ impl TokenText {
         self.with_prefix("")
     }
 
-    /// What the token adds to the text; nothing for a special token.
+    /// Returns the bytes that the token adds to the text; nothing for a special token.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         (!self.is_special).then_some(&self.bytes)
     }

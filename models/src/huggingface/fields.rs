@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use burn_megatron_data::names::{SLIP, nearest};
 use serde_json::{Map, Value};
 
 use super::HuggingFaceError;
@@ -12,8 +13,6 @@ use super::keys::{Effect, Key, is_same, value_of};
 const MAX_SIZE: u64 = 1 << 28;
 /// The least number above 1.
 const ABOVE_1: f64 = 1.0 + f64::EPSILON;
-/// The most edits between a name that is unknown and the one that is meant.
-const MAX_EDITS: usize = 2;
 
 /// The settings of an object that have not been read yet.
 ///
@@ -28,7 +27,7 @@ pub struct Fields {
     keys: Vec<&'static Key>,
     /// Usual names, and those by which the file has the settings.
     renamed: Vec<[&'static str; 2]>,
-    /// What there is to say of objects inside that have been read.
+    /// Remarks on objects inside that have been read.
     remarks: Vec<String>,
 }
 
@@ -338,18 +337,16 @@ impl Fields {
                 Some(key) if matches!(key.effect, Effect::Elsewhere) || is_same(value, &value_of(key.default)) => (),
                 Some(_) => idle.push(name),
                 None => {
-                    let edits = |key: &&&Key| strsim::damerau_levenshtein(key.name, field);
-                    let nearest = self.keys.iter().filter(|key| key.is_effective()).min_by_key(edits);
-                    let nearest = nearest.expect("a table has settings with an effect");
+                    let known = self.keys.iter().filter(|key| key.is_effective()).map(|key| key.name);
+                    let (nearest, edits) = nearest(field, known).expect("a table has settings with an effect");
                     // Of a short name a third may be another.
-                    if edits(&nearest) <= MAX_EDITS.min(nearest.name.len() / 3) {
-                        let expected = format!("{}, the nearest known setting, or nothing", nearest.name);
+                    if edits <= SLIP.min(nearest.len() / 3) {
+                        let expected = format!("{nearest}, the nearest known setting, or nothing");
                         return Err(self.refuse(field, value, &expected));
                     }
                     remarks.push(format!(
                         "{path}: {name} is not known here, and taken as without effect; the nearest known setting is \
-                         {}",
-                        nearest.name
+                         {nearest}"
                     ));
                 }
             }

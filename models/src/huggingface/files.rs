@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use burn_megatron::checkpoint;
+use burn_megatron_data::json_lines::with_numbers;
 use safetensors::tensor::{Dtype, Metadata};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -24,8 +25,6 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 const LENGTH_BYTES: u64 = 8;
 /// The first bytes of what Git has in the place of a large file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs";
-/// Words of Python's JSON that are no JSON.
-const PYTHON_NUMBERS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
 /// The tensors of a model.
 #[derive(Debug)]
@@ -221,39 +220,12 @@ fn read_json(path: &Path, limit: u64) -> Result<Value, HuggingFaceError> {
             format!("expected at most {limit} bytes"),
         ));
     }
+    let quoted = |text: &str| serde_json::from_str(&with_numbers(text, |word| format!("{word:?}"))).ok();
     let read = serde_json::from_slice(&text).or_else(|error| {
-        let quoted = std::str::from_utf8(&text).map(quote_numbers);
-        quoted
-            .map_err(|_| ())
-            .and_then(|text| serde_json::from_str(&text).map_err(drop))
-            .map_err(|()| error)
+        let text = std::str::from_utf8(&text).ok();
+        text.and_then(quoted).ok_or(error)
     });
     read.map_err(|error| HuggingFaceError::broken(path, format!("it is no JSON: {error}")))
-}
-
-/// Returns a text of JSON with Python's words for numbers that are none in quotes.
-fn quote_numbers(text: &str) -> String {
-    let (mut quoted, mut is_inside, mut rest) = (String::with_capacity(text.len()), false, text);
-    while let Some(first) = rest.chars().next() {
-        let word = PYTHON_NUMBERS
-            .iter()
-            .find(|word| !is_inside && rest.starts_with(**word));
-        // A character after a backslash ends no text.
-        let escaped = || rest.chars().nth(1).map_or(0, char::len_utf8);
-        let length = match word {
-            Some(word) => word.len(),
-            None if is_inside && first == '\\' => 1 + escaped(),
-            None => first.len_utf8(),
-        };
-        is_inside ^= first == '"';
-        let (taken, after) = rest.split_at(length);
-        match word {
-            Some(_) => quoted.extend(["\"", taken, "\""]),
-            None => quoted.push_str(taken),
-        }
-        rest = after;
-    }
-    quoted
 }
 
 fn read_index(path: &Path) -> Result<HashMap<String, String>, HuggingFaceError> {

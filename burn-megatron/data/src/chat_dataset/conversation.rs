@@ -8,6 +8,7 @@ use regex::Regex;
 use super::json::{JsonList, JsonValue, OrderedObject};
 use super::message::{LEARNT, Message};
 use crate::json_lines;
+use crate::names::{SLIP, nearest};
 
 /// Characters that Unicode sets aside for programs: the template's text has them where an answer starts and ends.
 pub(super) const MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
@@ -173,7 +174,7 @@ fn ignored<'a>(keys: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Strin
         if REFUSED.contains(&key) {
             return Err(format!("the key \"{key}\" is not supported"));
         }
-        if let Some(near) = KEYS.iter().find(|known| strsim::damerau_levenshtein(known, key) <= 2) {
+        if let Some((near, _)) = nearest(key, KEYS).filter(|(_, edits)| *edits <= SLIP) {
             return Err(format!("the key \"{key}\" is unknown: is \"{near}\" meant?"));
         }
         ignored.push(key.to_owned());

@@ -46,9 +46,9 @@ const HARMLESS: [&str; 8] = [
 pub(super) struct Message {
     /// The object that templates see.
     pub(super) value: Value,
-    /// Whether it is the assistant's.
+    /// True if it is the assistant's.
     pub(super) is_answer: bool,
-    /// Whether the loss counts it, where the message says so.
+    /// True if the loss counts it; `None` where the message does not say.
     pub(super) weight: Option<bool>,
 }
 

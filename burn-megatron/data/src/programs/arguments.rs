@@ -8,7 +8,9 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-/// What a flag of other programs comes to in one that does not have it.
+use crate::names::nearest;
+
+/// The effect of a flag of other programs in one that does not have it.
 #[derive(Clone, Copy, Debug)]
 pub enum Foreign {
     /// Nothing: it can change no result.
@@ -17,7 +19,7 @@ pub enum Foreign {
     IdleValue,
     /// Nothing with this value; another one is refused for this reason.
     At(&'static str, &'static str),
-    /// What these words say.
+    /// The effect of these words.
     Means(&'static [&'static str]),
     /// It would change the result, and is refused for this reason.
     Refused(&'static str),
@@ -28,7 +30,7 @@ pub enum Foreign {
 /// The flags of other programs that one takes, by their names with hyphens.
 pub type ForeignFlags = &'static [(&'static str, Foreign)];
 
-/// What a program was given.
+/// The arguments of a program, and how they were given.
 #[derive(Clone, Debug)]
 pub struct Parsed<A> {
     /// The arguments.
@@ -161,12 +163,6 @@ fn without_foreign(
         }
     }
     if wrong.is_empty() { Ok((own, idle)) } else { Err(wrong) }
-}
-
-/// Returns the name that is spelled most like another, the first of several, and the edits between the two.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<(&'a str, usize)> {
-    let edits = |known| (known, strsim::damerau_levenshtein(known, name));
-    known.into_iter().map(edits).min_by_key(|(_, edits)| *edits)
 }
 
 fn given_flags(command: &Command, matches: &ArgMatches) -> String {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::roles::named_text;
 use super::{Token, TokenRoles, TokenizerError};
-use crate::json_lines::without_nan;
+use crate::json_lines;
 
 /// The files next to a vocabulary that decide its tokens, in the order in which they are read.
 pub(super) const SETTINGS: [&str; 3] = [CONFIG, MAP, ADDED];
@@ -25,7 +25,7 @@ const BERT: [(&str, &str); 3] = [
 /// Tokenizers of SentencePiece's models whose prompts begin with BOS where nothing else is said.
 const BEGIN_WITH_BOS: [&str; 3] = ["LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer"];
 
-/// What the files next to a vocabulary say of it.
+/// Settings of a vocabulary in the files next to it.
 #[derive(Debug, Default)]
 pub(super) struct TokenizerSettings {
     /// `tokenizer_config.json`, an object or null.
@@ -39,7 +39,7 @@ pub(super) struct TokenizerSettings {
     pub(super) add_eos: Option<bool>,
 }
 
-/// What [`TokenizerSettings::apply`] has changed of a `tokenizer.json`.
+/// Parts of a `tokenizer.json` that [`TokenizerSettings::apply`] has changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
     pub(super) added_tokens: bool,
@@ -294,8 +294,5 @@ fn invalid(file: &str, key: &str, value: &Value, expected: &str) -> TokenizerErr
 
 /// Reads a file of JSON, as Python writes it: numbers that JSON does not have are null.
 pub(super) fn parse(file: &str, content: &[u8]) -> Result<Value, TokenizerError> {
-    serde_json::from_slice(content).or_else(|error| {
-        let text = String::from_utf8_lossy(content);
-        serde_json::from_str(&without_nan(&text)).map_err(|_| TokenizerError::invalid(file, error))
-    })
+    json_lines::value(content).map_err(|error| TokenizerError::invalid(file, error))
 }

@@ -6,6 +6,7 @@ mod python_strings;
 mod request;
 mod to_json;
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -20,6 +21,7 @@ use serde_json::Value as Json;
 
 use super::ChatError;
 use super::conversation::{Conversation, MARKS};
+use crate::json_lines;
 use crate::tokenizer::{TokenizerFiles, named_text};
 
 pub use request::PromptEnd;
@@ -69,11 +71,13 @@ pub(super) struct Rendered {
 /// special tokens (`bos_token`, …), `raise_exception`, `strftime_now`, `tojson`, `truncate`, `urlencode`, `wordcount`,
 /// the methods of Python's strings and dictionaries, strings that `%` fills, `{% break %}`, and `{% generation %}`
 /// blocks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
     special_tokens: Value,
     marks_answers: bool,
+    /// The words of its names and its texts.
+    words: HashSet<String>,
 }
 
 impl ChatTemplate {
@@ -95,7 +99,7 @@ impl ChatTemplate {
     /// The template, or the file that has it, cannot be read: the error names file and line.
     pub fn of_tokenizer(files: &TokenizerFiles) -> Result<Option<Self>, ChatError> {
         let parse = |file| -> Result<Json, ChatError> {
-            let parsed = files.find(file).map_or(Ok(Json::Null), serde_json::from_slice);
+            let parsed = files.find(file).map_or(Ok(Json::Null), json_lines::value);
             parsed.map_err(|error| ChatError::Template {
                 file,
                 reason: error.to_string(),
@@ -149,12 +153,14 @@ impl ChatTemplate {
                 .map_err(wrong(file))?,
         );
         environment.set_fuel(Some(FUEL));
-        functions::add(&mut environment, TimeZone::UTC.to_datetime(Timestamp::now()));
+        functions::add(&mut environment, now());
         for (name, mark) in MARK_NAMES.into_iter().zip(MARKS) {
             environment
                 .add_template_owned(name, mark.to_string())
                 .map_err(wrong(file))?;
         }
+        let words = source.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let words = words.filter(|word| !word.is_empty()).map(str::to_owned).collect();
         environment
             .add_template_owned(NAME, source.into_owned())
             .map_err(wrong(file))?;
@@ -162,6 +168,7 @@ impl ChatTemplate {
             environment,
             special_tokens,
             marks_answers,
+            words,
         })
     }
 
@@ -191,11 +198,7 @@ impl ChatTemplate {
 
     /// Returns whether the template has a word, in its names or its texts.
     pub(super) fn mentions(&self, word: &str) -> bool {
-        let Ok(template) = self.environment.get_template(NAME) else {
-            return false;
-        };
-        let mut words = template.source().split(|c: char| !(c.is_alphanumeric() || c == '_'));
-        words.any(|found| found == word && !word.is_empty())
+        self.words.contains(word)
     }
 
     /// Returns the first `messages` messages of a conversation as a text.
@@ -234,6 +237,11 @@ impl ChatTemplate {
         });
         unmarked(&text.map_err(|error| describe(&error))?)
     }
+}
+
+/// The time, by UTC.
+fn now() -> DateTime {
+    TimeZone::UTC.to_datetime(Timestamp::now())
 }
 
 /// Takes the marks out of a text.

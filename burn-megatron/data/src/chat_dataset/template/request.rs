@@ -3,7 +3,7 @@
 use minijinja::Value;
 use minijinja::value::{ValueKind, merge_maps};
 
-use super::ChatTemplate;
+use super::{ChatTemplate, now};
 use crate::chat_dataset::ChatError;
 use crate::chat_dataset::conversation::check_marks;
 use crate::chat_dataset::json::{JsonValue, OrderedObject};
@@ -12,7 +12,7 @@ use crate::chat_dataset::json::{JsonValue, OrderedObject};
 /// character that Unicode sets aside for programs.
 const CUT: &str = "\u{FDD2} ";
 
-/// How the prompt of a conversation ends.
+/// The end of a conversation's prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PromptEnd {
     /// Where an answer begins.
@@ -30,6 +30,7 @@ impl ChatTemplate {
     ///
     /// A message's content is a text, or a list of parts `{"type": "text", "text": …}`, which become lines. As in vLLM,
     /// the arguments of tool calls, which are JSON in a text, become objects for the template.
+    /// `strftime_now` writes the time of the call.
     ///
     /// # Errors
     /// A message is none, or the template refuses it.
@@ -68,6 +69,8 @@ impl ChatTemplate {
             None => own,
         };
         let text = self
+            .clone()
+            .with_time(now())
             .render_with(&messages, &tools, end == PromptEnd::GenerationPrompt, variables)?
             .text;
         if end != PromptEnd::FinalMessage {
