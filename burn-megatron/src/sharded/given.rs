@@ -23,14 +23,14 @@ use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, compa
 const BATCHES: usize = 4;
 /// Dimensions of a tensor that are compared.
 const DIMENSIONS: usize = 6;
-/// What a rank says of a batch: a hash of its elements, how it was given, its dimensions and their lengths.
+/// Words of a rank on a batch: a hash of its elements, how it was given, its dimensions and their lengths.
 const WORDS: usize = 3 + DIMENSIONS;
 
 const LEAVE_OUT: &str = "To leave this out, Mesh::with_check_inputs_interval(0)";
 
 thread_local! {
     static IS_LEFT_OUT: Cell<bool> = const { Cell::new(false) };
-    /// Whether the thread has placed a model, or made a backward pass.
+    /// True if the thread has placed a model, or made a backward pass.
     static TRAINS: Cell<bool> = const { Cell::new(false) };
     /// Of this thread alone: what others prepare is not in the order of the program.
     static GIVEN: RefCell<Vec<Batch>> = const { RefCell::new(Vec::new()) };
@@ -54,7 +54,7 @@ pub(super) fn left_out<T>(run: impl FnOnce() -> T) -> T {
 struct Batch {
     mesh: WeakMesh,
     words: [i64; WORDS],
-    /// What it is on the ranks that have it all; its own part of it is each rank's of this role.
+    /// Its elements on the ranks that have it all; its own part of it is each rank's of this role.
     data: Option<TensorData>,
     part_over: Option<AxisRole>,
 }
@@ -108,7 +108,7 @@ pub(super) fn note_model(parameters: Vec<ParamId>, mesh: &Mesh, is_whole: bool) 
 }
 
 /// Returns the mesh on which a model of these parameters is whole.
-fn mesh_of(ids: &[ParamId]) -> Option<Mesh> {
+pub(super) fn mesh_of(ids: &[ParamId]) -> Option<Mesh> {
     PLACED.with_borrow(|placed| {
         let mut latest = placed.iter().rev();
         latest.find_map(|(mesh, known)| mesh.upgrade().filter(|_| ids.iter().any(|id| known.contains(id))))
@@ -122,16 +122,9 @@ fn mesh_of(ids: &[ParamId]) -> Option<Mesh> {
 ///
 /// # Errors
 /// When ranks were given different batches or have different losses; when a collective fails.
-pub(super) fn compare<B: CollectiveBackend>(
-    loss: Option<&FloatTensor<B>>,
-    mesh: Option<Mesh>,
-    parameters: &[ParamId],
-) -> Result<(), CollectiveError> {
-    let Some(mesh) = mesh.or_else(|| mesh_of(parameters)) else {
-        return Ok(());
-    };
+pub(super) fn compare<B: CollectiveBackend>(loss: Option<&FloatTensor<B>>, mesh: &Mesh) -> Result<(), CollectiveError> {
     TRAINS.set(true);
-    let batches = take(&mesh);
+    let batches = take(mesh);
     if !mesh.ends_step() || mesh.num_ranks() == 1 || IS_LEFT_OUT.get() {
         return Ok(());
     }
@@ -247,7 +240,7 @@ fn compare_axis(
     }
 }
 
-/// Whether two losses differ by more than rounding. One that is not finite is reported elsewhere.
+/// Returns whether two losses differ by more than rounding. One that is not finite is reported elsewhere.
 fn is_far(first: f64, other: f64, allowed: f64) -> bool {
     match (first.is_finite(), other.is_finite()) {
         (true, true) => (other - first).abs() > allowed * first.abs().max(other.abs()).max(1.0),

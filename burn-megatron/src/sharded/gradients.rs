@@ -104,9 +104,14 @@ where
             }
         }
     }
-    let mut first = First(mesh);
-    model.visit(&mut first);
-    unwrap_or_unwind(given::compare::<B>(loss, first.0, &list_param_ids(model)));
+    let of_model = || {
+        let mut first = First(None);
+        model.visit(&mut first);
+        first.0.or_else(|| given::mesh_of(&list_param_ids(model)))
+    };
+    if let Some(mesh) = mesh.or_else(of_model) {
+        unwrap_or_unwind(given::compare::<B>(loss, &mesh));
+    }
 }
 
 fn unplaced<B, C, M, const D: usize>(loss: Tensor<Autodiff<Sharded<B>, C>, D>, model: &M) -> GradientsParams

@@ -219,7 +219,7 @@ impl Mesh {
         WeakMesh(Arc::downgrade(&self.inner))
     }
 
-    /// Whether what ranks are given is compared in the step at hand.
+    /// Returns whether what ranks are given is compared in the step at hand.
     pub(super) fn compares_next(&self) -> bool {
         let (interval, steps) = (
             self.inner.check_inputs_interval,

@@ -83,7 +83,7 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
     local: LocalDataParallel<A>,
     /// Whether parameters are cut over ranks that see other samples, and gathered when they are used.
     is_fully_sharded: bool,
-    /// Whether what ranks are given is compared, at the mesh's interval.
+    /// True if what ranks are given is compared, at the mesh's interval.
     compares_inputs: bool,
     gather_order: GatherOrder,
     /// The numbers of the tensors that were last taken into it of what is not trained.
@@ -189,7 +189,7 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             set_operation("loss");
             let value = gather(A::float(loss.clone().into_primitive().tensor()));
             if compares_inputs {
-                given::compare::<A::Local>(Some(&value), Some(self.mesh.clone()), &[])?;
+                given::compare::<A::Local>(Some(&value), &self.mesh)?;
             }
             self.local.set_step_part(part);
             in_phase(Phase::Backward, || (loss * ranks).backward());
