@@ -115,7 +115,7 @@ impl DeviceKind {
         Ok(())
     }
 
-    /// Whether its memory is the host's.
+    /// Returns whether its memory is the host's.
     pub fn has_host_memory(self) -> bool {
         matches!(self, DeviceKind::Cpu | DeviceKind::NdArray)
     }

@@ -242,7 +242,7 @@ fn first_difference(
     Some(format!("{what} is {stored} there and {given} here"))
 }
 
-/// What decides which sample comes when, next to the number of epochs.
+/// Numbers that decide which sample comes when, next to the number of epochs.
 fn samples(text_hash: &str, training: &TrainingConfig) -> [Setting; 3] {
     [
         ("the text (by its hash)", text_hash.to_owned()),

@@ -115,7 +115,7 @@ const MASKED_NAMES: MaskedTokenNames = MaskedTokenNames {
 /// Buffers.
 const NO_PARAMETERS: [&str; 2] = ["embeddings.position_ids", "embeddings.token_type_ids"];
 
-/// What differs in `MegatronBertConfig` of transformers.
+/// Differences of `MegatronBertConfig` of transformers.
 const MEGATRON_KEYS: &[Key] = &[
     Key::honoured("vocab_size", "29056", "61"),
     Key::honoured("hidden_size", "1024", "32"),

@@ -24,7 +24,7 @@ const STEPS: &str = "--micro-batch-size 1 --global-batch-size 4 --train-iters 5 
 struct Odd {
     flags: &'static str,
     changes: Value,
-    /// Whether it is tried by default, and not only where all trials are.
+    /// True if it is tried by default, and not only where all trials are.
     is_sharp: bool,
 }
 

@@ -14,7 +14,7 @@ pub struct Progress {
     pub updates: u32,
 }
 
-/// What a rank says of the step at hand, the same on all data-parallel ranks: else one of them has left a step out.
+/// A rank's statement of the step at hand, the same on all data-parallel ranks: else one has left a step out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Stated {
     pub(super) said: SaidOfStep,

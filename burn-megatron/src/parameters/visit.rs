@@ -114,7 +114,7 @@ thread_local! {
     static IS_SETTLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a record is made for what it does to the module alone, and is not saved.
+/// Returns whether a record is made for what it does to the module alone, and is not saved.
 pub(crate) fn is_settling() -> bool {
     IS_SETTLING.get()
 }

@@ -25,7 +25,7 @@ struct Named {
     samples: Vec<u64>,
 }
 
-/// What a thread of the program has said last of the step that it is in: the same on all ranks.
+/// The last words of a thread of the program on the step that it is in: the same on all ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SaidOfStep {
     /// By `ParallelContext::set_step`.

@@ -97,7 +97,7 @@ pub fn process_bytes() -> Option<u64> {
         .min()
 }
 
-/// What a failed allocation says, and that it ends the process.
+/// The words of a failed allocation, which then ends the process.
 static NEED: OnceLock<String> = OnceLock::new();
 
 /// Lets an allocation that fails in [`CountingAllocator`] end this process with code 1 and a message, in which `need`

@@ -145,7 +145,7 @@ impl DataArguments {
     /// Checks that the flags name what there is.
     ///
     /// # Errors
-    /// Those of [`Self::source`] or, with `--sft`, of [`Self::conversations`].
+    /// Checks the files of [`Self::source`] or, with `--sft`, of [`Self::conversations`].
     pub fn check_source(&self) -> anyhow::Result<()> {
         if self.sft {
             return self.conversations().map(drop);

@@ -26,13 +26,13 @@ pub fn parse_from<A: FromArgMatches>(command: Command, arguments: impl IntoItera
     (arguments, given)
 }
 
-/// Whether this is the process that a person has started, or else rank 0.
+/// Returns whether this is the process that a person has started, or else rank 0.
 pub fn is_first(environment: Option<&Environment>) -> bool {
     // A launcher of ours is the first itself.
     environment.is_none_or(|environment| environment.rank == 0 && !environment.store_hosted_elsewhere)
 }
 
-/// What flags of Megatron-LM's scripts come to here: those that change no result have no effect, and those that would
+/// Flags of Megatron-LM's scripts, and their effect here: those that change no result have none, and those that would
 /// change it and cannot be honoured say why. `--help` does not list them; a flag of a program's own is not one of them.
 pub(super) const MEGATRON: ForeignFlags = &[
     // Loggers, fusions, back ends, communication, workers, and the format of checkpoints.

@@ -298,7 +298,7 @@ impl Default for LauncherArguments {
 }
 
 impl LauncherArguments {
-    /// Whether a launcher is started on each of several nodes.
+    /// Returns whether a launcher is started on each of several nodes.
     pub fn is_on_each_node(&self) -> bool {
         self.nnodes != 1 || self.node_rank != 0
     }

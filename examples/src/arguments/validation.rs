@@ -281,7 +281,7 @@ fn check_optimizer_instances(instances: usize, sharding: ShardingStrategy, data_
     Ok(())
 }
 
-/// What to change of a run that needs too much memory.
+/// Advice for a run that needs too much memory.
 pub(crate) const NEEDS_LESS: &str =
     "use a smaller model, a shorter sequence, a smaller micro-batch, --recompute-granularity full or more machines";
 

@@ -37,7 +37,7 @@ const DEFAULTS: [(&str, &str); 16] = [
     ("ddp_bucket_size", "50000"),
 ];
 
-/// Those of the defaults above that a `--model-size`, or the model of `--load`, replaces.
+/// The ones of the defaults above that a `--model-size`, or the model of `--load`, replaces.
 const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_attention_heads", "seq_length"];
 
 /// Train the bundled GPT on one rank and in every layout asked for, and compare.

@@ -10,7 +10,7 @@ use super::ConfigError;
 
 /// Characters of a value that a message shows.
 const SHOWN: usize = 60;
-/// What Python writes of numbers that are not finite; the longest first of those that end alike.
+/// Words of Python for numbers that are not finite; the longest first of those that end alike.
 const NOT_FINITE: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 /// Before one of these in a text that stands for it.
 const MARK: char = '\u{1}';
@@ -88,7 +88,7 @@ impl Node {
         }
     }
 
-    /// Whether it is `"auto"`, which stands for what the flags say.
+    /// Returns whether it is `"auto"`, which stands for what the flags say.
     pub(super) fn is_auto(&self) -> bool {
         *self == Node::Text("auto".to_owned())
     }

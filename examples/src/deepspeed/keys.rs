@@ -12,7 +12,7 @@ pub(super) struct Key {
     pub role: Role,
 }
 
-/// What a value must be. Any but a section may be `null`, which is as if the key was not there; a single value, or one
+/// The form of a value. Any but a section may be `null`, which is as if the key was not there; a single value, or one
 /// of a list, may be `"auto"`. Numbers and bools may be written as texts, and bools as 0 and 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {

@@ -50,9 +50,9 @@ pub(super) struct Question {
     pub(super) gold: Vec<usize>,
 }
 
-/// What is read of a line.
+/// The fields of a line that are read.
 trait Item: Sized {
-    /// What a line is, for people.
+    /// The form of a line, for people.
     const FORM: &'static str;
 
     /// Reads the object of a line.

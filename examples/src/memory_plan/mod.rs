@@ -78,7 +78,7 @@ impl RankMemory {
         self.state.total() + self.activations
     }
 
-    /// What it is made of.
+    /// Returns the parts of the need.
     fn parts(&self) -> [(&'static str, f64); 7] {
         let StateMemory {
             parts,
@@ -121,7 +121,7 @@ impl MemoryPlan {
         (0..self.stages.len()).map(|stage| of_stage(stage).total()).collect()
     }
 
-    /// What the rank that needs most needs there, by its parts, in words.
+    /// The need of the rank that needs most there, by its parts, in words.
     pub fn host_parts(&self) -> String {
         let (_, memory) = self.largest(self.sharding, self.num_shards(), Counted::OnHost);
         let parts = memory.parts().into_iter().filter(|(_, figure)| *figure > 0.0);

@@ -77,7 +77,7 @@ pub struct SessionSummary {
     pub num_documents: (usize, usize),
     /// What a person should know of where they come from.
     pub note: Option<String>,
-    /// What the model has from the checkpoint that is easily missed.
+    /// Remarks on the model of the checkpoint: what is easily missed.
     pub model: Vec<String>,
     /// The adapters that are trained in place of the parameters, in words.
     pub adapters: Option<String>,

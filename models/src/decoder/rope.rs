@@ -8,7 +8,7 @@ use crate::huggingface::{Fields, HuggingFaceError, Key};
 /// Numbers of rotary positions; `None` where the object does not say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileRope {
-    /// What wavelengths are powers of.
+    /// The base of the powers that wavelengths are.
     pub base: Option<f64>,
     /// The share of each head that is turned.
     pub percent: Option<f64>,

@@ -28,7 +28,7 @@ pub enum HuggingFaceError {
     )]
     NoTensors {
         folder: PathBuf,
-        /// What to do with other files that are there; may be empty.
+        /// Advice on other files that are there; may be empty.
         advice: String,
     },
     /// A file that is not what it should be.

@@ -106,7 +106,7 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
         &self.config
     }
 
-    /// What a person should know of the files: settings without effect, a head that is not the embedding.
+    /// Returns remarks on the files: settings without effect, a head that is not the embedding.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }

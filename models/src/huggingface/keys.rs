@@ -13,7 +13,7 @@ pub struct Key {
     pub with: &'static [(&'static str, &'static str)],
 }
 
-/// What a setting does here. Values are as [`Key::default`].
+/// The effect of a setting here. Values are as [`Key::default`].
 #[derive(Clone, Copy, Debug)]
 pub enum Effect {
     /// It is part of the model: with another value, such as this one, the model is another.
@@ -126,7 +126,7 @@ pub(super) fn keys_of(tables: &'static [KeyTable], model_type: &str) -> Vec<&'st
 
 /// The names of GELU by tanh in transformers, whose forms differ in the digits of their constants.
 pub const TANH_GELUS: [&str; 4] = ["gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_accurate"];
-/// Those of GELU by the error function.
+/// The names of GELU by the error function.
 pub const ERF_GELUS: [&str; 2] = ["gelu", "gelu_python"];
 
 /// Settings of all of transformers' models, `PretrainedConfig`'s of versions 4 and 5, and what others add to files.

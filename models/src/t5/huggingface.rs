@@ -18,7 +18,7 @@ const ACTIVATIONS: [(&str, (MlpActivation, &str)); 3] = [
     ("gated-gelu_new", (MlpActivation::GeGlu, "gelu_new")),
 ];
 
-/// What differs in `MT5Config` of transformers.
+/// Differences of `MT5Config` of transformers.
 const MT5_KEYS: &[Key] = &[
     Key::honoured("vocab_size", "250112", "61"),
     Key::honoured("d_ff", "1024", "36"),

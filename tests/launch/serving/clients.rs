@@ -71,7 +71,7 @@ fn folder() -> anyhow::Result<TempDir> {
     Ok(folder)
 }
 
-/// What `generate_samples_gpt` draws after the prompt.
+/// The tokens that `generate_samples_gpt` draws after the prompt.
 fn generate(folder: &Path, flags: &str) -> anyhow::Result<Value> {
     let mut command = Command::new(build("generate_samples_gpt")?);
     isolate(&mut command)

@@ -95,7 +95,7 @@ impl Samples for BlendedDataset {
         self.index.num_samples()
     }
 
-    /// Those of the data sets: which of them is next depends on their weights alone.
+    /// Returns the orders of the data sets: which of them is next depends on their weights alone.
     fn order(&self) -> Vec<u64> {
         self.datasets.iter().flat_map(|dataset| dataset.order()).collect()
     }

@@ -183,7 +183,7 @@ impl Samples for GptDataset {
         self.num_samples
     }
 
-    /// Of the epochs, and whether the last is shuffled alone.
+    /// Returns the samples of all epochs, and those before the last one if that is shuffled alone, else 0.
     fn order(&self) -> Vec<u64> {
         vec![self.num_samples, self.samples_before_last.unwrap_or(0) as u64]
     }

@@ -38,11 +38,11 @@ pub struct HuggingFaceTokenizer {
     byte_level: Option<ByteLevelEncoder>,
     end_of_document: Option<Token>,
     ends_of_text: Option<Vec<Token>>,
-    /// What a prompt has before and after its text.
+    /// The tokens of a prompt before and after its text.
     around: [Vec<Token>; 2],
     special: Vec<Token>,
     roles: TokenRoles,
-    /// Whether tokens as `<0xFF>` are bytes.
+    /// True if tokens as `<0xFF>` are bytes.
     has_bytes: bool,
     /// A token with a text, before others.
     context: Option<Token>,

@@ -32,7 +32,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         })
     }
 
-    /// What this rank says of the step at hand.
+    /// Returns this rank's statement of the step at hand.
     pub(in crate::data_parallel) fn stated(&self) -> Stated {
         Stated {
             said: self.context.current_step().said(),

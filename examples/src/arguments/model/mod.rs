@@ -175,7 +175,7 @@ impl ModelArguments {
         Ok(())
     }
 
-    /// What is asked of a new model, with a tokenizer's vocabulary.
+    /// Returns what is asked of a new model, with a tokenizer's vocabulary.
     pub fn settings(&self, vocab_size: usize) -> ModelSettings {
         ModelSettings {
             preset: self.model_size.clone(),
@@ -245,7 +245,7 @@ impl ModelArguments {
         run_with_family(self.family(checkpoint)?.name, program)?
     }
 
-    /// What the model learns.
+    /// Returns what the model learns.
     pub fn objective(&self, checkpoint: Option<&Checkpoint>) -> anyhow::Result<Objective> {
         // It does not depend on the vocabulary.
         Ok(self.config(checkpoint, 1)?.objective())

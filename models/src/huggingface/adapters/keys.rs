@@ -2,7 +2,7 @@
 
 use crate::huggingface::Key;
 
-/// What to do with an adapter that is no plain LoRA.
+/// Advice for an adapter that is no plain LoRA.
 pub(super) const MERGE: &str =
     "merge it into its model with peft (merge_and_unload), and import that model without --adapter";
 const CONVERT: &str = "these begin as a part of the weights, which are then another model's: save the adapter with \

@@ -74,7 +74,7 @@ impl AdapterFiles {
         Ok(files)
     }
 
-    /// What a person should know of the files: settings without effect.
+    /// Returns remarks on the files: settings without effect.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -216,7 +216,7 @@ fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, HuggingFaceError> {
     std::fs::read(path).map_err(HuggingFaceError::file("read", path))
 }
 
-/// What to do with a tensor that no target has.
+/// Advice for a tensor that no target has.
 fn hint(name: &str, targets: &[String]) -> String {
     let factor = [".lora_A.", ".lora_B."]
         .into_iter()

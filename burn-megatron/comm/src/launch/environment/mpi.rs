@@ -18,7 +18,7 @@ struct Dialect {
     local_world_size: [&'static str; 2],
     /// The job's id, one per `mpirun`.
     job_ids: &'static [&'static str],
-    /// What of `mpirun` sets a variable of the ranks.
+    /// The command and flag that set a variable of the ranks, as `mpirun -x`.
     passing: &'static str,
     /// The launcher's name in the id of a run.
     name: &'static str,

@@ -129,7 +129,7 @@ struct Inner {
     attachment: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// How many groups of a name there have been.
     groups: Mutex<HashMap<String, u64>>,
-    /// What ends when this rank leaves.
+    /// Parts that end when this rank leaves.
     parts: Mutex<Vec<Weak<dyn EndsWithWorld>>>,
     /// The connection that stands for this rank. None in a world of one, and in a fake one.
     membership: Option<Membership>,

@@ -48,7 +48,7 @@ pub struct SentencePieceTokenizer {
     roles: TokenRoles,
     end_of_document: Option<Token>,
     ends_of_text: Option<Vec<Token>>,
-    /// What a prompt has before and after its text.
+    /// The tokens of a prompt before and after its text.
     around: [Option<Token>; 2],
     strips_first_space: bool,
 }

@@ -51,7 +51,7 @@ pub(in crate::data_parallel) struct Reduced<B: Backend> {
     pub(in crate::data_parallel) buckets: Vec<FlatBuffer<B>>,
     /// By parameter: whether some data-parallel rank has received a gradient of it.
     pub(in crate::data_parallel) present: Vec<bool>,
-    /// Whether all data-parallel ranks have made the same steps and updates, and state the same.
+    /// True if all data-parallel ranks have made the same steps and updates, and state the same.
     pub(in crate::data_parallel) is_in_step: bool,
     /// The parameters that received a gradient on this rank, before any reduction, that is not finite.
     pub(in crate::data_parallel) non_finite: NonFinite<B>,
