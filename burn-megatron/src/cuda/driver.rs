@@ -6,7 +6,7 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute};
 use super::CudaError;
 
 /// Returns what the driver says of a GPU.
-pub(super) fn attributes<const N: usize>(ordinal: usize, of: [CUdevice_attribute; N]) -> Result<[i32; N], CudaError> {
+pub(crate) fn attributes<const N: usize>(ordinal: usize, of: [CUdevice_attribute; N]) -> Result<[i32; N], CudaError> {
     let handle = handle(ordinal)?;
     let mut values = [0; N];
     for (value, attribute) in values.iter_mut().zip(of) {

@@ -18,7 +18,7 @@
 //! Matmuls run on burn's own kernels, or on NVIDIA's cuBLASLt after [`enable_cublaslt`].
 
 mod cores;
-mod driver;
+pub(crate) mod driver;
 mod gpu;
 mod kernel_cache;
 pub mod libraries;

@@ -10,7 +10,8 @@
 //! - NVRTC keeps the CUDA C++ source, which `cuda_source` compiles for the CPU, where kernels run one at a time.
 //! - NCCL's ranks are processes of one machine, or threads of one process. Sums are in the order of ranks: not in
 //!   NCCL's. With `CUDA_EMULATOR_NCCL_US` set to a number, each operation takes that many microseconds more in its
-//!   stream.
+//!   stream. While it runs, it holds a multiprocessor for each block that its kernel would have over NVLink, of the
+//!   device's `CUDA_EMULATOR_MULTIPROCESSORS` (108), and waits for those that others hold.
 //! - loads of modules and allocations, other than those in the order of a stream, first wait for all that is in the
 //!   device's streams, as CUDA may do: what runs there and waits for something that comes later never ends. After
 //!   `CUDA_EMULATOR_WAIT_LIMIT_S` seconds (120) that ends the context, and is reported; at 0 they do not wait.
@@ -21,7 +22,8 @@
 //! `CUDA_EMULATOR_DEVICES` is the number of devices (1), each an A100 by its attributes, with `CUDA_EMULATOR_MEMORY_MB`
 //! (1024) of memory. `CUDA_VISIBLE_DEVICES` is honoured.
 //!
-//! While `CUDA_EMULATOR_CUBLASLT_FAILS` is set, every product of cuBLASLt fails. `CUDA_EMULATOR_NVRTC_VERSION` is the
+//! While `CUDA_EMULATOR_CUBLASLT_FAILS` is set, every product of cuBLASLt fails; there are none for operands that are
+//! aligned to fewer bytes than `CUDA_EMULATOR_CUBLASLT_ALIGNMENT` says. `CUDA_EMULATOR_NVRTC_VERSION` is the
 //! version of NVRTC (`13.0`, as the driver's); the file that `CUDA_EMULATOR_COMPILATIONS` names gets a byte for each
 //! kernel that it compiles.
 //!

@@ -235,15 +235,17 @@ fn queue<R: CubeRuntime>(
             a.dtype
         );
     }
+    let buffers = [a.handle.clone(), b.handle.clone(), to.handle].map(Handle::binding);
+    let kind = plan::Kind {
+        dtypes: [a.dtype, to.dtype],
+        factors: [a_factor, b_factor],
+        shape: [rows, depth, columns],
+        has_bias: bias.is_some(),
+        batch: to.batch,
+    };
     let product = product::QueuedProduct {
-        kind: plan::Kind {
-            dtypes: [a.dtype, to.dtype],
-            factors: [a_factor, b_factor],
-            shape: [rows, depth, columns],
-            has_bias: bias.is_some(),
-            batch: to.batch,
-        },
-        buffers: [a.handle.clone(), b.handle.clone(), to.handle].map(Handle::binding),
+        kind: plan::PlanKind::of(kind, &buffers),
+        buffers,
         bias: bias.map(|bias| bias.handle.clone().binding()),
         is_added: to.is_added,
     };

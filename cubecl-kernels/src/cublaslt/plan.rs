@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use burn::tensor::DType;
+use cubecl::server::Binding;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 
@@ -46,6 +47,22 @@ pub(super) struct PlanKind {
     pub kind: Kind,
     /// To how many bytes `a`, `b` and the output are aligned.
     pub alignments: [u32; 3],
+}
+
+impl PlanKind {
+    /// The plan's kind of a product whose `a`, `b` and output are in these buffers. CubeCL aligns the beginning of its
+    /// memory further than it matters here.
+    pub fn of(kind: Kind, buffers: &[Binding; 3]) -> Self {
+        let [of_a, of_output] = kind.batch.strides;
+        let [of_factors, of_sums] = kind.dtypes.map(|dtype| dtype.size());
+        // Where every product of a batch begins.
+        let strides = [of_a * of_factors, 0, of_output * of_sums];
+        let begins = |which: usize| buffers[which].offset_start.unwrap_or(0) | strides[which] as u64;
+        Self {
+            kind,
+            alignments: std::array::from_fn(|which| 1 << begins(which).trailing_zeros().min(8)),
+        }
+    }
 }
 
 /// Where a product's matrices are on the device.

@@ -12,7 +12,7 @@ use cudarc::cublaslt::sys;
 use cudarc::driver;
 use parking_lot::Mutex;
 
-use super::plan::{Addresses, Kind, Plan, PlanKind, WORKSPACE_BYTES};
+use super::plan::{Addresses, Plan, PlanKind, WORKSPACE_BYTES};
 use crate::cuda::{Server, address, compute_stream};
 
 /// The kinds of products that are kept; a model has some dozens.
@@ -43,7 +43,7 @@ struct Library {
 
 /// A product.
 pub(super) struct QueuedProduct {
-    pub kind: Kind,
+    pub kind: PlanKind,
     /// `a`, `b` and the output, which is row-major.
     pub buffers: [Binding; 3],
     pub bias: Option<Binding>,
@@ -54,17 +54,15 @@ pub(super) struct QueuedProduct {
 /// Whether the library has a kernel for a product. Waits for the server at the first one of its kind, and tells where
 /// it has none.
 pub(super) fn has_kernel(product: &QueuedProduct, server: &DeviceHandle<Server>) -> bool {
-    static KNOWN: LazyLock<Mutex<HashMap<Kind, bool>>> = LazyLock::new(Mutex::default);
+    static KNOWN: LazyLock<Mutex<HashMap<PlanKind, bool>>> = LazyLock::new(Mutex::default);
     let known = || KNOWN.lock();
     if let Some(&has_kernel) = known().get(&product.kind) {
         return has_kernel;
     }
     let (what, kind) = (product.describe(), product.kind);
-    let (buffers, bias) = (product.buffers.clone(), product.bias.clone());
     let found = server.submit_blocking(move |server| {
         prepare(server)?;
-        let addresses = Addresses::of(server, buffers, bias)?;
-        with_library(|library| Ok(library.plan(PlanKind::of(kind, &addresses)).map(drop)))
+        with_library(|library| Ok(library.plan(kind).map(drop)))
     });
     let refusal = match found {
         Ok(Ok(Ok(()))) => None,
@@ -109,8 +107,9 @@ impl QueuedProduct {
     }
 
     fn describe(&self) -> String {
-        let ([rows, depth, columns], [of_factors, of_output]) = (self.kind.shape, self.kind.dtypes.map(super::name));
-        let times = match self.kind.batch.count {
+        let kind = &self.kind.kind;
+        let ([rows, depth, columns], [of_factors, of_output]) = (kind.shape, kind.dtypes.map(super::name));
+        let times = match kind.batch.count {
             1 => String::new(),
             count => format!("{count} times "),
         };
@@ -119,12 +118,18 @@ impl QueuedProduct {
 
     /// Leaves in `place` where the output is, once that is known, and its length in bytes.
     fn queue(self, server: &mut Server, place: &mut Option<(u64, usize)>) -> Result<(), String> {
-        let ([rows, _, columns], batch) = (self.kind.shape, self.kind.batch);
+        let PlanKind { kind, alignments } = self.kind;
+        let ([rows, _, columns], batch) = (kind.shape, kind.batch);
         let addresses = Addresses::of(server, self.buffers, self.bias)?;
         // Of a batch, with what is between its outputs.
         let elements = rows * columns + (batch.count - 1) * batch.strides[1];
-        *place = Some((addresses.output, elements * self.kind.dtypes[1].size()));
-        with_library(|library| library.run(PlanKind::of(self.kind, &addresses), addresses, self.is_added))
+        *place = Some((addresses.output, elements * kind.dtypes[1].size()));
+        let Addresses { a, b, output, .. } = addresses;
+        let are_aligned = std::iter::zip([a, b, output], alignments).all(|(at, to)| at.is_multiple_of(to.into()));
+        if !are_aligned {
+            return Err(format!("its buffers are not aligned to {alignments:?} bytes"));
+        }
+        with_library(|library| library.run(self.kind, addresses, self.is_added))
     }
 }
 
@@ -137,20 +142,6 @@ impl Addresses {
             output: address(server, output)?,
             bias: bias.map(|bias| address(server, bias)).transpose()?,
         })
-    }
-}
-
-impl PlanKind {
-    fn of(kind: Kind, addresses: &Addresses) -> Self {
-        let [of_a, of_output] = kind.batch.strides;
-        let [of_factors, of_sums] = kind.dtypes.map(|dtype| dtype.size());
-        // Where every product of a batch begins.
-        let strides = [of_a * of_factors, 0, of_output * of_sums];
-        let addresses = [addresses.a, addresses.b, addresses.output];
-        Self {
-            kind,
-            alignments: std::array::from_fn(|which| alignment(addresses[which] | strides[which] as u64)),
-        }
     }
 }
 
@@ -194,11 +185,6 @@ impl Library {
         let launched = unsafe { plan.launch(handle, addresses, is_added, workspace, stream.cast()) };
         launched.map_err(|error| error.to_string())
     }
-}
-
-/// To how many bytes an address is aligned, as far as it matters.
-fn alignment(address: u64) -> u32 {
-    1 << address.trailing_zeros().min(8)
 }
 
 /// Fills an output that was not computed with what is not a number, so that nothing made of it looks whole.

@@ -278,7 +278,7 @@ impl fmt::Display for MemoryPlan {
         };
         writeln!(formatter, "\nmemory of a rank{most} (* as this run):\n{}", self.table())?;
         writeln!(formatter, "fewest GPUs, {}:", gpus::RESERVE)?;
-        let model = self.grid.tensor_parallel_size() * self.grid.pipeline_parallel_size();
+        let model = [self.grid.tensor_parallel_size(), self.grid.pipeline_parallel_size()];
         for sharding in ShardingStrategy::ALL {
             write!(formatter, "  ZeRO stage {}: ", sharding.stage())?;
             if !self.allows(sharding) {

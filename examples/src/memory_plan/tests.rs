@@ -145,13 +145,23 @@ fn the_fewest_gpus_are_the_first_number_that_holds_the_run() {
             activations: activations * 1e9,
         };
         let sizes: Vec<usize> = (1..=64).collect();
-        gpus::SIZES.map(|gigabytes| gpus::fewest(gigabytes, 4, &sizes, needs))
+        gpus::SIZES.map(|gigabytes| gpus::fewest(gigabytes, [4, 1], &sizes, needs))
     };
-    // 32.5, 66.5 and 118.35 GB can be used.
+    // 32.5, 66.5 and 118.35 GB can be used by tensor-parallel ranks alone.
     assert_eq!(find(100.0, 0.0, 10.0), ["20 of 40 GB", "8 of 80 GB", "4 of 141 GB"]);
     assert_eq!(find(0.0, 32.4, 0.0), ["4 of 40 GB", "4 of 80 GB", "4 of 141 GB"]);
     let none = find(1.0, 80.0, 50.0);
     assert_eq!(none[0], "none of 40 GB (activations alone exceed it)");
     assert_eq!(none[1], "none of 80 GB (what is not shared out exceeds it)");
     assert!(none[2].starts_with("none of 141 GB"));
+}
+
+#[test]
+fn communicators_take_memory() {
+    let gigabytes = |axes| gpus::communicator_bytes(axes) / 1e9;
+    assert_eq!(gigabytes([1, 1, 1]), 0.0);
+    assert_eq!(gigabytes([2, 1, 8]), 1.0);
+    // The stages at the ends have one neighbour each, unless there are two stages only.
+    assert!((gigabytes([1, 2, 1]) - 0.7).abs() < 1e-9);
+    assert!((gigabytes([4, 4, 2]) - 1.9).abs() < 1e-9);
 }

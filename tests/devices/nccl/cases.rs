@@ -20,7 +20,7 @@ const IN_PROGRESS: &str = "CUDA_EMULATOR_IN_PROGRESS";
 /// The most seconds that the load of a kernel waits for what runs on the GPU; 0 lets it not wait.
 const WAIT_LIMIT: &str = "CUDA_EMULATOR_WAIT_LIMIT_S";
 /// Cases whose kernels are loaded while receives have been posted ahead, or much else runs.
-const LOADED_MEANWHILE: &[&str] = &["transfers", "busy"];
+const LOADED_MEANWHILE: &[&str] = &["transfers", "busy", "room"];
 /// How long the drop of a group may take: for what is on its way, for the ends of communicators, for lanes, and for
 /// this machine.
 const DROP_LIMIT: f64 = 5.0 + 2.0 + 1.0 + 2.0;
@@ -141,6 +141,9 @@ fn add_emulated(trials: &mut Trials) {
     for (name, ranks, body) in [
         ("a_pipeline_loads_its_kernels_on_2_ranks", 2, pipeline as Body),
         ("a_pipeline_loads_its_kernels_on_3_ranks", 3, pipeline),
+        ("a_fast_stage_waits_for_a_slow_one_in_evaluation", 2, |ranks| {
+            plays_well("evaluation", ranks)
+        }),
         ("groups_of_32_ranks_connect_in_one_round", many::RANKS, |ranks| {
             plays_well("all_groups", ranks)
         }),
@@ -168,6 +171,11 @@ fn add_products_and_refusals(trials: &mut Trials) {
         ("gradients_are_added_up_as_products_on_2_ranks", 2, products),
         ("chunks_are_multiplied_where_they_belong_on_2_ranks", 2, chunks),
         ("chunks_are_multiplied_where_they_belong_on_3_ranks", 3, chunks),
+        ("chunks_for_which_cublaslt_has_no_kernel_are_multiplied", 2, |ranks| {
+            let ended = play("chunks", ranks, &[("CUDA_EMULATOR_CUBLASLT_ALIGNMENT", "16")])?;
+            ended.expect_code(0)?;
+            ended.expect_line("cuBLASLt has no kernel for ")
+        }),
         ("ranks_that_multiply_in_other_ways_are_named", 3, |ranks| {
             plays_well("other_products", ranks)
         }),
@@ -235,6 +243,7 @@ fn add_endings(trials: &mut Trials) {
         ("a_receive_ahead_of_its_time_is_not_late", 2, |ranks| {
             plays_well("ahead", ranks)
         }),
+        ("kernels_that_wait_for_other_ranks_leave_room", 2, kernels_leave_room),
         ("a_rank_that_leaves_is_named_over_shared_memory", 3, |ranks| {
             rank_leaves(ranks, "shared-memory")
         }),
@@ -383,6 +392,25 @@ fn message_is_never_sent(ranks: usize) -> Result<(), Failed> {
         ended.stdout.contains("rank 1 hears that rank 1 on host "),
         &ended.stdout,
     )
+}
+
+/// With the blocks that NCCL takes by itself receives that are posted ahead leave none to a reduction, and two of
+/// these none to each other.
+fn kernels_leave_room(ranks: usize) -> Result<(), Failed> {
+    play("room", ranks, &[])?.expect_code(0)?;
+    let sizes = [("NCCL_MAX_CTAS", "32"), ("CUDA_EMULATOR_MULTIPROCESSORS", "40")];
+    for (more, room) in [(sizes[0], 108), (sizes[1], 40)] {
+        let ended = play("room", ranks, &[more])?;
+        expect(!ended.status.success(), "the job fails")?;
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        let is_late = ["waited 10 s for it", "timed out after 10 s"]
+            .iter()
+            .any(|late| said.contains(late));
+        expect(is_late, &said)?;
+        let warning = format!("multiprocessors at once, and the GPU has {room}");
+        expect(said.contains(&warning), &said)?;
+    }
+    Ok(())
 }
 
 fn rank_leaves(ranks: usize, engine: &str) -> Result<(), Failed> {

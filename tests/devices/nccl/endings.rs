@@ -18,7 +18,9 @@ const SHAPE: [usize; 2] = [5, 77];
 /// The limit of waits in a case where it is to run out, or not to.
 pub fn timeout_of(case: &str) -> Option<Duration> {
     match case {
-        "late" | "absent" | "busy" | "mismatch" | "never_sent" | "never_received" => Some(Duration::from_secs(10)),
+        "late" | "absent" | "busy" | "mismatch" | "never_sent" | "never_received" | "room" => {
+            Some(Duration::from_secs(10))
+        }
         "ahead" => Some(Duration::from_secs(5)),
         _ => None,
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Tensor, TensorPrimitive};
+use burn_cuda::CudaDevice;
 use burn_megatron::collectives::{CollectiveBackend, Movement, ReduceOp, TensorCall};
 use burn_megatron::launch::World;
 use cubecl::Runtime;
@@ -30,12 +31,12 @@ pub fn slow(world: &World) -> Outcome {
         bucket = bucket.round(&gpu)?;
     }
     bucket.expect(&gpu, 2)?;
-    let before = bytes_in_use(&gpu)?;
+    let before = bytes_in_use(&gpu.device)?;
     let begun = Instant::now();
     for _ in 0..ROUNDS {
         bucket = bucket.round(&gpu)?;
     }
-    let held = bytes_in_use(&gpu)?.saturating_sub(before);
+    let held = bytes_in_use(&gpu.device)?.saturating_sub(before);
     let took = begun.elapsed();
     let calls = Duration::from_micros(SLOW.parse()?) * CALLS * ROUNDS as u32;
     if took > calls / 2 {
@@ -120,7 +121,7 @@ fn tensor(float: FloatTensor<Cuda>) -> Tensor<Cuda, 1> {
 }
 
 /// The bytes of CubeCL's memory that something holds, when all that has been launched is queued.
-fn bytes_in_use(gpu: &Gpu) -> Result<u64, Box<dyn std::error::Error>> {
-    let usage = CudaRuntime::client(&gpu.device).memory_usage();
+pub fn bytes_in_use(device: &CudaDevice) -> Result<u64, Box<dyn std::error::Error>> {
+    let usage = CudaRuntime::client(device).memory_usage();
     Ok(usage.map_err(|error| format!("{error:?}"))?.bytes_in_use)
 }

@@ -17,6 +17,7 @@ mod memory;
 mod pipeline;
 mod placed;
 pub mod ranks;
+mod room;
 
 pub use cases::trials;
 

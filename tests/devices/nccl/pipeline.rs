@@ -1,7 +1,10 @@
 //! What the ranks of a pipeline do: kernels are loaded in the first step, and receives are posted ahead after it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use burn::backend::Autodiff;
-use burn::module::{Module, Param};
+use burn::module::{AutodiffModule, Module, Param};
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use burn_cuda::CudaDevice;
 use burn_megatron::collectives::GroupConfig;
@@ -13,6 +16,7 @@ use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
 use burn_megatron::topology::ParallelConfig;
 
+use crate::devices::nccl::memory::bytes_in_use;
 use crate::devices::nccl::ranks::{Cuda, Outcome};
 
 type B = Autodiff<Cuda>;
@@ -74,6 +78,68 @@ pub fn pipeline(world: &World) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// A stage that takes its time if it is the last, and watches its memory if it is not.
+#[derive(Module, Debug)]
+struct Paced<B: Backend> {
+    stage: Stage<B>,
+}
+
+/// The most bytes that were in use before a forward pass.
+static MOST: AtomicU64 = AtomicU64::new(0);
+
+/// A first stage that is fast does not run ahead of a slow one, and hold what it has made, where no gradients come
+/// back. The first evaluation loads the kernels.
+pub fn evaluation(world: &World) -> Outcome {
+    const MANY: usize = 80;
+    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    let stages = world.world_size();
+    let context = ParallelContextConfig::new(ParallelConfig::new().with_pipeline_parallel_size(stages))
+        .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
+        .init(world)?;
+    let schedule = ScheduleConfig {
+        kind: ScheduleKind::OneForwardOneBackward,
+        num_stages: stages,
+        num_chunks: 1,
+        num_micro_batches: MANY,
+    };
+    let executor = PipelineExecutor::new(schedule.forward_only()?, &context)?;
+    let stage = Stage::new(world.rank(), stages, &device).valid();
+    let chunks = vec![Paced { stage }];
+    let micro_batches: Vec<usize> = (0..MANY).collect();
+    let mut held = [0; 2];
+    for held in &mut held {
+        let before = bytes_in_use(&device)?;
+        MOST.store(0, Ordering::Relaxed);
+        executor.evaluate::<Cuda, _, 2>(&chunks, &micro_batches, |_, _| ())?;
+        *held = MOST.load(Ordering::Relaxed).saturating_sub(before);
+    }
+    // Of the tensors that one stage makes: those that wait to be sent, those on their way, and what a pass takes.
+    let tensors = held.map(|held| held as usize / (ROWS * COLUMNS * size_of::<f32>()));
+    println!("rank {} holds {tensors:?} tensors", world.rank());
+    if tensors[1] > MANY / 2 {
+        return Err(format!("{tensors:?} tensors of {MANY} are held in the two evaluations").into());
+    }
+    Ok(())
+}
+
+impl<T: Backend<Device = CudaDevice>> PipelineStage<T, 2> for Paced<T> {
+    type MicroBatch = usize;
+
+    fn input_shape(&self, micro_batch: &usize) -> [usize; 2] {
+        PipelineStage::<T, 2>::input_shape(&self.stage, micro_batch)
+    }
+
+    fn forward(&self, input: Option<Tensor<T, 2>>, micro_batch: &usize) -> StageOutput<T, 2> {
+        if self.stage.is_last {
+            std::thread::sleep(Duration::from_millis(10));
+        } else {
+            let bytes = bytes_in_use(&self.stage.weight.val().device());
+            MOST.fetch_max(bytes.expect("CubeCL says it"), Ordering::Relaxed);
+        }
+        self.stage.forward(input, micro_batch)
+    }
 }
 
 impl Stage<B> {

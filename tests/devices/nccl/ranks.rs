@@ -12,7 +12,7 @@ use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, join, report_and_exit};
 
 use crate::devices::nccl::endings::{self, PAUSED};
-use crate::devices::nccl::{LONG, RANKS, chunks, gather, many, matmul, memory, pipeline, placed};
+use crate::devices::nccl::{LONG, RANKS, chunks, gather, many, matmul, memory, pipeline, placed, room};
 use tests::job::{launch, note};
 
 pub type Cuda = burn_cuda::Cuda<f32, i32>;
@@ -65,10 +65,12 @@ fn play(case: &str, world: &World) -> Outcome {
         "all_groups" => many::all_groups(world),
         "slow" => memory::slow(world),
         "pipeline" => pipeline::pipeline(world),
+        "evaluation" => pipeline::evaluation(world),
         "chunks" => chunks::chunks(world),
         "slow_chunks" => chunks::slow_chunks(world),
         "gather" => gather::gather(world),
         "placed" => placed::placed(world),
+        "room" => room::room(world),
         "products" => matmul::products(world),
         "other_products" => matmul::other_products(world),
         "interface" => {

@@ -13,15 +13,18 @@
 //! (`comm->groupJob`), and knows nothing of a caller's thread inside a blocking one, under which it frees the
 //! communicator. So calls do not block, and whoever makes one looks for its end [without sleeping](Pauses) at first.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::ctas::Ctas;
 use super::library::{Comm, Config, Library, Status, Stream, UniqueId};
-use super::order::{Context, StreamHandle};
+use super::order::{Context, Event, StreamHandle};
 use super::pauses::Pauses;
+use super::watchdog::ABORT_LIMIT;
 use crate::collectives::CollectiveError;
 
 /// Why a call has not been queued.
@@ -60,6 +63,10 @@ pub(crate) struct Communicator {
     pub(super) stream: StreamHandle,
     /// The number of its ranks.
     pub(super) size: usize,
+    /// The ends of the sends that may be on their way.
+    pub(super) sends: Mutex<VecDeque<Arc<Event>>>,
+    /// Counted while it lives.
+    _ctas: Ctas,
 }
 
 #[derive(Debug)]
@@ -77,7 +84,8 @@ unsafe impl Send for Handle {}
 
 impl Communicator {
     /// Begins to connect a communicator of `size` ranks, of which this is `rank`. Every one of them calls with the same
-    /// id. `context` is the device's, and current. It is connected when [`settle`](Self::settle) has returned.
+    /// id and number of thread blocks. `context` is the device's, and current. It is connected when
+    /// [`settle`](Self::settle) has returned.
     ///
     /// # Errors
     /// What NCCL says.
@@ -87,9 +95,10 @@ impl Communicator {
         size: usize,
         rank: usize,
         (context, stream): (Context, StreamHandle),
+        ctas: Ctas,
     ) -> Result<Self, Refusal> {
         let mut comm: Comm = std::ptr::null_mut();
-        let mut config = Config::non_blocking();
+        let mut config = Config::non_blocking(library.version, ctas.most);
         let number = |value: usize| i32::try_from(value).map_err(|_| format!("{value} ranks are too many for NCCL"));
         // SAFETY: writes the communicator, reads the configuration; both are there.
         let status = unsafe { (library.comm_init)(&raw mut comm, number(size)?, id, number(rank)?, &raw mut config) };
@@ -104,6 +113,8 @@ impl Communicator {
             ending: OnceLock::new(),
             stream,
             size,
+            sends: Mutex::default(),
+            _ctas: ctas,
         })
     }
 
@@ -155,7 +166,11 @@ impl Communicator {
     pub(super) fn abort(&self, why: &str) {
         // The first stays.
         let _ = self.ending.set(why.to_owned());
-        let mut state = self.state.lock();
+        // A call that waits looks at that; one that NCCL does not return from keeps the communicator.
+        let Some(mut state) = self.state.try_lock_for(ABORT_LIMIT) else {
+            tracing::warn!("a call of NCCL does not return: its communicator is left alone");
+            return;
+        };
         if let State::Open(comm) = &*state {
             // SAFETY: the communicator is open, and is not used again.
             let status = self.context.within(|| unsafe { (self.library.comm_abort)(comm.0) });

@@ -13,6 +13,8 @@ use crate::cuda::libraries::looked_for;
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 /// The oldest version with what is called here: non-blocking communicators.
 const OLDEST: c_int = 21_400;
+/// The first version that takes a bound on the thread blocks of its kernels.
+const WITH_CTAS: c_int = 21_700;
 
 /// A communicator.
 pub(super) type Comm = *mut c_void;
@@ -38,24 +40,48 @@ impl UniqueId {
     pub const BYTES: usize = 128;
 }
 
-/// The first fields of `ncclConfig_t`, as they were in the first version that had it: a later library gives the others
-/// their defaults.
+/// The first fields of `ncclConfig_t`, as they are since 2.18: a later library gives the others their defaults, and an
+/// earlier one reads those that it knows.
 #[repr(C)]
 pub(super) struct Config {
     size: usize,
     magic: c_uint,
     version: c_uint,
     blocking: c_int,
+    cluster_size: c_int,
+    min_ctas: c_int,
+    max_ctas: c_int,
+    net_name: *const c_char,
+    split_share: c_int,
+    /// Of 2.25, which the version below excludes.
+    traffic_class: c_int,
 }
 
 impl Config {
-    /// Of a communicator whose calls return before they are done.
-    pub fn non_blocking() -> Self {
+    /// What a field has that is not set.
+    const UNDEFINED: c_int = c_int::MIN;
+    /// The size in the versions before [`WITH_CTAS`], which end with `blocking`.
+    const SHORT: usize = 24;
+
+    /// Of a communicator of this version of NCCL whose calls return before they are done, and whose kernels have at
+    /// most `max_ctas` thread blocks; versions before [`WITH_CTAS`] do not bound them.
+    pub fn non_blocking(version: c_int, max_ctas: u16) -> Self {
+        let (size, version) = if version < WITH_CTAS {
+            (Self::SHORT, OLDEST)
+        } else {
+            (size_of::<Self>(), WITH_CTAS)
+        };
         Self {
-            size: size_of::<Self>(),
+            size,
             magic: 0xcafe_beef,
-            version: OLDEST as c_uint,
+            version: version as c_uint,
             blocking: 0,
+            cluster_size: Self::UNDEFINED,
+            min_ctas: Self::UNDEFINED,
+            max_ctas: max_ctas.into(),
+            net_name: std::ptr::null(),
+            split_share: Self::UNDEFINED,
+            traffic_class: Self::UNDEFINED,
         }
     }
 }
@@ -172,6 +198,14 @@ impl Library {
         }
         library.version = version;
         tracing::info!(version = dotted(version), "NCCL");
+        if version < WITH_CTAS {
+            tracing::warn!(
+                "NCCL {} does not bound the multiprocessors of each communicator, as {} and later do: set \
+                 NCCL_MAX_NCHANNELS=4 if a pipeline hangs",
+                dotted(version),
+                dotted(WITH_CTAS)
+            );
+        }
         Ok(library)
     }
 
@@ -201,7 +235,7 @@ impl Library {
 }
 
 /// Returns a version as people write it.
-fn dotted(version: c_int) -> String {
+pub(super) fn dotted(version: c_int) -> String {
     format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
 }
 
@@ -217,8 +251,16 @@ mod tests {
 
     #[test]
     fn the_configuration_is_that_of_the_header() {
-        // The size that the first version of the structure had.
-        assert_eq!(size_of::<Config>(), 24);
+        assert_eq!(size_of::<Config>(), 48);
+        // The first version of the structure, and the one that bounds the blocks, of which 2.17 has no more.
+        assert_eq!(
+            std::mem::offset_of!(Config, cluster_size),
+            Config::non_blocking(OLDEST, 4).size - 4
+        );
+        assert_eq!(std::mem::offset_of!(Config, split_share), 40);
+        let config = Config::non_blocking(22_809, 4);
+        assert_eq!((config.size, config.version, config.max_ctas), (48, 21_700, 4));
+        assert_eq!((config.min_ctas, config.cluster_size), (c_int::MIN, c_int::MIN));
         assert_eq!(size_of::<UniqueId>(), 128);
     }
 }

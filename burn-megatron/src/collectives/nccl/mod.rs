@@ -9,6 +9,7 @@
 //! - `order`: streams and events, and the stream that CubeCL computes on.
 //! - `place`: where on the device a call takes place, asked of CubeCL's server.
 //! - `pauses`: how a thread waits for what is mostly done at once.
+//! - `ctas`: how many thread blocks the kernels of each may have.
 //! - `communicator`: one communicator with its stream, of all ranks or of a sender and its receiver.
 //! - `engine`: the operations, and which communicator takes them; `engine::connecting`: how its ranks come together.
 //! - `traffic`: how much a group has sent.
@@ -41,6 +42,17 @@
 //!   with collectives, and would still not load the kernels of the reduction and the optimizer, nor NCCL's own.
 //! - After it, a receive is posted one task ahead at most.
 //!
+//! # Why no order of launches can hang
+//!
+//! The calls of one communicator come in the same order on all ranks. Between communicators there is no such order: the
+//! reduction of a bucket is called by the thread that the last gradient comes to, a transfer by its lane, and where on
+//! the GPU each begins depends on what it waits for there. So on one rank the kernel of one communicator may run, and
+//! wait for a rank where the kernel of another runs and waits for this one. Neither hangs as long as both have room on
+//! the GPU: a kernel of a backend ends by itself, a communicator has one kernel at a time there, and the kernels of all
+//! communicators together have fewer thread blocks than the GPU has multiprocessors (`ctas`). Each has a stream, and
+//! the GPU the number of queues that `CUDA_DEVICE_MAX_CONNECTIONS` says: with fewer queues than streams a kernel that
+//! has room may come after one that waits.
+//!
 //! # Where there are group calls
 //!
 //! A pipeline's exchange sends and receives at once. NCCL's `ncclGroupStart` and `ncclGroupEnd` are for such transfers
@@ -48,7 +60,7 @@
 //! each other forever. Here each direction of each pair of ranks has a communicator, a stream, and a lane with a thread
 //! that makes its calls: a send waits for earlier sends to the same rank, and for nothing else. Group calls would lose
 //! that: a receive is posted long before its time, when its send has not been made yet. In return, the GPU must have
-//! room for the kernels of both directions, which are a few blocks each, on streams that have priority over the
+//! room for the kernels of both directions, which have four blocks each, on streams that have priority over the
 //! backend's. For collectives that follow each other a group would save NCCL a thread, but in a layer there is a matmul
 //! between any two.
 //!
@@ -59,6 +71,7 @@
 //! same on all ranks.
 
 mod communicator;
+mod ctas;
 mod engine;
 mod library;
 mod order;

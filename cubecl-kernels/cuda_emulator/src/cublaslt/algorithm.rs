@@ -7,6 +7,7 @@ use super::error::{Error, Outcome};
 use super::handle::device_of;
 use super::preference::{PREFERENCES, Preference};
 use super::problem::Problem;
+use crate::driver::device::number_in_environment;
 use crate::exported::{Out, exported};
 
 /// What an algorithm needs, where it may, in bytes.
@@ -78,6 +79,12 @@ fn recommended(operation: *mut c_void, layouts: [*mut c_void; 4], preference: &P
     // NVIDIA's has kernels for some of these, and not for others.
     if problem.bias.is_some() && problem.rows == 1 {
         return Err(Error::unsupported("a bias of one number"));
+    }
+    let least = number_in_environment("CUDA_EMULATOR_CUBLASLT_ALIGNMENT").unwrap_or(1);
+    if preference.alignments.iter().any(|&bytes| (bytes as usize) < least) {
+        return Err(Error::unsupported(format!(
+            "operands that are not aligned to {least} bytes"
+        )));
     }
     Ok(Algorithm::new(&problem, preference))
 }

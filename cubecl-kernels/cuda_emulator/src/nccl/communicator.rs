@@ -27,11 +27,28 @@ pub struct Communicator {
     pub device: &'static Device,
     /// Whether calls return before they are done.
     pub is_blocking: bool,
+    /// The most blocks that a kernel may have, if the configuration says it.
+    pub most_blocks: Option<usize>,
     state: Mutex<State>,
     changed: Condvar,
     peers: OnceLock<Vec<Option<Peer>>>,
     /// Held while operations are put into streams.
     pub order: Mutex<Order>,
+}
+
+/// What a configuration asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub is_blocking: bool,
+    pub most_blocks: Option<usize>,
+}
+
+impl Settings {
+    /// Those of a call that has no configuration.
+    pub const DEFAULT: Self = Self {
+        is_blocking: true,
+        most_blocks: None,
+    };
 }
 
 /// A connection; the lock is held while a frame is written, and not to end what is written.
@@ -107,7 +124,7 @@ impl State {
 }
 
 impl Communicator {
-    pub fn new(member: Member, device: &'static Device, is_blocking: bool) -> Arc<Self> {
+    pub fn new(member: Member, device: &'static Device, settings: Settings) -> Arc<Self> {
         let state = State {
             is_busy: true,
             ..State::default()
@@ -115,7 +132,8 @@ impl Communicator {
         Arc::new(Self {
             member,
             device,
-            is_blocking,
+            is_blocking: settings.is_blocking,
+            most_blocks: settings.most_blocks,
             state: Mutex::new(state),
             changed: Condvar::new(),
             peers: OnceLock::new(),

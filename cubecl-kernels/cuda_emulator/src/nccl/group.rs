@@ -113,6 +113,18 @@ fn slowness() -> Duration {
     Duration::from_micros(*MICROSECONDS.get_or_init(number))
 }
 
+/// The blocks of the kernel of operations: those that it would have over NVLink, unless the environment or the
+/// configuration says fewer.
+fn blocks(communicator: &Communicator, tasks: &[Task]) -> usize {
+    const COLLECTIVE: usize = 24;
+    const TRANSFER: usize = 32;
+    static MOST: OnceLock<Option<usize>> = OnceLock::new();
+    let of_environment = *MOST.get_or_init(|| number_in_environment("NCCL_MAX_CTAS"));
+    let is_collective = tasks.iter().any(Task::is_collective);
+    let most = of_environment.or(communicator.most_blocks).unwrap_or(usize::MAX);
+    if is_collective { COLLECTIVE } else { TRANSFER }.min(most)
+}
+
 /// Puts operations of one communicator into streams: at once, or later where the communicator does not block.
 ///
 /// # Errors
@@ -199,7 +211,11 @@ fn enqueue(communicator: &Arc<Communicator>, calls: Calls) {
     let device = stream.device;
     stream.submit_always(move || {
         std::thread::sleep(slowness());
-        let if_well = || device.health().map_or(Ok(()), |()| run(&runner, &tasks));
+        let if_well = || {
+            let is_ended = || runner.state().is_stopped || device.health().is_err();
+            let _held = device.multiprocessors.hold(blocks(&runner, &tasks), is_ended);
+            device.health().map_or(Ok(()), |()| run(&runner, &tasks))
+        };
         runner.run(if_well)
     });
     let mark = stream.mark();

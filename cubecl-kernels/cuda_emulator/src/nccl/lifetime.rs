@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::communicator::{COMMUNICATORS, Communicator};
+use super::communicator::{COMMUNICATORS, Communicator, Settings};
 use super::error::{
     CUDA_ERROR, Error, IN_PROGRESS, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, Outcome, SYSTEM_ERROR,
 };
@@ -20,14 +20,25 @@ use crate::recording;
 #[repr(C)]
 struct UniqueId([c_char; 128]);
 
-/// The beginning of `ncclConfig_t`, of every version.
+/// The beginning of `ncclConfig_t`: up to `blocking` of every version, and up to the end since 2.17.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct Configuration {
     size: usize,
     magic: c_uint,
     version: c_uint,
     blocking: c_int,
+    cluster_size: c_int,
+    fewest_blocks: c_int,
+    most_blocks: c_int,
 }
+
+/// What a configuration has in each field that is not set.
+const UNDEFINED: c_int = c_int::MIN;
+/// The size of a configuration that ends with `blocking`.
+const SHORT: usize = 24;
+/// The first version with the number of blocks.
+const WITH_BLOCKS: c_uint = 21_700;
 
 const MAGIC: c_uint = 0xcafe_beef;
 /// The longest name of a unique id.
@@ -57,33 +68,56 @@ impl UniqueId {
     }
 }
 
-/// Whether a configuration asks for calls that wait.
+/// What a configuration asks for.
 ///
 /// # Safety
 ///
-/// `configuration` must be null or point to an `ncclConfig_t`.
-unsafe fn is_blocking(configuration: *const Configuration) -> Outcome<bool> {
-    // SAFETY: the caller's.
-    let Some(configuration) = (unsafe { configuration.as_ref() }) else {
-        return Ok(true);
+/// `configuration` must be null or point to an `ncclConfig_t` of the size that it says.
+unsafe fn settings(configuration: *const Configuration) -> Outcome<Settings> {
+    let invalid = |text: String| Error::new(INVALID_ARGUMENT, text);
+    if configuration.is_null() {
+        return Ok(Settings::DEFAULT);
+    }
+    let mut read = Configuration {
+        size: 0,
+        magic: 0,
+        version: 0,
+        blocking: UNDEFINED,
+        cluster_size: UNDEFINED,
+        fewest_blocks: UNDEFINED,
+        most_blocks: UNDEFINED,
     };
-    if configuration.magic != MAGIC || configuration.size < size_of::<Configuration>() {
-        return Err(Error::new(INVALID_ARGUMENT, "ncclConfig_t was not initialised"));
+    // SAFETY: the caller's; no more is read than the configuration has.
+    unsafe {
+        let size = (*configuration).size.min(size_of::<Configuration>());
+        std::ptr::copy_nonoverlapping(configuration.cast::<u8>(), (&raw mut read).cast(), size);
     }
-    match configuration.blocking {
-        0 => Ok(false),
-        1 | c_int::MIN => Ok(true),
-        other => Err(Error::new(INVALID_ARGUMENT, format!("blocking is {other}"))),
+    if read.magic != MAGIC || read.size < SHORT {
+        return Err(invalid("ncclConfig_t was not initialised".to_owned()));
     }
+    let most_blocks = match read.most_blocks {
+        blocks if blocks == UNDEFINED || read.version < WITH_BLOCKS => None,
+        blocks if blocks > 0 => Some(blocks as usize),
+        blocks => return Err(invalid(format!("Invalid config maxCTAs attribute value {blocks}"))),
+    };
+    let is_blocking = match read.blocking {
+        0 => false,
+        1 | UNDEFINED => true,
+        other => return Err(invalid(format!("blocking is {other}"))),
+    };
+    Ok(Settings {
+        is_blocking,
+        most_blocks,
+    })
 }
 
 /// Makes a rank's communicator, whose handle is written before the others have come.
-fn make(to: Out<*mut c_void>, member: Member, device: &'static Device, is_blocking: bool) -> Outcome {
+fn make(to: Out<*mut c_void>, member: Member, device: &'static Device, settings: Settings) -> Outcome {
     if member.count == 0 || member.rank >= member.count {
         let text = format!("invalid rank requested : {}/{}", member.rank, member.count);
         return Err(Error::new(INVALID_ARGUMENT, text));
     }
-    let made = Communicator::new(member, device, is_blocking);
+    let made = Communicator::new(member, device, settings);
     let handle = COMMUNICATORS.insert(made.clone());
     to.give(handle)
         .inspect_err(|_: &Error| drop(COMMUNICATORS.remove(handle)))?;
@@ -97,7 +131,7 @@ fn make(to: Out<*mut c_void>, member: Member, device: &'static Device, is_blocki
 }
 
 /// Makes the communicator of a rank of those that know a unique id.
-fn make_by_id(to: Out<*mut c_void>, count: c_int, id: UniqueId, rank: c_int, is_blocking: bool) -> Outcome {
+fn make_by_id(to: Out<*mut c_void>, count: c_int, id: UniqueId, rank: c_int, settings: Settings) -> Outcome {
     let device = device::current_or_first()?;
     let number = |number: c_int| {
         let text = format!("invalid rank requested : {rank}/{count}");
@@ -109,7 +143,7 @@ fn make_by_id(to: Out<*mut c_void>, count: c_int, id: UniqueId, rank: c_int, is_
         count: number(count)?,
         uuid: device.uuid(),
     };
-    make(to, member, device, is_blocking)
+    make(to, member, device, settings)
 }
 
 /// Makes the communicators of all ranks, each on its device, and returns their handles.
@@ -124,7 +158,7 @@ fn make_all(devices: &[c_int], invalid: impl Fn() -> Error) -> Outcome<Vec<*mut 
             count: devices.len(),
             uuid: device.uuid(),
         };
-        made.push(Communicator::new(member, device, true));
+        made.push(Communicator::new(member, device, Settings::DEFAULT));
     }
     group::meet_all(made.clone())?;
     Ok(made.into_iter().map(|made| COMMUNICATORS.insert(made)).collect())
@@ -235,12 +269,12 @@ exported! {
         configuration: *const Configuration,
     ) {
         // SAFETY: the caller's.
-        let is_blocking = unsafe { is_blocking(configuration)? };
-        make_by_id(communicator, count, id, rank, is_blocking)
+        let settings = unsafe { settings(configuration)? };
+        make_by_id(communicator, count, id, rank, settings)
     }
 
     fn ncclCommInitRank(communicator: Out<*mut c_void>, count: c_int, id: UniqueId, rank: c_int) {
-        make_by_id(communicator, count, id, rank, true)
+        make_by_id(communicator, count, id, rank, Settings::DEFAULT)
     }
 
     /// Each rank sends its color and key to the others of the communicator; those of one color become one, ordered by
@@ -255,9 +289,9 @@ exported! {
         let parent = Communicator::of(communicator)?;
         parent.ready()?;
         // SAFETY: the caller's.
-        let is_blocking = unsafe { is_blocking(configuration)? };
+        let settings = unsafe { settings(configuration)? };
         match split(&parent, color, key)? {
-            Some(member) => make(to, member, parent.device, is_blocking),
+            Some(member) => make(to, member, parent.device, settings),
             None => to.give(std::ptr::null_mut()),
         }
     }

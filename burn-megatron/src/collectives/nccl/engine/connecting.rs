@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::super::communicator::{Communicator, Refusal};
+use super::super::ctas::Ctas;
 use super::super::library::{Status, UniqueId};
 use super::super::order::{Context, StreamHandle, driver_message};
 use super::super::place::context_of;
@@ -150,8 +151,13 @@ impl Nccl {
         let stream = StreamHandle::create_high_priority();
         let stream = stream.map_err(|error| failed(Refusal::Reported(driver_message(error))))?;
         let (size, rank) = self.size_and_rank(ends);
-        let communicator = Communicator::begin(self.library, id, size, rank, (context, stream)).map_err(failed)?;
         let label = &self.health.label;
+        let ctas = match ends {
+            Ends::All => Ctas::of_group(&label.name, self.device.index),
+            Ends::Pair { .. } => Ctas::of_transfers(self.device.index),
+        };
+        let communicator =
+            Communicator::begin(self.library, id, size, rank, (context, stream), ctas).map_err(failed)?;
         let ranks = match ends {
             Ends::All => label.ranks.to_vec(),
             Ends::Pair { from, to } => vec![label.ranks[from], label.ranks[to]],

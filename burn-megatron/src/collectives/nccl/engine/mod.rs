@@ -21,7 +21,7 @@ use cubecl_kernels::cuda::server;
 use parking_lot::Mutex;
 
 use super::communicator::{Communicator, Refusal};
-use super::library::{DataType, Library, Reduction, Status};
+use super::library::{DataType, Library, Reduction, Status, dotted};
 use super::order::{Event, StreamHandle, driver_message};
 use super::pauses::Pauses;
 use super::place::{Buffers, CallMemory, Place, Prepared};
@@ -29,6 +29,8 @@ use super::traffic::{Counted, NcclTraffic};
 use super::watchdog::{ABORT_LIMIT, Watchdog, Watched};
 use crate::collectives::{CallDescriptor, CollectiveError, ElementType, Engine, Operation, ProcessGroup, ReduceOp};
 
+/// How many sends to one rank may be on their way: each keeps its tensor until it has been received.
+const MOST_SENDS: usize = 4;
 /// How long the end of a group waits for the others to close a communicator.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -84,20 +86,30 @@ pub(crate) fn wait_for_gpu_calls(group: &ProcessGroup, waits: bool) {
 /// Gives the group NCCL for tensors on the GPU, if all ranks have it. Collective over the group.
 pub(crate) fn attach(group: &ProcessGroup, gpu: &CudaDevice) -> Result<(), CollectiveError> {
     let nccl = Nccl::new(gpu, group.core());
-    let mut lacks = vec![0_i32; group.size()];
-    group.all_gather(&[i32::from(nccl.is_err())], &mut lacks)?;
+    let mut versions = vec![0_i32; group.size()];
+    // Of a rank that has none.
+    const NONE: i32 = 0;
+    group.all_gather(
+        &[nccl.as_ref().map_or(NONE, |nccl| nccl.library.version)],
+        &mut versions,
+    )?;
     // Not in use by anybody yet.
     let _ = group.core().device.set(Box::new(nccl?));
-    match lacks.iter().position(|&lacks| lacks != 0) {
-        None => Ok(()),
-        Some(rank) => Err(CollectiveError::NoAgreement {
-            group: group.core().health.label.to_string(),
-            what: format!(
-                "rank {} has no NCCL; what it lacks is in its own message",
-                group.ranks()[rank]
-            ),
-        }),
-    }
+    let ranks = group.ranks();
+    let differs = versions.iter().position(|&version| version != versions[0]);
+    let what = match (versions.iter().position(|&version| version == NONE), differs) {
+        (None, None) => return Ok(()),
+        (Some(rank), _) => format!("rank {} has no NCCL; what it lacks is in its own message", ranks[rank]),
+        (None, Some(rank)) => format!(
+            "rank {} has NCCL {}, and rank {} has {}: versions need not understand each other",
+            ranks[0],
+            dotted(versions[0]),
+            ranks[rank],
+            dotted(versions[rank])
+        ),
+    };
+    let group = group.core().health.label.to_string();
+    Err(CollectiveError::NoAgreement { group, what })
 }
 
 /// A call that has been queued. Its result is available to work launched after [`before_use`](Started::before_use).
@@ -195,9 +207,15 @@ impl Nccl {
             communicator.abort(&refusal.to_string());
             failed(refusal)
         };
+        if call.operation == Operation::Send {
+            self.wait_for_sends(&communicator, &call).map_err(aborted)?;
+        }
         // From now: whoever connected may have waited for long.
         let done = perform(&communicator, &call, &place, self.deadline(&call)).map_err(aborted)?;
         let done = Arc::new(done);
+        if call.operation == Operation::Send {
+            communicator.sends.lock().push_back(done.clone());
+        }
         let memory = Arc::new(CallMemory::new(prepared.buffers));
         let watched = self.watchdog.lock().watch(Watched {
             call,
@@ -220,6 +238,18 @@ impl Nccl {
             health: self.health.clone(),
             memory,
         })
+    }
+
+    /// Waits until fewer than [`MOST_SENDS`] are on their way: a stage that is faster than the next one, and gets no
+    /// gradients back, would run ahead of it, and hold whatever it has made.
+    fn wait_for_sends(&self, communicator: &Communicator, call: &CallDescriptor) -> Result<(), Refusal> {
+        let mut sends = communicator.sends.lock();
+        while sends.len() >= MOST_SENDS
+            && let Some(first) = sends.pop_front()
+        {
+            self.wait_for_end(&first, call)?;
+        }
+        Ok(())
     }
 
     /// Waits for the end of a queued call. Bounded by the watchdog, which ends what hangs and says why.

@@ -1,5 +1,6 @@
 //! Devices, their streams, and their primary contexts: all that a thread's calls refer to.
 
+pub mod multiprocessors;
 pub mod stream;
 
 use std::cell::RefCell;
@@ -13,6 +14,7 @@ use super::attributes::attribute;
 use super::error::{Error, Outcome, tell};
 use crate::exported::{Out, exported};
 use crate::recording;
+use multiprocessors::Multiprocessors;
 use stream::Stream;
 
 /// What contexts' handles begin with: those of [`Handles`](crate::handles::Handles) begin otherwise.
@@ -31,6 +33,7 @@ pub struct Device {
     number: usize,
     /// Its memory in bytes.
     pub memory: usize,
+    pub multiprocessors: Multiprocessors,
     retained: AtomicUsize,
     fault: Mutex<Option<Error>>,
     default: OnceLock<Arc<Stream>>,
@@ -87,6 +90,7 @@ impl Device {
             ordinal,
             number,
             memory: memory.unwrap_or(MEMORY),
+            multiprocessors: Multiprocessors::new(),
             retained: AtomicUsize::new(0),
             fault: Mutex::default(),
             default: OnceLock::new(),

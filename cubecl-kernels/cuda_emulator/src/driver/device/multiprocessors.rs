@@ -1,0 +1,67 @@
+//! The multiprocessors that NCCL's kernels hold: a block of theirs stays on one until the other ranks have come.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::number_in_environment;
+
+/// Those of an A100.
+const COUNT: usize = 108;
+/// Time between two looks at whether a kernel that waits for them is to end.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// A device's multiprocessors.
+#[derive(Debug)]
+pub struct Multiprocessors {
+    free: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// What a kernel holds; let go when dropped.
+#[derive(Debug)]
+pub struct Held<'a> {
+    of: &'a Multiprocessors,
+    blocks: usize,
+}
+
+/// How many a device has: `CUDA_EMULATOR_MULTIPROCESSORS`, or 108.
+pub fn count() -> usize {
+    static NUMBER: OnceLock<usize> = OnceLock::new();
+    *NUMBER.get_or_init(|| number_in_environment("CUDA_EMULATOR_MULTIPROCESSORS").unwrap_or(COUNT))
+}
+
+impl Multiprocessors {
+    pub fn new() -> Self {
+        Self {
+            free: Mutex::new(count()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Holds one for each of `blocks`: those that are free at once, and the others as they become free, while the first
+    /// wait on theirs. With fewer than asked for when `is_ended` says so.
+    pub fn hold(&self, blocks: usize, is_ended: impl Fn() -> bool) -> Held<'_> {
+        let mut held = Held { of: self, blocks: 0 };
+        let mut free = self.free.lock();
+        loop {
+            let more = (blocks - held.blocks).min(*free);
+            *free -= more;
+            held.blocks += more;
+            if held.blocks == blocks || is_ended() {
+                break;
+            }
+            self.changed.wait_for(&mut free, SLICE);
+        }
+        drop(free);
+        held
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        *self.of.free.lock() += self.blocks;
+        self.of.changed.notify_all();
+    }
+}
