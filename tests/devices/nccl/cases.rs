@@ -460,15 +460,21 @@ fn ranks_on_one_gpu(ranks: usize) -> Result<(), Failed> {
     expect(refused == ranks, &ended.stdout)
 }
 
-/// Unless NCCL's own variable says over which.
+/// Variables for NCCL and CUDA are set, unless they are.
 fn interface_is_passed_on(ranks: usize) -> Result<(), Failed> {
     let asked = ("BURN_MEGATRON_INTERFACE", "127.0.0.0/8");
     for (more, expected) in [(&[asked][..], "=lo"), (&[asked, ("NCCL_SOCKET_IFNAME", "ib0")], "ib0")] {
         let ended = play("interface", ranks, more)?;
         ended.expect_code(0)?;
         for rank in 0..ranks {
-            let line = format!("rank {rank} connects over Ok({expected:?})");
-            expect(ended.stdout.contains(&line), &ended.stdout)?;
+            let connections = std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").unwrap_or_else(|_| "32".to_owned());
+            for line in [
+                format!("connects over Ok({expected:?})"),
+                r#"has NCCL_RUNTIME_CONNECT=Ok("0")"#.to_owned(),
+                format!("has CUDA_DEVICE_MAX_CONNECTIONS=Ok({connections:?})"),
+            ] {
+                expect(ended.stdout.contains(&format!("rank {rank} {line}")), &ended.stdout)?;
+            }
         }
     }
     Ok(())

@@ -76,6 +76,9 @@ fn play(case: &str, world: &World) -> Outcome {
         "interface" => {
             let interface = std::env::var("NCCL_SOCKET_IFNAME");
             println!("rank {} connects over {interface:?}", world.rank());
+            for name in ["NCCL_RUNTIME_CONNECT", "CUDA_DEVICE_MAX_CONNECTIONS"] {
+                println!("rank {} has {name}={:?}", world.rank(), std::env::var(name));
+            }
             Ok(())
         }
         "missing" => {

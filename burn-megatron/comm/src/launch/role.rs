@@ -8,7 +8,7 @@ use super::environment::Environment;
 use super::error::LaunchError;
 use super::exit::install_panic_hook;
 use super::launcher::{LaunchSummary, Launcher};
-use super::network::pass_interface_to_nccl;
+use super::network::set_variables_of_nccl;
 use super::world::{JoinConfig, World};
 
 /// What this process is to do.
@@ -46,8 +46,9 @@ pub fn enter(launcher: Launcher, options: &JoinConfig) -> Result<Role, LaunchErr
 /// this process computes on its share of the machine's cores (with the feature `rayon`), unless `RAYON_NUM_THREADS`
 /// is set.
 ///
-/// Where `options` or `BURN_MEGATRON_INTERFACE` ask for an interface, NCCL connects over it too, if this is called
-/// before the process has other threads and `NCCL_SOCKET_IFNAME` is not set.
+/// Called before the process has other threads, it sets variables for NCCL and CUDA that are not set:
+/// `NCCL_SOCKET_IFNAME` to the interface that `options` or `BURN_MEGATRON_INTERFACE` ask for, `NCCL_RUNTIME_CONNECT` to
+/// 0, `CUDA_DEVICE_MAX_CONNECTIONS` to 32.
 ///
 /// # Communication
 /// The rendezvous of all ranks.
@@ -55,7 +56,7 @@ pub fn enter(launcher: Launcher, options: &JoinConfig) -> Result<Role, LaunchErr
 /// # Errors
 /// When the ranks do not come together in time, or do not agree on who they are.
 pub fn join(environment: &Environment, options: &JoinConfig) -> Result<World, LaunchError> {
-    pass_interface_to_nccl(options.interface.as_deref())?;
+    set_variables_of_nccl(options.interface.as_deref())?;
     let world = World::join(environment, options)?;
     install_panic_hook(&world);
     #[cfg(feature = "rayon")]

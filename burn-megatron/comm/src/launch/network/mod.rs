@@ -90,31 +90,35 @@ pub(super) fn chosen_address(chosen: Option<&str>) -> Result<Option<IpAddr>, Lau
     wish.map(|text| address_among(text, &interfaces()?)).transpose()
 }
 
-/// Lets NCCL, if this process uses it, connect over the interface that was asked for, unless NCCL's own variable says
-/// over which.
+/// Sets what NCCL and CUDA read from the environment, unless it is set there: the interface that was asked for; that
+/// NCCL connects all its algorithms when it connects ranks, not at the first use of each, in the middle of a step; and
+/// the most queues to a GPU, of which each stream needs one.
 ///
-/// Only a process with one thread may set a variable: with more, nothing is set, and a line in the log says so.
+/// Only a process with one thread may set variables: with more, nothing is set, and a line in the log says so.
 ///
 /// # Errors
 /// As [`chosen_address`].
-pub(super) fn pass_interface_to_nccl(chosen: Option<&str>) -> Result<(), LaunchError> {
-    let variable = variables::NCCL_INTERFACE;
-    if std::env::var_os(variable).is_some() {
-        return Ok(());
+pub(super) fn set_variables_of_nccl(chosen: Option<&str>) -> Result<(), LaunchError> {
+    let mut values = vec![
+        (variables::NCCL_RUNTIME_CONNECT, "0".to_owned()),
+        (variables::CUDA_MAX_CONNECTIONS, "32".to_owned()),
+    ];
+    let is_unset = |name: &str| std::env::var_os(name).is_none();
+    if is_unset(variables::NCCL_INTERFACE)
+        && let Some(address) = chosen_address(chosen)?
+        && let Some(name) = name_of(address, &interfaces()?)
+    {
+        // By its whole name: without the sign NCCL takes all interfaces whose names begin so.
+        values.push((variables::NCCL_INTERFACE, format!("={name}")));
     }
-    let Some(address) = chosen_address(chosen)? else {
-        return Ok(());
-    };
-    let Some(name) = name_of(address, &interfaces()?) else {
-        return Ok(());
-    };
-    // By its whole name: without the sign NCCL takes all interfaces whose names begin so.
-    let value = format!("={name}");
-    if num_threads() == Some(1) {
-        // SAFETY: this process has one thread, so that none reads the environment meanwhile.
-        unsafe { std::env::set_var(variable, value) };
-    } else {
-        tracing::info!("NCCL chooses its interface itself: this process has several threads; set {variable}={value}");
+    values.retain(|(name, _)| is_unset(name));
+    for (name, value) in values {
+        if num_threads() == Some(1) {
+            // SAFETY: this process has one thread, so that none reads the environment meanwhile.
+            unsafe { std::env::set_var(name, value) };
+        } else {
+            tracing::info!("NCCL and CUDA choose by themselves: this process has several threads; set {name}={value}");
+        }
     }
     Ok(())
 }
