@@ -87,7 +87,9 @@ impl Test {
     pub fn comparison<'o>(self, output: &'o str, words: &[String]) -> Option<&'o str> {
         let is_comparison = |line: &&str| match self {
             Self::Operations => line.contains(", expected ") || line.contains("other elements fall"),
-            Self::Parity => line.contains("parity is broken") || line.contains(" differs by "),
+            Self::Parity => ["parity is broken", " differs by ", " differ by "]
+                .iter()
+                .any(|words| line.contains(words)),
             Self::Devices => line.contains("the second step has no error") || line.contains("over budget: "),
             Self::Nccl => [
                 " bytes are held after ",
