@@ -19,9 +19,9 @@ pub use burn_megatron_comm::collectives::{
 pub use cubecl_kernels::KernelBackend;
 pub use group_config::GroupConfig;
 #[cfg(feature = "nccl")]
-pub use nccl::NcclTraffic;
-#[cfg(feature = "nccl")]
 pub(crate) use nccl::wait_for_gpu_calls;
+#[cfg(feature = "nccl")]
+pub use nccl::{NcclTraffic, takes_shared_gpus};
 #[cfg(feature = "trainer")]
 pub(crate) use tensors::compare_hash;
 pub use tensors::{

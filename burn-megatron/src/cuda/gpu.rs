@@ -19,7 +19,8 @@ const UUID_BYTES: usize = 16;
 pub enum Sharing {
     /// Each rank has a GPU of its own.
     Refused,
-    /// Local ranks above the number of GPUs begin at the first again: for tests, slow, and not over NCCL.
+    /// Local ranks above the number of GPUs begin at the first again: for tests, slow, and over NCCL only where
+    /// [it takes them](crate::collectives).
     Allowed,
 }
 

@@ -1,7 +1,7 @@
 //! Flags of the device.
 
 #[cfg(feature = "nccl")]
-use burn_megatron::collectives::GroupConfig;
+use burn_megatron::collectives::{GroupConfig, takes_shared_gpus};
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::launch::World;
 use clap::Args;
@@ -16,7 +16,8 @@ pub struct DeviceArguments {
     /// What every rank computes on
     #[arg(long = "device", value_enum, value_name = "DEVICE", default_value_t)]
     pub kind: DeviceKind,
-    /// Let ranks compute on the same GPU where there are fewer GPUs than ranks: for tests
+    /// Let ranks compute on the same GPU where there are fewer GPUs than ranks: for tests; over NCCL where that takes
+    /// them (2.30, with NCCL_MULTI_RANK_GPU_ENABLE=1)
     #[arg(long)]
     pub share_gpu: bool,
     /// Multiply matrices on CUDA with burn's own kernels, not with cuBLASLt
@@ -61,7 +62,8 @@ impl DeviceArguments {
     }
 
     /// Connects this rank's groups in a layout: over NCCL too where the program has it and each rank has a GPU of its
-    /// own, which the ranks compare, as they do what multiplies their matrices.
+    /// own, which the ranks compare, as they do what multiplies their matrices; or where NCCL takes ranks that share
+    /// one.
     ///
     /// # Errors
     /// When the ranks do not agree, there is no GPU for this rank, another computes on it, or multiplies in another
@@ -77,19 +79,25 @@ impl DeviceArguments {
     #[cfg(feature = "cuda")]
     fn connect_gpus(&self, world: &World, config: ParallelContextConfig) -> anyhow::Result<ParallelContext> {
         use burn_megatron::cuda::{self, Sharing};
-        let context = if self.share_gpu {
-            config.init(world)?
+        let sharing = if self.share_gpu {
+            Sharing::Allowed
         } else {
-            let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
-            #[cfg(feature = "nccl")]
-            let config = config.with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)));
-            let context = config.init(world)?;
+            Sharing::Refused
+        };
+        let gpu = cuda::choose(world.local_rank(), sharing)?;
+        #[cfg(feature = "nccl")]
+        let config = if !self.share_gpu || takes_shared_gpus() {
+            config.with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)))
+        } else {
+            config
+        };
+        let context = config.init(world)?;
+        if !self.share_gpu {
             cuda::check_shared(&gpu, context.world_group())?;
             if !self.no_cpu_binding {
                 bind_cores(&gpu, world, &context)?;
             }
-            context
-        };
+        }
         cuda::check_same_matmuls(context.world_group())?;
         Ok(context)
     }

@@ -7,6 +7,7 @@ use cuda_emulator::{environment, library_folder};
 use cuda_source::Host;
 use libtest_mimic::{Failed, Trial};
 use parking_lot::{Condvar, Mutex};
+use tempfile::TempDir;
 use tests::processes::send;
 
 use crate::devices::nccl::endings::PAUSED;
@@ -21,9 +22,17 @@ const IN_PROGRESS: &str = "CUDA_EMULATOR_IN_PROGRESS";
 const WAIT_LIMIT: &str = "CUDA_EMULATOR_WAIT_LIMIT_S";
 /// Cases whose kernels are loaded while receives have been posted ahead, or much else runs.
 const LOADED_MEANWHILE: &[&str] = &["transfers", "busy", "room"];
+/// Trials of what only the emulator shows, next to [`add_emulated`]'s.
+const EMULATED: &[&str] = &[
+    "chunks_for_which_cublaslt_has_no_kernel_are_multiplied",
+    "kernels_that_wait_for_other_ranks_leave_room",
+    "ranks_that_see_one_gpu_each_communicate",
+];
 /// How long the drop of a group may take: for what is on its way, for the ends of communicators, for lanes, and for
 /// this machine.
 const DROP_LIMIT: f64 = 5.0 + 2.0 + 1.0 + 2.0;
+/// Lets NCCL take several ranks on one GPU, from 2.30 on.
+const SHARED_GPUS: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 /// What a process that must not find NVIDIA's libraries gets.
 const NOWHERE: &str = "/nonexistent";
 
@@ -84,7 +93,9 @@ struct Trials {
 
 impl Trials {
     fn add(&mut self, load: Load, name: &str, ranks: usize, body: Body) {
-        let is_ignored = self.lacks.is_some() || (is_on_gpu() && ranks > 1);
+        // NCCL takes two on one GPU at most.
+        let most = if takes_shared_gpus() { 2 } else { 1 };
+        let is_ignored = self.lacks.is_some() || (is_on_gpu() && (ranks > most || EMULATED.contains(&name)));
         let test = move || load.run(|| body(ranks));
         self.made.push(Trial::test(name, test).with_ignored_flag(is_ignored));
     }
@@ -180,6 +191,11 @@ fn add_products_and_refusals(trials: &mut Trials) {
             plays_well("other_products", ranks)
         }),
         ("ranks_on_one_gpu_are_refused", 2, ranks_on_one_gpu),
+        ("ranks_on_one_gpu_communicate_where_nccl_takes_them", 2, |ranks| {
+            let shared = [(SHARED_GPUS, "1"), ("NCCL_MAX_CTAS", "4")];
+            let (_libraries, job) = start_on(1, "operations", ranks, &shared)?;
+            job.end()?.expect_code(0)
+        }),
         ("ranks_that_see_one_gpu_each_communicate", 2, |ranks| {
             plays_well("one_visible", ranks)
         }),
@@ -217,8 +233,10 @@ fn add_endings(trials: &mut Trials) {
             trials.add(Load::Sleeps, name, ranks, body);
         }
     }
+    // NVIDIA's NCCL takes two on one GPU.
+    let ranks = if is_on_gpu() { 2 } else { 3 };
     for (name, ranks, body) in [
-        ("a_killed_rank_is_named", 3, killed_rank_is_named as Body),
+        ("a_killed_rank_is_named", ranks, killed_rank_is_named as Body),
         ("a_group_with_a_call_in_nccl_is_dropped_soon", 2, drop_in_a_call),
     ] {
         trials.add(Load::Sleeps, name, ranks, body);
@@ -229,7 +247,7 @@ fn add_endings(trials: &mut Trials) {
             3,
             (|ranks| rank_is_late("late", 2, ranks, REDUCTION)) as Body,
         ),
-        ("a_rank_that_never_connects_is_named_by_all", 3, |ranks| {
+        ("a_rank_that_never_connects_is_named_by_all", ranks, |ranks| {
             rank_is_late("absent", 1, ranks, REDUCTION)
         }),
         ("a_rank_whose_gpu_is_late_is_named_by_all", 3, |ranks| {
@@ -253,6 +271,10 @@ fn add_endings(trials: &mut Trials) {
     ] {
         trials.add(Load::Waits, name, ranks, body);
     }
+}
+
+fn takes_shared_gpus() -> bool {
+    std::env::var(SHARED_GPUS).is_ok_and(|value| value == "1")
 }
 
 fn is_on_gpu() -> bool {
@@ -286,9 +308,15 @@ fn start(
 }
 
 fn play(case: &str, ranks: usize, more: &[(&str, &str)]) -> Result<Ended, Failed> {
+    let (_libraries, job) = start_on(ranks, case, ranks, more)?;
+    job.end()
+}
+
+/// Starts the ranks of a case on GPUs of the emulator, whose libraries stay as long as their folder, or of NVIDIA.
+fn start_on(gpus: usize, case: &str, ranks: usize, more: &[(&str, &str)]) -> Result<(Option<TempDir>, Job), Failed> {
     let folder = if is_on_gpu() { None } else { Some(library_folder()?) };
-    let libraries = folder.as_ref().map(|folder| folder.path());
-    start(case, ranks, ranks, libraries, more)?.end()
+    let job = start(case, ranks, gpus, folder.as_ref().map(|folder| folder.path()), more)?;
+    Ok((folder, job))
 }
 
 fn plays_well(case: &str, ranks: usize) -> Result<(), Failed> {
@@ -318,15 +346,14 @@ fn plays_in_progress(case: &str, ranks: usize) -> Result<(), Failed> {
 }
 
 fn killed_rank_is_named(ranks: usize) -> Result<(), Failed> {
-    let folder = library_folder()?;
-    let job = start("for_ever", ranks, ranks, Some(folder.path()), &[])?;
+    let (_libraries, job) = start_on(ranks, "for_ever", ranks, &[])?;
     job.wait_until_ready(ranks)?;
     send(job.pid("pid-1")?, libc::SIGKILL);
     let ended = job.end()?;
     expect(!ended.status.success(), "the job fails")?;
     ended.expect_line("rank 1")?;
     // The calls of the other ranks have ended, and each rank names the cause.
-    for rank in [0, 2] {
+    for rank in (0..ranks).filter(|&rank| rank != 1) {
         let line = ended.line_of(rank)?;
         expect(
             line.contains("because rank 1 on host ") && line.contains("all_reduce sum of 42 f32"),
@@ -449,7 +476,7 @@ fn drop_in_a_call(ranks: usize) -> Result<(), Failed> {
 
 fn ranks_on_one_gpu(ranks: usize) -> Result<(), Failed> {
     let folder = library_folder()?;
-    let ended = start("shared_gpu", ranks, 1, Some(folder.path()), &[])?.end()?;
+    let ended = start("shared_gpu", ranks, 1, Some(folder.path()), &[(SHARED_GPUS, "0")])?.end()?;
     ended.expect_code(0)?;
     for rank in 0..ranks {
         let line = format!("rank {rank} is refused: ranks 0 and 1 compute on the same GPU, GPU-");

@@ -5,7 +5,7 @@
 //!
 //! NVIDIA's libraries are the emulator's (`cuda-emulator`), which needs no GPU: the backend, CubeCL's server and the
 //! engine are the real ones. With `NCCL_TESTS_ON_GPU=1` they are NVIDIA's, and trials with more than one rank count as
-//! ignored.
+//! ignored, or with more than two where `NCCL_MULTI_RANK_GPU_ENABLE=1` lets NCCL take two on one GPU.
 
 mod cases;
 mod chunks;

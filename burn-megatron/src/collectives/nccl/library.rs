@@ -16,6 +16,9 @@ const OLDEST: c_int = 21_400;
 /// The first version that takes a bound on the thread blocks of its kernels.
 const WITH_CTAS: c_int = 21_700;
 
+/// The first version that takes several ranks on one GPU, where this variable is 1.
+const WITH_SHARED_GPUS: (c_int, &str) = (23_000, "NCCL_MULTI_RANK_GPU_ENABLE");
+
 /// A communicator.
 pub(super) type Comm = *mut c_void;
 /// A CUDA stream.
@@ -207,6 +210,12 @@ impl Library {
             );
         }
         Ok(library)
+    }
+
+    /// Whether it takes several ranks on one GPU.
+    pub fn takes_shared_gpus(&self) -> bool {
+        let (version, variable) = WITH_SHARED_GPUS;
+        self.version >= version && std::env::var(variable).is_ok_and(|value| value == "1")
     }
 
     /// Returns the version as people write it.

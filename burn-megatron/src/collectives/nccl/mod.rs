@@ -83,3 +83,9 @@ mod watchdog;
 pub(crate) use engine::{Nccl, Started, attach, connect_all, of, of_core, wait_for_gpu_calls};
 pub(crate) use place::{Buffers, Prepared};
 pub use traffic::NcclTraffic;
+
+/// Whether NCCL is there and takes ranks that share a GPU: from 2.30 on, where `NCCL_MULTI_RANK_GPU_ENABLE` is 1. By
+/// itself it takes two on each, with few thread blocks: `NCCL_MAX_CTAS`.
+pub fn takes_shared_gpus() -> bool {
+    library::Library::find().is_ok_and(library::Library::takes_shared_gpus)
+}

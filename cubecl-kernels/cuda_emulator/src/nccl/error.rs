@@ -14,7 +14,7 @@ pub const INVALID_USAGE: u32 = 5;
 pub const REMOTE_ERROR: u32 = 6;
 pub const IN_PROGRESS: u32 = 7;
 /// 2.22.3, as NCCL counts.
-const VERSION: c_int = 22203;
+const VERSION: c_int = 23003;
 
 /// A code of `ncclResult_t` other than success, and what `ncclGetLastError` says of it.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::error::{Error, INTERNAL_ERROR, INVALID_USAGE, Outcome, REMOTE_ERROR, SYSTEM_ERROR};
 use super::wire::{Frame, HEADER, Purpose};
+use crate::driver::device::number_in_environment;
 
 /// How often who waits looks whether it should stop.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -90,10 +91,13 @@ pub fn connect(member: &Member, is_stopped: &dyn Fn() -> bool) -> Outcome<Vec<Op
             Err(error) => return Err(system("a rank's socket", &error)),
         }
     }
+    let takes_shared_devices = number_in_environment("NCCL_MULTI_RANK_GPU_ENABLE") == Some(1);
     let mut devices: Vec<[u8; 16]> = Vec::with_capacity(member.count);
     for (rank, peer) in peers.iter().enumerate() {
         let uuid = peer.as_ref().map_or(member.uuid, |(_, uuid)| *uuid);
-        if let Some(other) = devices.iter().position(|&known| known == uuid) {
+        if let Some(other) = devices.iter().position(|&known| known == uuid)
+            && !takes_shared_devices
+        {
             let text = format!("Duplicate GPU detected : rank {other} and rank {rank} both on CUDA device {uuid:02x?}");
             return Err(Error::new(INVALID_USAGE, text));
         }
