@@ -118,6 +118,13 @@ impl Fields {
         names.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
+    /// Returns the default of a size that the file has by another name alone.
+    pub fn default_if_renamed(&self, field: &str) -> Option<usize> {
+        let is_renamed = self.renamed.iter().any(|[of, _]| *of == field);
+        let default = is_renamed.then(|| self.default_of(field).as_u64());
+        default.flatten().map(|size| size as usize)
+    }
+
     pub fn has(&self, field: &str) -> bool {
         self.look(field).is_some()
     }

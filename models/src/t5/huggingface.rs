@@ -25,6 +25,7 @@ const MT5_KEYS: &[Key] = &[
     Key::honoured("num_layers", "8", "3"),
     Key::honoured("num_heads", "6", "3"),
     Key::honoured("feed_forward_proj", "gated-gelu", "relu"),
+    Key::honoured("tie_word_embeddings", "false", "true"),
     Key::checked("is_gated_act", "null", "false"),
 ];
 
@@ -35,7 +36,7 @@ const KEYS: &[Key] = &[
     Key::honoured("d_kv", "64", "6"),
     Key::honoured("d_ff", "2048", "36"),
     Key::honoured("num_layers", "6", "3"),
-    Key::honoured("num_decoder_layers", "null", "2"),
+    Key::honoured("num_decoder_layers", "null", "3"),
     Key::honoured("num_heads", "8", "4"),
     // Of older files: positions are relative.
     Key::honoured("n_positions", "512", "16"),
@@ -52,7 +53,7 @@ const KEYS: &[Key] = &[
     Key::alias("hidden_size", "d_model"),
     Key::alias("head_dim", "d_kv"),
     Key::alias("num_attention_heads", "num_heads"),
-    Key::alias("num_hidden_layers", "num_layers"),
+    Key::alias("num_hidden_layers", "num_layers").with(&[("num_decoder_layers", "3")]),
     Key::only("is_encoder_decoder", &["true"]),
     Key::only("tie_encoder_decoder", &["false"]),
     Key::idle("classifier_dropout", "0.0"),
@@ -88,8 +89,11 @@ impl HuggingFaceFormat for T5Config {
         let (activation, act_fn) = fields.choice("feed_forward_proj", &ACTIVATIONS)?;
         fields.agree("dense_act_fn", &act_fn.into(), "feed_forward_proj")?;
         fields.agree("is_gated_act", &activation.is_gated().into(), "feed_forward_proj")?;
+        // transformers takes the other name of `num_layers` after the decoder has its default.
+        let usual = fields.default_if_renamed("num_layers");
         let n_encoder_layers = fields.size("num_layers")?;
-        let n_decoder_layers = fields.optional_size("num_decoder_layers")?.unwrap_or(n_encoder_layers);
+        let n_decoder_layers = fields.optional_size("num_decoder_layers")?;
+        let n_decoder_layers = n_decoder_layers.or(usual).unwrap_or(n_encoder_layers);
         let length = fields.size("n_positions")?;
         let max_distance = fields.size("relative_attention_max_distance")?;
         let is_tied = fields.flag("tie_word_embeddings")?;
@@ -254,6 +258,22 @@ mod tests {
             ..preset.with_hidden_dropout(0.1).with_attention_dropout(0.1)
         };
         assert_eq!(checks::parse(t5_small()), Ok(published));
+    }
+
+    #[test]
+    fn settings_that_are_missing_are_those_of_the_class() {
+        let layers = |fields: Value| {
+            let config: T5Config = checks::parse(fields).expect("valid");
+            (config.n_encoder_layers, config.n_decoder_layers)
+        };
+        assert_eq!(layers(json!({"model_type": "t5", "num_layers": 3})), (3, 3));
+        assert_eq!(layers(json!({"model_type": "t5", "num_hidden_layers": 3})), (3, 6));
+        assert_eq!(layers(json!({"model_type": "mt5", "num_hidden_layers": 3})), (3, 8));
+        let head = |model_type: &str| {
+            let config: T5Config = checks::parse(json!({"model_type": model_type})).expect("valid");
+            (config.tied_embeddings, config.scales_head)
+        };
+        assert_eq!([head("t5"), head("mt5")], [(true, true), (false, false)]);
     }
 
     #[test]
