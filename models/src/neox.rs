@@ -71,7 +71,7 @@ const NEWER_HEAD: &str = "lm_head.weight";
 /// `GPTNeoXConfig` of transformers.
 const KEYS: &[Key] = &[
     Key::honoured("vocab_size", "50432", "61"),
-    Key::honoured("hidden_size", "6144", "3072"),
+    Key::honoured("hidden_size", "6144", "512"),
     Key::honoured("num_hidden_layers", "44", "3"),
     Key::honoured("num_attention_heads", "64", "32"),
     Key::honoured("intermediate_size", "24576", "36"),

@@ -1,23 +1,34 @@
 //! Models from Hugging Face's files, odd ones of every family: fine-tuned with no flag that says what they are, whole
 //! and by adapters, on one rank and on two, and exported again.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tests::program::{self, Ended, training_text};
+use tests::python::{lacks_transformers, with_transformers};
 use tests::takes_all;
+use tests::trials::trial_unless;
+
+use crate::parity::cases::from_pytorch::settings::compare_logits;
 
 const LIMIT: Duration = Duration::from_secs(240);
 /// Sizes that every family takes.
 const SMALL: &str = "--num-layers 2 --hidden-size 24 --num-attention-heads 4 --seq-length 40 --init-method-std 0.2";
 /// Sizes of a Llama: heads that are wider together than a token, and keys that two of them share.
 const LLAMA: &str = "--num-query-groups 2 --kv-channels 8 --ffn-hidden-size 38";
+/// What is exported: whole models, and what their adapters make of them.
+const ONE_RANK: [&str; 2] = ["plain", "adapted"];
+const TWO_RANKS: [&str; 2] = ["plain_tp2", "adapted_tp2"];
+const PROMPT: &str = "fn new";
+const LENGTH: &str = "30";
 /// Training that says nothing of the model.
-const STEPS: &str = "--micro-batch-size 1 --global-batch-size 4 --train-iters 5 --eval-iters 0 --lr 0.01 \
+const STEPS: &str = "--micro-batch-size 1 --global-batch-size 4 --train-iters 5 --eval-iters 0 \
                      --lr-decay-style constant --dtype f64";
 
 /// A model that flags make, and what is then another in its `config.json`.
@@ -69,7 +80,7 @@ fn all() -> Vec<Odd> {
         ),
         odd(
             "--model-family bloom --num-attention-heads 6",
-            json!({"seq_length": 24}),
+            json!({"seq_length": 36}),
         ),
         odd(
             "--model-family bloom --untie-embeddings-and-output-weights",
@@ -97,18 +108,52 @@ fn all() -> Vec<Odd> {
 }
 
 pub fn trials() -> Vec<Trial> {
-    tests::trials![self => [imported_models_are_fine_tuned_as_they_are]]
+    let mut trials = tests::trials![self => [imported_models_are_fine_tuned_as_they_are]];
+    let name = "transformers_computes_what_fine_tuned_models_do";
+    let compare = |odd: &Odd| fine_tune(odd, &[ONE_RANK, TWO_RANKS].concat())?.compare_with_transformers();
+    let compare = move || each(all(), compare);
+    trials.push(trial_unless(lacks_transformers(), name, compare));
+    trials
 }
 
 fn imported_models_are_fine_tuned_as_they_are() -> anyhow::Result<()> {
     let odd = all().into_iter().filter(|odd| odd.is_sharp || takes_all());
-    let failure = |odd: Odd| Some(format!("{}: {:#}", odd.flags, fine_tune(&odd).err()?));
-    let failures: Vec<String> = odd.filter_map(failure).collect();
+    each(odd, |odd| fine_tune(odd, &ONE_RANK).map(drop))
+}
+
+fn each(all: impl IntoIterator<Item = Odd>, compare: impl Fn(&Odd) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let failure = |odd: Odd| Some(format!("{}: {:#}", odd.flags, compare(&odd).err()?));
+    let failures: Vec<String> = all.into_iter().filter_map(failure).collect();
     ensure!(failures.is_empty(), "{}", failures.join("\n"));
     Ok(())
 }
 
-fn fine_tune(odd: &Odd) -> anyhow::Result<()> {
+/// Exports of what was trained, and the greedy texts of each here; none of a family that continues no text.
+struct FineTuned {
+    folder: TempDir,
+    exported: Vec<PathBuf>,
+    texts: Vec<Value>,
+}
+
+impl FineTuned {
+    fn compare_with_transformers(&self) -> anyhow::Result<()> {
+        let exported: Vec<&OsStr> = self.exported.iter().map(AsRef::as_ref).collect();
+        with_transformers(&[&["logits".as_ref()], &exported[..]].concat())?;
+        compare_logits(self.folder.path())?;
+        if self.texts.is_empty() {
+            return Ok(());
+        }
+        let asked = ["generate", PROMPT, LENGTH].map(OsStr::new);
+        let theirs = with_transformers(&[&asked[..], &exported[..]].concat())?;
+        let theirs: Vec<Value> = serde_json::from_str(&theirs)?;
+        let [ours, theirs] = [&self.texts, &theirs].map(|texts| json!(texts));
+        ensure!(ours == theirs, "{ours}, and {theirs} by transformers");
+        println!("{theirs}");
+        Ok(())
+    }
+}
+
+fn fine_tune(odd: &Odd, names: &[&str]) -> anyhow::Result<FineTuned> {
     let folder = tempfile::tempdir()?;
     let text = training_text().display().to_string();
     let run = |program: &'static str, flags: &str, more: &[&str]| -> anyhow::Result<Ended> {
@@ -135,22 +180,21 @@ fn fine_tune(odd: &Odd) -> anyhow::Result<()> {
     let compare = "--load imported --layouts tp2sp --dtype f64 --micro-batch-size 1 --global-batch-size 4 \
                    --train-iters 3 --output comparison --data-path";
     run("compare_sharding", compare, &[&text])?;
-    train("--save plain", "plain.jsonl")?;
-    let one = train("--lora-rank 2 --save adapted", "adapted.jsonl")?;
     let layout = "--tensor-model-parallel-size 2 --sequence-parallel";
-    let two = train(&format!("--lora-rank 2 {layout}"), "adapted-tp2.jsonl")?;
+    let [plain, adapted] = ["--lr 0.002 --save plain", "--lr 0.01 --lora-rank 2 --save adapted"];
+    train(plain, "plain.jsonl")?;
+    train(&format!("{plain}_tp2 {layout}"), "plain_tp2.jsonl")?;
+    let one = train(adapted, "adapted.jsonl")?;
+    let two = train(&format!("{adapted}_tp2 {layout}"), "adapted_tp2.jsonl")?;
     let is_same = |(one, two): (&f64, &f64)| (one - two).abs() <= 1e-10 * one.abs();
     ensure!(
         one.len() == 5 && one.iter().zip(&two).all(is_same),
         "{one:?} on one rank, {two:?} on two"
     );
 
-    for name in ["plain", "adapted"] {
-        run(
-            "checkpoint",
-            &format!("convert {name} {name}_files --to huggingface"),
-            &[],
-        )?;
+    for name in names {
+        let convert = format!("convert {name} {name}_files --to huggingface --max-shard-size 20KB");
+        run("checkpoint", &convert, &[])?;
         let written = read(&folder.path().join(format!("{name}_files/config.json")))?;
         for key in odd
             .changes
@@ -167,32 +211,42 @@ fn fine_tune(odd: &Odd) -> anyhow::Result<()> {
             ensure!(is_there, "{name}: {key} is {found}, and {expected} was imported");
         }
     }
-    let resumed = run("pretrain_gpt", &format!("{STEPS} --load plain --data-path"), &[&text])?;
+    let resumed = run(
+        "pretrain_gpt",
+        &format!("{STEPS} --lr 0.002 --load plain --data-path"),
+        &[&text],
+    )?;
     let has_no_steps = resumed.stdout.contains("nothing is left to train on after step 5");
     ensure!(has_no_steps, "it does not continue without flags:\n{}", resumed.stdout);
-    if ["bert", "t5"].iter().any(|family| odd.flags.contains(family)) {
-        return Ok(());
-    }
-    for name in ["plain", "adapted"] {
-        let generate = |from: &str, more: &str| -> anyhow::Result<String> {
-            let flags = format!("--load {from} --out-seq-length 12 --greedy --dtype f64 {more} --prompt");
-            Ok(run("generate_samples_gpt", &flags, &["fn new"])?.stdout)
+    let has_texts = !["bert", "t5"].iter().any(|family| odd.flags.contains(family));
+    let mut texts = Vec::new();
+    for name in names.iter().filter(|_| has_texts) {
+        let generate = |from: &str, more: &str| -> anyhow::Result<Value> {
+            let flags = format!("--load {from} --out-seq-length {LENGTH} --greedy --dtype f64 --json {more} --prompt");
+            let output: Value = serde_json::from_str(&run("generate_samples_gpt", &flags, &[PROMPT])?.stdout)?;
+            Ok(json!([output["text"], output["tokens"]]))
         };
         let first = generate(name, "")?;
-        ensure!(first.starts_with("fn new"), "{first:?}");
         for (from, more) in [
-            (name.to_owned(), "--model-parallel-size 2"),
+            ((*name).to_owned(), "--model-parallel-size 2"),
             (format!("{name}_files"), ""),
         ] {
             let found = generate(&from, more)?;
-            ensure!(found == first, "{from} {more}: {found:?} in place of {first:?}");
+            ensure!(found == first, "{from} {more}: {found} in place of {first}");
         }
+        texts.push(first);
     }
-    Ok(())
+    let exported = names.iter().map(|name| folder.path().join(format!("{name}_files")));
+    let exported = exported.collect();
+    Ok(FineTuned {
+        folder,
+        exported,
+        texts,
+    })
 }
 
-/// Changes settings of a model's files, and gives it a tokenizer with fewer tokens than its vocabulary has rows.
-/// Returns the settings.
+/// Changes settings of a model's files, and gives it a tokenizer with fewer tokens than its vocabulary has rows, and
+/// texts that end at capital letters. Returns the settings.
 fn change(folder: &Path, changes: &Value) -> anyhow::Result<Value> {
     let path = folder.join("config.json");
     let mut config = read(&path)?;
@@ -207,6 +261,11 @@ fn change(folder: &Path, changes: &Value) -> anyhow::Result<Value> {
         "no row is without a token: {config}"
     );
     fs::write(folder.join("tokenizer.json"), tokenizer.to_string())?;
+    let capitals: Vec<&Value> = ('A'..='Z')
+        .map(|letter| &tokenizer["model"]["vocab"][letter.to_string()])
+        .collect();
+    let ends = json!({ "eos_token_id": capitals });
+    fs::write(folder.join("generation_config.json"), ends.to_string())?;
     Ok(config)
 }
 

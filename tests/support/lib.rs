@@ -8,6 +8,7 @@ pub mod job;
 pub mod problem;
 pub mod processes;
 pub mod program;
+pub mod python;
 pub mod rank_folder;
 pub mod references;
 pub mod served;

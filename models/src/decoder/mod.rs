@@ -21,7 +21,7 @@ pub use config::{DecoderConfig, DecoderNames, MaskedTokenConfig, MaskedTokenName
 pub use family::DecoderFamily;
 pub use masked::{MaskedTokenHead, PairHead};
 pub use model::Decoder;
-pub use rope::{ABOVE_1, FileRope, RopeKind, SHARE};
+pub use rope::{ABOVE_1, FileRope, ROPE_KEYS, RopeKind, SHARE};
 pub use settings::{CommonSettings, HasCommonSettings};
 pub(crate) use settings::{copied, decoder_config, settings};
 pub use table::{ConfigKeys, FamilyTable, FileTable, StoredLayers};

@@ -34,7 +34,7 @@ impl RopeKind {
 }
 
 /// Settings of the object, of transformers' `modeling_rope_utils`.
-const KEYS: &[Key] = &[
+pub const ROPE_KEYS: &[Key] = &[
     Key::honoured("rope_type", "default", "linear").with(&[("factor", "2.0")]),
     Key::alias("type", "rope_type"),
     Key::honoured("rope_theta", "null", "500.0"),
@@ -90,7 +90,7 @@ impl FileRope {
                 "rope_scaling"
             }
         };
-        let Some(mut rope) = fields.object(field, KEYS)? else {
+        let Some(mut rope) = fields.object(field, ROPE_KEYS)? else {
             return Ok(Self {
                 base: None,
                 percent: None,
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn each_setting_is_honoured_refused_or_listed() {
         checks::expect_table(
-            &KEYS.iter().collect::<Vec<_>>(),
+            &ROPE_KEYS.iter().collect::<Vec<_>>(),
             "rope_parameters.",
             |object: Map<String, Value>| read(json!({ "rope_parameters": object })).map_err(|error| error.to_string()),
         );

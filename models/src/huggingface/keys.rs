@@ -1,9 +1,10 @@
 //! [`Key`]: a setting that transformers or peft knows, its default there, and what it does here.
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// A setting of a `config.json` or an `adapter_config.json`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Key {
     pub name: &'static str,
     /// The default of transformers or peft: JSON, or text without quotes.
@@ -14,7 +15,7 @@ pub struct Key {
 }
 
 /// The effect of a setting here. Values are as [`Key::default`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub enum Effect {
     /// It is part of the model: with another value, such as this one, the model is another.
     Honoured(&'static str),
@@ -112,7 +113,7 @@ pub(super) fn is_same(left: &Value, right: &Value) -> bool {
 }
 
 /// Returns the settings of a type of models, of tables of which the first that has one holds, and those of all models.
-pub(super) fn keys_of(tables: &'static [KeyTable], model_type: &str) -> Vec<&'static Key> {
+pub fn keys_of(tables: &'static [KeyTable], model_type: &str) -> Vec<&'static Key> {
     let of_type = |table: &&KeyTable| table.model_types.is_empty() || table.model_types.contains(&model_type);
     let own = tables.iter().filter(of_type).flat_map(|table| table.keys);
     let mut found: Vec<&Key> = Vec::new();

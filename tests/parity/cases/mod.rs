@@ -7,7 +7,7 @@ mod comparison;
 mod converted;
 mod drawing;
 mod faults;
-mod from_pytorch;
+pub mod from_pytorch;
 mod generation;
 mod half;
 mod huggingface;
@@ -48,6 +48,7 @@ pub fn trials() -> Vec<Trial> {
         huggingface::trials(),
         lora::trials(),
         from_pytorch::transformers::trials(),
+        from_pytorch::settings::trials(),
         generation::trials(),
         memory::trials(),
         offload::trials(),
@@ -91,6 +92,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "huggingface" => huggingface::run(case, world),
         "lora" => lora::run(case, world),
         "transformers" => from_pytorch::transformers::run(case, world),
+        "settings" => from_pytorch::settings::run(case, world),
         "generation" => generation::run(case, world),
         "memory" => memory::run(case, world),
         "traffic" => memory::run_traffic(case, world),

@@ -2,4 +2,5 @@
 
 pub(super) mod fixtures;
 pub(super) mod optimizers;
+pub mod settings;
 pub(super) mod transformers;

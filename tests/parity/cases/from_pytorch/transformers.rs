@@ -4,7 +4,7 @@
 //! `fixtures/llama.py` and its like make the files.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
@@ -26,9 +26,11 @@ use models::ModelFamily;
 use models::bert::BertConfig;
 use models::bloom::BloomConfig;
 use models::decoder::Decoder;
+use models::gpt::GptConfig;
 use models::huggingface::{ExportConfig, HuggingFaceModel, export};
 use models::llama::LlamaConfig;
 use models::neox::NeoxConfig;
+use models::registry::Family;
 use models::t5::{T5, T5Config};
 use safetensors::tensor::SafeTensors;
 use serde_json::json;
@@ -40,6 +42,8 @@ use tests::harness::{Case, Job};
 
 /// Rows of the embedding, which two ranks divide; the files have 61.
 const PADDED: usize = 64;
+/// The largest difference of logits from those that transformers computes where the test runs, as a part of their norm.
+const LOGITS_LIMIT: f64 = 1e-5;
 
 /// The models, each in the folder of its family.
 const MODELS: [&str; 16] = [
@@ -124,6 +128,27 @@ impl Scores for T5<B> {
     }
 }
 
+/// Compares the logits of a model in a folder with those that transformers has computed, which are next to it. Returns
+/// the norm of their difference, as a part of their own.
+pub(super) fn compare_files(folder: PathBuf, context: ParallelContext) -> anyhow::Result<f64> {
+    let truth = Truth::read(folder, DType::F32, context)?;
+    match Family::of_files(&truth.folder)?.name {
+        "gpt" => truth.compare_file::<GptConfig>(),
+        "llama" => truth.compare_file::<LlamaConfig>(),
+        "neox" => truth.compare_file::<NeoxConfig>(),
+        "bloom" => truth.compare_file::<BloomConfig>(),
+        "bert" => truth.compare_file::<BertConfig>(),
+        "t5" => truth.compare_file::<T5Config>(),
+        other => anyhow::bail!("there is no family {other}"),
+    }
+}
+
+fn import<C: ModelFamily>(from: &Path, to: &Path) -> anyhow::Result<(C, Checkpoint)> {
+    let model = HuggingFaceModel::<C>::open(from)?;
+    let checkpoint = Checkpoint::open(model.write_checkpoint(to, json!(null))?)?;
+    Ok((model.config().clone(), checkpoint))
+}
+
 fn compare<C: ModelFamily>(model: &str, case: &Case, world: &World) -> anyhow::Result<()>
 where
     C::Stage<B>: Scores,
@@ -133,24 +158,13 @@ where
     let context = connect(case, world)?;
     let truth = Truth::read(folder, dtype(case)?, context)?;
     let written = tempfile::tempdir()?;
-    let import = |from: PathBuf, name: &str| -> anyhow::Result<_> {
-        let model = HuggingFaceModel::<C>::open(from)?;
-        let checkpoint = Checkpoint::open(model.write_checkpoint(written.path().join(name), json!(null))?)?;
-        let mut config = serde_json::to_value(model.config())?;
-        config["padded_vocab_size"] = PADDED.into();
-        Ok((serde_json::from_value::<C>(config)?, checkpoint))
-    };
-    let (config, checkpoint) = import(truth.folder.clone(), "model")?;
-    let (_, gradients) = import(truth.folder.join("gradients"), "gradients")?;
-    let layers = LayerLayout::even(LayerSizes {
-        n_layers: config.n_layers(),
-        num_stages: 1,
-        num_chunks: 1,
-    })?;
-    let mut stages = config.init_stage::<B>(&layers, &FlexDevice, &truth.context)?;
-    let model = stages.pop().context("the whole model")?;
-    let model = load_parameters(model, &checkpoint, &truth.context)?;
-    truth.compare_logits(&model)?;
+    let (config, checkpoint) = import::<C>(&truth.folder, &written.path().join("model"))?;
+    let (_, gradients) = import::<C>(&truth.folder.join("gradients"), &written.path().join("gradients"))?;
+    let mut config = serde_json::to_value(config)?;
+    config["padded_vocab_size"] = PADDED.into();
+    let config = serde_json::from_value::<C>(config)?;
+    let model = truth.load(&config, &checkpoint)?;
+    truth.compare_logits(&model, truth.limit())?;
     // What is loaded is not trained by itself.
     let model = model.map(&mut Thawed);
     truth.compare_gradients(model, &gradients)?;
@@ -270,8 +284,38 @@ impl Truth {
         Ok(batch)
     }
 
-    /// Compares the scores of all tokens but padding.
-    fn compare_logits(&self, model: &impl Scores) -> anyhow::Result<()> {
+    /// The largest difference of an array, as a part of its norm.
+    fn limit(&self) -> f64 {
+        if self.dtype == DType::F64 { 1e-10 } else { 1e-4 }
+    }
+
+    fn load<C: ModelFamily>(&self, config: &C, checkpoint: &Checkpoint) -> anyhow::Result<C::Stage<B>> {
+        let layers = LayerLayout::even(LayerSizes {
+            n_layers: config.n_layers(),
+            num_stages: 1,
+            num_chunks: 1,
+        })?;
+        let mut stages = config.init_stage::<B>(&layers, &FlexDevice, &self.context)?;
+        let model = stages.pop().context("the whole model")?;
+        Ok(load_parameters(model, checkpoint, &self.context)?)
+    }
+
+    fn compare_file<C: ModelFamily>(&self) -> anyhow::Result<f64>
+    where
+        C::Stage<B>: Scores,
+    {
+        let written = tempfile::tempdir()?;
+        let (config, checkpoint) = import::<C>(&self.folder, written.path())?;
+        let mut config = serde_json::to_value(config)?;
+        for dropout in ["hidden_dropout", "attention_dropout"] {
+            config[dropout] = 0.0.into();
+        }
+        let config = serde_json::from_value::<C>(config)?;
+        self.compare_logits(&self.load(&config, &checkpoint)?, LOGITS_LIMIT)
+    }
+
+    /// Compares the scores of all tokens but padding. Returns how much they differ.
+    fn compare_logits(&self, model: &impl Scores, limit: f64) -> anyhow::Result<f64> {
         let micro_batch = self.batch()?;
         let logits = model.logits_of(&TokenBatch::new(&micro_batch, 1, 0));
         let shard = model.embedding().context("the whole model")?.vocab_shard();
@@ -287,7 +331,7 @@ impl Truth {
                 }
             }
         }
-        self.expect_close("the logits", &expected, &logits, &placement, 0.0)
+        self.expect_close("the logits", (&expected, &logits), &placement, 0.0, limit)
     }
 
     /// Compares the loss, the mean over the tokens that count and that over the pairs of sentences, and all gradients.
@@ -315,10 +359,10 @@ impl Truth {
         let (expected_loss, _) = array(&self.bytes, "loss")?;
         self.expect_close(
             "the loss",
-            &expected_loss,
-            &read_host(loss),
+            (&expected_loss, &read_host(loss)),
             &Placement::whole([1]),
             0.0,
+            self.limit(),
         )?;
         let gradients = model.gradients()?;
         // A rank may hold several parts of one.
@@ -337,21 +381,23 @@ impl Truth {
                 0.0
             };
             let name = format!("the gradient of {}", entry.name);
-            self.expect_close(&name, &stored, &gradients.values(entry), &entry.placement, floor)?;
+            let values = (&stored[..], &gradients.values(entry)[..]);
+            self.expect_close(&name, values, &entry.placement, floor, self.limit())?;
         }
         Ok(())
     }
 
     /// Compares by the norm of the whole array's difference, against the reference's, or `floor` if that is more.
+    /// Returns the largest one.
     fn expect_close(
         &self,
         name: &str,
-        expected: &[f64],
-        ours: &[f64],
+        (expected, ours): (&[f64], &[f64]),
         placement: &Placement,
         floor: f64,
-    ) -> anyhow::Result<()> {
-        let limit = if self.dtype == DType::F64 { 1e-10 } else { 1e-4 };
+        limit: f64,
+    ) -> anyhow::Result<f64> {
+        let mut largest = 0.0_f64;
         for part in compare_shard(name, expected, ours, placement) {
             let difference = part.difference / part.reference_norm.max(floor);
             println!("{}: {difference:.1e}", part.name);
@@ -361,7 +407,8 @@ impl Truth {
                 self.context.rank(),
                 part.name
             );
+            largest = largest.max(difference);
         }
-        Ok(())
+        Ok(largest)
     }
 }
