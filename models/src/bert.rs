@@ -355,11 +355,7 @@ mod tests {
             ("is_decoder", json!(true), "false: tokens of a BERT see each other"),
             ("model_type", json!("roberta"), "\"bert\" or \"megatron-bert\""),
             ("type_vocab_size", json!(0), "from 1"),
-            (
-                "type_vocab_sise",
-                json!(3),
-                "type_vocab_size, the nearest known setting",
-            ),
+            ("type_vocab_sise", json!(3), "the nearest known name is type_vocab_size"),
         ];
         checks::expect_refused::<BertConfig>(&bert_base(), &others);
     }

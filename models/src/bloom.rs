@@ -192,7 +192,7 @@ mod tests {
             ("n_embed", json!(0), "from 1"),
             ("slow_but_exact", json!(true), "false, as pretraining_tp is not 1"),
             ("layer_norm_epsilon", json!(0.0), "and below 1"),
-            ("n_leyer", json!(3), "n_layer, the nearest known setting"),
+            ("n_leyer", json!(3), "the nearest known name is n_layer"),
         ];
         let mut cut = bloom();
         cut["pretraining_tp"] = json!(4);

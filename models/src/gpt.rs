@@ -299,7 +299,7 @@ mod tests {
                 json!({"bits": 4}),
                 "null: load it with transformers",
             ),
-            ("n_hed", json!(12), "n_head, the nearest known setting"),
+            ("n_hed", json!(12), "the nearest known name is n_head"),
             ("layer_norm_epsilon", json!("1e-5"), "a number above 0 and below 1"),
         ];
         checks::expect_refused::<GptConfig>(&gpt2(), &others);

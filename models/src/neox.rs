@@ -333,7 +333,7 @@ mod tests {
             ("partial_rotary_factor", json!("half"), "0.25, as rotary_pct"),
             ("intermediate_size", json!(null), "from 1"),
             ("use_parallel_residual", json!("no"), "true or false"),
-            ("layer_norm_ep", json!(3), "layer_norm_eps, the nearest known setting"),
+            ("layer_norm_ep", json!(3), "the nearest known name is layer_norm_eps"),
         ];
         checks::expect_refused::<NeoxConfig>(&pythia(), &others);
         let mut both = pythia();

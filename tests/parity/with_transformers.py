@@ -141,10 +141,10 @@ def check_table(model_type: str, keys: dict) -> list[str]:
         key = keys.get(name)
         if key is None:
             found.append(f"{model_type}: {name}, {default!r} by default, is not in the table")
-        elif key["effect"] != "Elsewhere" and "Alias" not in key["effect"] and value_of(key["default"]) != default:
+        elif key["effect"] != "Elsewhere" and "Means" not in key["effect"] and value_of(key["default"]) != default:
             found.append(f"{model_type}: {name} is {default!r} by default, and {key['default']} in the table")
     for name, of in config_class.attribute_map.items():
-        if keys.get(name, {}).get("effect") != {"Alias": of}:
+        if keys.get(name, {}).get("effect") != {"Means": of}:
             found.append(f"{model_type}: {name} is another name of {of}, and not so in the table")
     return found
 
@@ -153,18 +153,18 @@ def changes_of(model_type: str, keys: dict, rope: dict) -> dict:
     """What differs from the default model, by the settings that are tried so."""
     changes = {f"combination {number}": fields for number, fields in enumerate(COMBINATIONS[model_type])}
     for name, key in (keys | rope).items():
-        effect = key["effect"] if isinstance(key["effect"], dict) else {}
+        effect, probe = key["effect"] if isinstance(key["effect"], dict) else {}, key["probe"]
         fields = {other: value_of(text) for other, text in key["with"]}
         if name in NEWER or (name, model_type) == ("rope_scaling", "gpt_neox"):
             continue
         for valid in effect.get("Only", [[]])[0][1:]:
             changes[f"{name}={valid}"] = {name: value_of(valid)}
-        if "Alias" in effect:
-            of = rope[f"{effect['Alias']} of rope_scaling"] if name in rope else keys[effect["Alias"]]
+        if "Means" in effect:
+            of = rope[f"{effect['Means']} of rope_scaling"] if name in rope else keys[effect["Means"]]
             fields |= {other: value_of(text) for other, text in of["with"]} | {of["name"]: None}
-            effect = of["effect"]
-        if "Honoured" in effect:
-            fields |= {key["name"]: value_of(effect["Honoured"])}
+            probe = of["probe"]
+        if "Changes" in probe:
+            fields |= {key["name"]: value_of(probe["Changes"])}
             length = LENGTH if fields.get("rope_type") == "llama3" else {}
             changes[name] = {"rope_scaling": length | fields} if name in rope else fields
     return changes

@@ -4,7 +4,7 @@ use burn_megatron::optimizer::{AdafactorConfig, MuonConfig, MuonScale, Optimizer
 use burn_megatron::training::{
     AnnealingStyle, BatchSizeRampUp, LearningRateConfig, LearningRateDecay, WeightDecayConfig, WeightDecayIncrease,
 };
-use burn_megatron_data::programs::Foreign;
+use burn_megatron_data::names::Effect;
 use clap::{Args, Command};
 
 use super::*;
@@ -621,9 +621,10 @@ fn flags_of_megatron_are_named_once_and_are_no_flags_of_a_program() {
         let before = &foreign::MEGATRON[..place];
         assert!(before.iter().all(|(other, _)| other != name), "{name} is there twice");
         assert!(name.starts_with("--") && !name.contains('_'), "{name}");
+        let name = name.trim_end_matches('=');
         match role {
-            Foreign::Needs(other) => assert!(has(name) && has(other), "{name} needs {other}"),
-            Foreign::Means(words) => assert!(!has(name) && parse(&words.join(" ")).is_ok(), "{name} is {words:?}"),
+            Effect::Needs(other) => assert!(has(name) && has(other), "{name} needs {other}"),
+            Effect::Means(words) => assert!(!has(name) && parse(words).is_ok(), "{name} is {words:?}"),
             _ => assert!(!has(name), "{name}"),
         }
     }

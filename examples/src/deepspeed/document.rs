@@ -1,10 +1,10 @@
 //! [`Document`]: a configuration whose keys are known and whose values have their types.
 
-use burn_megatron_data::names::{SLIP, nearest};
+use burn_megatron_data::names::{Effect, is_one_of, unknown};
 
 use super::ConfigError;
 use super::json::{Node, join};
-use super::keys::{Case, Form, Key, Role, TOP, is_comment};
+use super::keys::{Form, Key, TOP, is_comment};
 
 /// A configuration's keys, by their paths, in the order of the file.
 #[derive(Debug, Default)]
@@ -134,18 +134,12 @@ impl Document {
                 Some(key) => self.read(key, node, path, is_idle)?,
                 None if is_comment(name) => self.idle.push(path),
                 None => {
-                    let known = nearest(name, keys.iter().map(|key| key.name));
-                    let error = ConfigError::UnknownKey {
-                        nearest: known.map(|(key, _)| join(section, key)).unwrap_or_default(),
-                        path,
-                    };
+                    let prefix = path.strip_suffix(&*name.escape_debug().to_string()).unwrap_or_default();
+                    let known = keys.iter().map(|key| key.name);
                     // Sections below the whole set the computation, but for those without effect.
                     let is_harmless = is_idle || section.is_empty();
-                    let is_slip = known.is_some_and(|(_, edits)| edits <= SLIP);
-                    if is_slip || !is_harmless {
-                        return Err(error);
-                    }
-                    self.unknown.push(error.to_string());
+                    let warning = unknown(prefix, name, known, is_harmless).map_err(ConfigError::UnknownKey)?;
+                    self.unknown.push(warning);
                 }
             }
         }
@@ -156,13 +150,16 @@ impl Document {
         if let Form::Section(keys) | Form::SectionOrBool(keys) = key.form
             && let Node::Object(entries) = node
         {
-            let own_is_idle = matches!(key.role, Role::NoEffect);
+            let own_is_idle = matches!(key.effect, Effect::Idle);
             if own_is_idle && !is_idle {
                 self.idle.push(path.clone());
             }
             return self.read_section(entries, keys, &path, is_idle || own_is_idle);
         }
-        let is_single = !matches!(key.form, Form::Section(_) | Form::SectionOrBool(_) | Form::Any);
+        let is_single = !matches!(
+            key.form,
+            Form::Section(_) | Form::SectionOrBool(_) | Form::Any | Form::With(..)
+        );
         let is_auto = match node {
             Node::List(nodes) => !nodes.is_empty() && nodes.iter().all(Node::is_auto),
             node => node.is_auto(),
@@ -173,23 +170,27 @@ impl Document {
         }
         let node = &as_form(key.form, node);
         // Of what has no effect any number will do.
-        let is_idle_number = matches!(key.role, Role::NoEffect)
+        let is_idle_number = matches!(key.effect, Effect::Idle)
             && matches!(key.form, Form::Count(_) | Form::Number(..))
             && matches!(node, Node::Number(_) | Node::NotFinite(_));
         if !is_idle_number {
             check_form(key.form, node, &path)?;
         }
-        let flag = match key.role {
-            Role::Flag(flag) => Some(flag),
-            Role::Mapped => None,
-            Role::Refused(case, why) if is_refused(case, node) => {
+        let judged = match key.form {
+            Form::With(name, depth) => node.values_of(name, depth),
+            _ => vec![node],
+        };
+        let flag = match key.effect {
+            Effect::Means(flag) => Some(flag),
+            Effect::Read => None,
+            Effect::Only(values, why) if judged.iter().any(|node| !is_one_of(values, &node.to_value())) => {
                 return Err(ConfigError::Unsupported {
                     path,
                     value: node.to_string(),
                     why: why.to_owned(),
                 });
             }
-            Role::Refused(..) | Role::NoEffect => {
+            _ => {
                 if !is_idle {
                     self.idle.push(path);
                 }
@@ -202,26 +203,6 @@ impl Document {
             flag,
         });
         Ok(())
-    }
-}
-
-fn is_refused(case: Case, node: &Node) -> bool {
-    match case {
-        Case::Given => true,
-        Case::True => *node == Node::Bool(true),
-        Case::Not(value) => match node {
-            Node::Text(text) => text != value,
-            node => node.to_string() != value,
-        },
-        Case::NotNumber(value) => node.as_number() != Some(value),
-        Case::Above(name, limit) => match node {
-            Node::Object(entries) => entries
-                .iter()
-                .any(|(key, node)| key == name && node.as_number().is_some_and(|number| number > limit)),
-            _ => false,
-        },
-        Case::Enabled => node.is_enabled(false),
-        Case::EnabledWithin => node.is_enabled(true),
     }
 }
 
@@ -276,7 +257,7 @@ fn check_form(form: Form, node: &Node, path: &str) -> Result<(), ConfigError> {
             matches!(node, Node::Bool(_)),
             "an object of keys, or true or false".to_owned(),
         ),
-        Form::Any => (true, String::new()),
+        Form::Any | Form::With(..) => (true, String::new()),
     };
     if is_valid {
         return Ok(());

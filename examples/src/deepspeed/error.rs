@@ -15,12 +15,9 @@ pub enum ConfigError {
     #[error("{path} occurs twice: leave one of them out")]
     Duplicate { path: String },
 
-    #[error("{path} is no key of DeepSpeed's configuration; the nearest known one is {nearest}")]
-    UnknownKey {
-        path: String,
-        /// The known key of the same section that is spelled most like it.
-        nearest: String,
-    },
+    /// The nearest known key is named.
+    #[error("{0}")]
+    UnknownKey(String),
 
     /// A key is missing without which another says nothing.
     #[error("{path} is missing: {why}")]

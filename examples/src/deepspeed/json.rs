@@ -3,10 +3,12 @@
 
 use std::fmt;
 
+use burn_megatron_data::names::shown;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
 use super::ConfigError;
+use super::keys::Depth;
 
 /// Characters of a value that a message shows.
 const SHOWN: usize = 60;
@@ -93,16 +95,18 @@ impl Node {
         *self == Node::Text("auto".to_owned())
     }
 
-    /// Whether `"enabled": true` is in an object; `within` one, at any depth.
-    pub(super) fn is_enabled(&self, within: bool) -> bool {
+    /// Returns the values of a key in an object, or also in the objects inside.
+    pub(super) fn values_of(&self, name: &str, depth: Depth) -> Vec<&Node> {
         let Node::Object(entries) = self else {
-            return false;
+            return vec![];
         };
-        let has = |(key, node): &(String, Node)| key == "enabled" && *node == Node::Bool(true);
-        entries.iter().any(has) || within && entries.iter().any(|(_, node)| node.is_enabled(true))
+        let own = entries.iter().filter(|(key, _)| key == name).map(|(_, node)| node);
+        let inside = entries.iter().filter(|_| depth == Depth::All);
+        own.chain(inside.flat_map(|(_, node)| node.values_of(name, depth)))
+            .collect()
     }
 
-    fn to_value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         match self {
             Node::Null => Value::Null,
             Node::Bool(value) => Value::Bool(*value),
@@ -204,10 +208,7 @@ impl fmt::Display for Node {
             Node::NotFinite(word) => (*word).to_owned(),
             node => node.to_value().to_string(),
         };
-        match text.char_indices().nth(SHOWN) {
-            Some((end, _)) => write!(formatter, "{}…", &text[..end]),
-            None => formatter.write_str(&text),
-        }
+        formatter.write_str(&shown(&text))
     }
 }
 

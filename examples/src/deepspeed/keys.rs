@@ -2,14 +2,16 @@
 //!
 //! Names and types are those of DeepSpeed at `edaa7221` (`deepspeed/runtime/config.py`, `constants.py`,
 //! `zero/config.py`, `zero/offload_config.py`, `precision_config.py`, `lr_schedules.py` and the constants of its
-//! monitors and profilers), with names that earlier versions had and files still have. A key with
-//! [`Role::Mapped`] is read in `mapping`, by its path.
+//! monitors and profilers), with names that earlier versions had and files still have. A key that is
+//! [read](Effect::Read) is read in `mapping`, by its path, and one that [means](Effect::Means) a flag becomes it.
+
+use burn_megatron_data::names::{Effect, Values};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub name: &'static str,
     pub form: Form,
-    pub role: Role,
+    pub effect: Effect,
 }
 
 /// The form of a value. Any but a section may be `null`, which is as if the key was not there; a single value, or one
@@ -33,71 +35,51 @@ pub(super) enum Form {
     SectionOrBool(&'static [Key]),
     /// Anything: its content is not looked at.
     Any,
+    /// Anything, of which this key is judged, in the object itself or also in the objects inside.
+    With(&'static str, Depth),
 }
 
-/// What becomes of a key.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Role {
-    /// It becomes this flag, with the same value.
-    Flag(&'static str),
-    /// `mapping` makes flags of it, or nothing: then it is listed as without effect.
-    Mapped,
-    /// It is listed as without effect: training here gives the same without it.
-    NoEffect,
-    /// It would change the result: an error in this case, else without effect.
-    Refused(Case, &'static str),
-}
-
-/// When a key is refused.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Case {
-    /// Always.
-    Given,
-    /// With the value `true`.
-    True,
-    /// With any other value than this.
-    Not(&'static str),
-    /// With a number other than this.
-    NotNumber(f64),
-    /// With a number above this one for a key of the section.
-    Above(&'static str, f64),
-    /// With `"enabled": true` in it.
-    Enabled,
-    /// With `"enabled": true` in it or in what it contains.
-    EnabledWithin,
+/// The objects in which a key is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    Own,
+    All,
 }
 
 const POSITIVE: Form = Form::Number(0.0, f64::MAX);
 const SHARE: Form = Form::Number(0.0, 1.0);
 const TYPES: Form = Form::Choice(&["fp32", "fp16", "bf16"]);
 
+/// Values of a switch that is off.
+const OFF: Values = &["false", "0", "null", "auto"];
+
 const fn flag(name: &'static str, form: Form, flag: &'static str) -> Key {
-    let role = Role::Flag(flag);
-    Key { name, form, role }
+    let effect = Effect::Means(flag);
+    Key { name, form, effect }
 }
 
 const fn mapped(name: &'static str, form: Form) -> Key {
-    let role = Role::Mapped;
-    Key { name, form, role }
+    let effect = Effect::Read;
+    Key { name, form, effect }
 }
 
 const fn idle(name: &'static str, form: Form) -> Key {
-    let role = Role::NoEffect;
-    Key { name, form, role }
+    let effect = Effect::Idle;
+    Key { name, form, effect }
 }
 
-const fn refused(name: &'static str, form: Form, case: Case, why: &'static str) -> Key {
-    let role = Role::Refused(case, why);
-    Key { name, form, role }
+const fn only(name: &'static str, form: Form, values: Values, why: &'static str) -> Key {
+    let effect = Effect::Only(values, why);
+    Key { name, form, effect }
 }
 
 /// A section that is refused where it is enabled.
 const fn refused_enabled(name: &'static str, why: &'static str) -> Key {
-    refused(name, Form::Any, Case::Enabled, why)
+    only(name, Form::With("enabled", Depth::Own), OFF, why)
 }
 
 const fn refused_true(name: &'static str, why: &'static str) -> Key {
-    refused(name, Form::Bool, Case::True, why)
+    only(name, Form::Bool, OFF, why)
 }
 
 /// Returns whether a key is a comment, of which there are none in JSON.
@@ -107,6 +89,7 @@ pub(super) fn is_comment(name: &str) -> bool {
 }
 
 /// The keys of the whole.
+#[rustfmt::skip] // A key is a line.
 pub(super) const TOP: &[Key] = &[
     mapped("train_batch_size", Form::Count(1)),
     mapped("train_micro_batch_size_per_gpu", Form::Count(1)),
@@ -123,55 +106,23 @@ pub(super) const TOP: &[Key] = &[
     mapped("activation_checkpointing", Form::Section(ACTIVATION_CHECKPOINTING)),
     mapped("prescale_gradients", Form::Bool),
     mapped("gradient_predivide_factor", POSITIVE),
-    refused(
-        "gradient_allreduce_op",
-        Form::Choice(&["mean", "sum"]),
-        Case::Not("mean"),
-        "gradients are the mean over the global batch",
-    ),
+    only("gradient_allreduce_op", Form::Choice(&["mean", "sum"]), &["mean"],
+        "gradients are the mean over the global batch"),
     refused_enabled("amp", "there is no Apex here: enable fp16 or bf16"),
     refused_enabled("torch_autocast", "operations are not cast one by one: enable bf16"),
-    refused_enabled(
-        "elasticity",
-        "it chooses the batch size by the number of ranks: give train_batch_size",
-    ),
+    refused_enabled("elasticity", "it chooses the batch size by the number of ranks: give train_batch_size"),
     refused_enabled("curriculum_learning", "samples have one length from the first step on"),
-    refused_enabled(
-        "data_efficiency",
-        "samples and tokens are neither chosen by difficulty nor dropped",
-    ),
-    refused(
-        "compression_training",
-        Form::Any,
-        Case::EnabledWithin,
-        "weights are neither quantized nor pruned in training",
-    ),
-    refused(
-        "quantize_training",
-        Form::Any,
-        Case::EnabledWithin,
-        "weights are not quantized in training",
-    ),
-    refused(
-        "sparse_attention",
-        Form::Any,
-        Case::Given,
-        "attention is dense: leave it out",
-    ),
+    refused_enabled("data_efficiency", "samples and tokens are neither chosen by difficulty nor dropped"),
+    only("compression_training", Form::With("enabled", Depth::All), OFF,
+        "weights are neither quantized nor pruned in training"),
+    only("quantize_training", Form::With("enabled", Depth::All), OFF, "weights are not quantized in training"),
+    only("sparse_attention", Form::Any, &[], "attention is dense: leave it out"),
     refused_enabled("progressive_layer_drop", "every layer runs in every step"),
-    refused(
-        "tensor_parallel",
-        Form::Any,
-        Case::Above("autotp_size", 1.0),
-        "give --tensor-model-parallel-size",
-    ),
+    only("tensor_parallel", Form::With("autotp_size", Depth::Own), &["0", "1", "null", "auto"],
+        "give --tensor-model-parallel-size"),
     refused_enabled("expert_parallel", "the models have no experts"),
-    refused(
-        "sequence_parallel_size",
-        Form::Count(1),
-        Case::NotNumber(1.0),
-        "samples are not shared out over ranks by their tokens; --sequence-parallel shards activations",
-    ),
+    only("sequence_parallel_size", Form::Count(1), &["1"],
+        "samples are not shared out over ranks by their tokens; --sequence-parallel shards activations"),
     idle("aio", Form::Any),
     idle("allgather_size", Form::Count(0)),
     idle("autotuning", Form::Any),
@@ -207,6 +158,7 @@ pub(super) const TOP: &[Key] = &[
     idle("zero_force_ds_cpu_optimizer", Form::Bool),
 ];
 
+#[rustfmt::skip] // A key is a line.
 const ZERO: &[Key] = &[
     mapped("stage", Form::Count(0)),
     mapped("reduce_bucket_size", Form::Count(1)),
@@ -221,12 +173,7 @@ const ZERO: &[Key] = &[
     refused_true("zero_quantized_weights", QUANTIZED),
     refused_true("zero_quantized_nontrainable_weights", QUANTIZED),
     refused_true("zero_quantized_gradients", QUANTIZED),
-    refused(
-        "zenflow",
-        Form::Any,
-        Case::Given,
-        "every parameter is updated in every step: leave it out",
-    ),
+    only("zenflow", Form::Any, &[], "every parameter is updated in every step: leave it out"),
     idle("allgather_partitions", Form::Bool),
     idle("allgather_sequential", Form::Bool),
     idle("contiguous_gradients", Form::Bool),
@@ -331,6 +278,7 @@ const OPTIMIZER: &[Key] = &[
     idle("legacy_fusion", Form::Bool),
 ];
 
+#[rustfmt::skip] // A key is a line.
 const OPTIMIZER_PARAMS: &[Key] = &[
     mapped("lr", POSITIVE),
     mapped("betas", Form::Betas),
@@ -345,26 +293,11 @@ const OPTIMIZER_PARAMS: &[Key] = &[
     mapped("beta2_decay", Form::Number(f64::MIN, 0.0)),
     mapped("d", Form::Number(1.0, f64::MAX)),
     refused_true("amsgrad", "the second moment is not the largest so far"),
-    refused(
-        "bias_correction",
-        Form::Bool,
-        Case::Not("true"),
-        "Adam's moments are corrected for their bias",
-    ),
-    refused(
-        "dampening",
-        POSITIVE,
-        Case::NotNumber(0.0),
-        "the gradient is added to the momentum whole",
-    ),
+    only("bias_correction", Form::Bool, &["true"], "Adam's moments are corrected for their bias"),
+    only("dampening", POSITIVE, &["0"], "the gradient is added to the momentum whole"),
     refused_true("nesterov", "the momentum is not Nesterov's"),
     refused_true("maximize", "the loss is minimized"),
-    refused(
-        "max_grad_norm",
-        POSITIVE,
-        Case::Given,
-        "DeepSpeed refuses it too: write gradient_clipping",
-    ),
+    only("max_grad_norm", POSITIVE, &[], "DeepSpeed refuses it too: write gradient_clipping"),
     idle("capturable", Form::Bool),
     idle("foreach", Form::Bool),
     idle("fp32_optimizer_states", Form::Bool),
@@ -373,11 +306,9 @@ const OPTIMIZER_PARAMS: &[Key] = &[
     idle("set_grad_none", Form::Bool),
 ];
 
+#[rustfmt::skip] // A key is a line.
 const SCHEDULER: &[Key] = &[
-    mapped(
-        "type",
-        Form::Choice(&["WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"]),
-    ),
+    mapped("type", Form::Choice(&["WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"])),
     mapped("params", Form::Section(SCHEDULER_PARAMS)),
 ];
 

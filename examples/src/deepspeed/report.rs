@@ -74,7 +74,7 @@ impl fmt::Display for Report {
             }
         }
         for unknown in &self.unknown {
-            writeln!(formatter, "  warning: without effect here: {unknown}")?;
+            writeln!(formatter, "  warning: {unknown}")?;
         }
         for note in &self.notes {
             writeln!(formatter, "  note: {note}")?;

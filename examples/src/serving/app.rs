@@ -10,6 +10,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use burn_megatron_data::chat_dataset::{ChatError, ChatTemplate, PromptEnd};
+use burn_megatron_data::names::Table;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -18,11 +19,11 @@ use tokio::time::timeout;
 
 use super::engine::EngineHandle;
 use super::error::ApiError;
-use super::fields::{Fields, Table};
+use super::fields::Fields;
 use crate::arguments::{ApiKey, LimitArguments};
 
-/// The most unknown fields that are reported, and the most characters of each.
-const REPORTED: (usize, usize) = (256, 64);
+/// The most unknown fields that are reported.
+const REPORTED: usize = 256;
 
 /// A prompt, as text or as the tokens that a client has made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,10 +179,9 @@ impl App {
     pub(super) fn fields(&self, body: &[u8], tables: &[&Table]) -> Result<Fields, ApiError> {
         let fields = Fields::parse(body, tables)?;
         let mut reported = self.reported.lock();
-        for name in &fields.unknown {
-            let short: String = name.chars().take(REPORTED.1).collect();
-            if reported.len() < REPORTED.0 && reported.insert(short.clone()) {
-                tracing::warn!("requests have a field {short:?}, which is not known and has no effect");
+        for warning in &fields.unknown {
+            if reported.len() < REPORTED && reported.insert(warning.clone()) {
+                tracing::warn!("the field {warning}");
             }
         }
         Ok(fields)

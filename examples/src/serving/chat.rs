@@ -5,20 +5,21 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use burn_megatron_data::chat_dataset::PromptEnd;
+use burn_megatron_data::names::{Effect, Table};
 
 use super::app::{App, Conversation, Prompt};
 use super::asking::Asked;
 use super::completion::{Completion, Shape};
 use super::completions::answer;
 use super::error::ApiError;
-use super::fields::{EMPTY, Effect, FALSE, Fields, NEVER, ONE, Table};
+use super::fields::{EMPTY, FALSE, Fields, NEVER, ONE, TRUE};
 use super::shared_fields::{SHARED, SharedFields, check_top};
 
 /// The fields of this API alone. Those that the template takes are read with it.
 const FIELDS: &Table = &[
     ("messages", Effect::Read),
     ("tools", Effect::Read),
-    ("tool_choice", Effect::Only(|value| value == "auto" || value == "none")),
+    ("tool_choice", Effect::Only(&["auto", "none"], "")),
     ("documents", Effect::Read),
     ("chat_template_kwargs", Effect::Read),
     ("reasoning_effort", Effect::Read),
@@ -28,18 +29,12 @@ const FIELDS: &Table = &[
     ("max_completion_tokens", Effect::Read),
     ("top_logprobs", Effect::Read),
     // A guess of the output, and pieces that outputs here do not have.
-    ("prediction", Effect::None),
-    ("include_reasoning", Effect::None),
-    (
-        "modalities",
-        Effect::Only(|value| *value == serde_json::json!(["text"])),
-    ),
-    ("parallel_tool_calls", Effect::Only(|value| value == true)),
-    (
-        "function_call",
-        Effect::Only(|value| value == "auto" || value == "none"),
-    ),
-    ("verbosity", Effect::Only(|value| value == "medium")),
+    ("prediction", Effect::Elsewhere),
+    ("include_reasoning", Effect::Elsewhere),
+    ("modalities", Effect::Only(&[r#"["text"]"#], "outputs are texts")),
+    ("parallel_tool_calls", TRUE),
+    ("function_call", Effect::Only(&["auto", "none"], "")),
+    ("verbosity", Effect::Only(&["medium"], "")),
     ("audio", NEVER),
     ("web_search_options", NEVER),
     ("chat_template", NEVER),

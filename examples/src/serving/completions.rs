@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use burn_megatron_data::names::{Effect, Table};
 use serde_json::Value;
 
 use super::app::{App, Prompt, json_response};
 use super::asking::{Asked, Generating, Output, OutputToken};
 use super::completion::{Choice, Completion, Part, Shape, usage};
 use super::error::ApiError;
-use super::fields::{EMPTY, Effect, Fields, NEVER, Table, count, list, token};
+use super::fields::{EMPTY, Fields, NEVER, count, list, token};
 use super::shared_fields::{SHARED, SharedFields, check_top};
 use super::streaming::stream;
 
@@ -285,7 +286,7 @@ mod tests {
         let found = delivery(json!({"stream": false, "stream_options": null})).unwrap();
         assert_eq!(found, Delivery::default());
         let error = delivery(json!({"stream": true, "stream_options": {"include_usages": true}})).unwrap_err();
-        assert!(error.contains("is stream_options.include_usage meant"), "{error}");
+        assert!(error.ends_with("name is stream_options.include_usage"), "{error}");
         let error = delivery(json!({"stream": true, "stream_options": []})).unwrap_err();
         assert_eq!(error, "stream_options must be an object with fields, got []");
     }
@@ -323,10 +324,7 @@ mod tests {
         ] {
             let error = request(json!({name: value})).unwrap_err();
             assert!(error.contains(name), "{name}: {error}");
-            assert!(
-                !error.contains("at line") && !error.contains("expected "),
-                "{name}: {error}"
-            );
+            assert!(!error.contains("at line"), "{name}: {error}");
         }
         let error = request(json!({"n": 1, "best_of": 2, "stream": true})).unwrap_err();
         assert!(error.contains("best_of above n cannot be streamed"), "{error}");

@@ -1,52 +1,27 @@
-//! [`Fields`]: the fields of a request, by tables of what each API knows: which are read, which have no effect, and
-//! which are taken with values that change nothing alone.
+//! [`Fields`]: the fields of a request, by tables of what each API knows.
 
 use std::fmt::Display;
 
-use burn_megatron_data::names::SLIP;
+use burn_megatron_data::names::{Effect, Table, effect_of, refused, shown, unknown};
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
 
-/// The most characters of a value that a message shows.
-const SHOWN: usize = 60;
-
-/// The effect of a field.
-#[derive(Clone, Copy)]
-pub(super) enum Effect {
-    /// It is read.
-    Read,
-    /// It is taken with any value: no output depends on it here.
-    None,
-    /// It is taken with values that ask for what is done anyway, and refused with others.
-    Only(fn(&Value) -> bool),
-}
-
-/// Fields by their names.
-pub(super) type Table = [(&'static str, Effect)];
-
 /// No value: null alone, which is as if the field were not there.
-pub(super) const NEVER: Effect = Effect::Only(|_| false);
-/// `false`.
-pub(super) const FALSE: Effect = Effect::Only(|value| value == false);
-/// Zero.
-pub(super) const ZERO: Effect = Effect::Only(|value| value.as_f64() == Some(0.0));
-/// One.
-pub(super) const ONE: Effect = Effect::Only(|value| value.as_f64() == Some(1.0));
+pub(super) const NEVER: Effect = refused("");
+pub(super) const FALSE: Effect = Effect::Only(&["false"], "");
+pub(super) const TRUE: Effect = Effect::Only(&["true"], "");
+pub(super) const ZERO: Effect = Effect::Only(&["0"], "");
+pub(super) const ONE: Effect = Effect::Only(&["1"], "");
 /// A text, a list or an object of nothing.
-pub(super) const EMPTY: Effect = Effect::Only(|value| match value {
-    Value::String(text) => text.is_empty(),
-    Value::Array(list) => list.is_empty(),
-    Value::Object(object) => object.is_empty(),
-    _ => false,
-});
+pub(super) const EMPTY: Effect = Effect::Only(&["\"\"", "[]", "{}"], "leave it out");
 
 /// The fields of a request that are not null.
 #[derive(Debug)]
 pub(super) struct Fields {
     values: Map<String, Value>,
-    /// Names that no table has.
+    /// Warnings of names that no table has.
     pub(super) unknown: Vec<String>,
     /// The path before names in messages.
     path: String,
@@ -78,31 +53,20 @@ impl Fields {
             return Err(wrong(what, "an object with fields", &value));
         };
         values.retain(|_, value| !value.is_null());
-        let known = || tables.iter().copied().flatten();
-        let mut unknown = Vec::new();
+        let mut warnings = Vec::new();
         for (name, value) in &values {
-            match known().find(|(known, _)| known == name) {
-                Some((_, Effect::Only(changes_nothing))) if !changes_nothing(value) => {
-                    return Err(ApiError::bad_request(format!(
-                        "{path}{name} is not supported: leave it out, got {}",
-                        shown(value)
-                    )));
-                }
-                Some(_) => {}
+            let checked = match effect_of(tables, name) {
+                Some(effect) => effect.check(format_args!("{path}{name}"), value),
                 None => {
-                    let nearest = known().map(|(known, _)| *known).find(|known| is_mistake(name, known));
-                    if let Some(nearest) = nearest {
-                        return Err(ApiError::bad_request(format!(
-                            "unknown field {path}{name}: is {path}{nearest} meant?"
-                        )));
-                    }
-                    unknown.push(format!("{path}{name}"));
+                    let known = tables.iter().copied().flatten().map(|(known, _)| *known);
+                    unknown(path, name, known, true).map(|warning| warnings.push(warning))
                 }
-            }
+            };
+            checked.map_err(ApiError::bad_request)?;
         }
         Ok(Self {
             values,
-            unknown,
+            unknown: warnings,
             path: path.to_owned(),
         })
     }
@@ -186,22 +150,7 @@ pub(super) fn list<T>(value: &Value, of: impl FnMut(&Value) -> Option<T>) -> Opt
 
 /// Returns the error of a field with a value of another kind.
 pub(super) fn wrong(name: &str, expected: impl Display, value: &Value) -> ApiError {
-    ApiError::bad_request(format!("{name} must be {expected}, got {}", shown(value)))
-}
-
-fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
-/// Returns whether a name is likely another one with a mistake: of short names, fewer than half the letters differ.
-fn is_mistake(name: &str, known: &str) -> bool {
-    let edits = strsim::damerau_levenshtein(name, known);
-    let longest = name.chars().count().max(known.len());
-    (edits <= SLIP && 2 * edits < longest) || name.eq_ignore_ascii_case(known)
+    ApiError::bad_request(format!("{name} must be {expected}, got {}", shown(&value.to_string())))
 }
 
 #[cfg(test)]
@@ -214,7 +163,7 @@ mod tests {
         ("max_tokens", Effect::Read),
         ("n", Effect::Read),
         ("seed", Effect::Read),
-        ("user", Effect::None),
+        ("user", Effect::Elsewhere),
         ("min_tokens", ZERO),
     ];
 
@@ -223,33 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_taken_unless_they_are_mistakes() {
-        for (name, nearest) in [
-            ("max_token", Some("max_tokens")),
-            ("maxTokens", Some("max_tokens")),
-            ("max_tokesn", Some("max_tokens")),
-            ("sed", Some("seed")),
-            ("N", Some("n")),
-            ("id", None),
-            ("max_context", None),
-            ("x-request-id", None),
-        ] {
-            match (fields(json!({name: 1})), nearest) {
-                (Ok(fields), None) => assert_eq!(fields.unknown, [name]),
-                (Err(error), Some(nearest)) => {
-                    assert_eq!(error, format!("unknown field {name}: is {nearest} meant?"));
-                }
-                (found, _) => panic!("{name}: {found:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn values_that_change_nothing_are_taken_and_others_are_not() {
+    fn fields_are_judged_by_their_table() {
         let taken = fields(json!({"user": {"any": [1]}, "min_tokens": 0.0, "seed": null, "nothing": null})).unwrap();
         assert!(taken.unknown.is_empty());
-        let error = fields(json!({"min_tokens": 3})).unwrap_err();
-        assert_eq!(error, "min_tokens is not supported: leave it out, got 3");
+        assert!(fields(json!({"id": 1})).unwrap().unknown[0].starts_with("id is not known, and has no effect"));
+        for (value, error) in [
+            (json!({"min_tokens": 3}), "min_tokens 3 cannot be honoured: expected 0"),
+            (json!({"sed": 3}), "sed is not known: the nearest known name is seed"),
+        ] {
+            assert_eq!(fields(value).unwrap_err(), error);
+        }
     }
 
     #[test]

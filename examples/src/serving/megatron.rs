@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use burn_megatron_data::names::{Effect, Table};
 use models::generation::{FinishReason, SamplingConfig};
 use serde_json::{Value, json};
 
 use super::app::{App, Prompt, json_response};
 use super::asking::{Asked, Output};
 use super::error::ApiError;
-use super::fields::{Effect, FALSE, Fields, NEVER, ONE, Table, ZERO, list};
+use super::fields::{FALSE, Fields, NEVER, ONE, ZERO, list};
 
 /// The fields of a request.
 const FIELDS: &Table = &[
@@ -25,7 +26,7 @@ const FIELDS: &Table = &[
     ("stop_on_eol", Effect::Read),
     ("random_seed", Effect::Read),
     // Requests are not logged here.
-    ("no_log", Effect::None),
+    ("no_log", Effect::Elsewhere),
     ("top_p_decay", ZERO),
     ("top_p_bound", ZERO),
     ("prevent_newline_after_colon", FALSE),
@@ -223,7 +224,7 @@ mod tests {
             (json!([["a"], 5]), "a request must be an object"),
             (
                 json!({"prompts": ["a"], "tokens_to_generat": 5}),
-                "is tokens_to_generate meant",
+                "the nearest known name is tokens_to_generate",
             ),
             (json!({"prompts": []}), "prompts is empty"),
             (json!({"prompts": "a"}), "prompts must be a list of texts, got \"a\""),

@@ -1,12 +1,13 @@
 //! [`SharedFields`]: what OpenAI's two APIs have in common, with the fields that vLLM and others add.
 
+use burn_megatron_data::names::{Effect, Table};
 use models::generation::SamplingConfig;
 use serde_json::Value;
 
 use super::app::App;
 use super::asking::Asked;
 use super::error::ApiError;
-use super::fields::{EMPTY, Effect, FALSE, Fields, NEVER, ONE, Table, ZERO, list, token, whole, wrong};
+use super::fields::{EMPTY, FALSE, Fields, NEVER, ONE, TRUE, ZERO, list, token, whole, wrong};
 
 /// The most probable tokens whose log-probabilities are given.
 const MOST_LOG_PROBABILITIES: usize = 20;
@@ -35,21 +36,24 @@ pub(super) const SHARED: &Table = &[
     ("ignore_eos", Effect::Read),
     ("add_special_tokens", Effect::Read),
     // Who asks, and how urgently; what is kept of it, where nothing is.
-    ("user", Effect::None),
-    ("metadata", Effect::None),
-    ("store", Effect::None),
-    ("service_tier", Effect::None),
-    ("safety_identifier", Effect::None),
-    ("prompt_cache_key", Effect::None),
-    ("prompt_cache_retention", Effect::None),
-    ("cache_prompt", Effect::None),
-    ("cache_salt", Effect::None),
-    ("priority", Effect::None),
-    ("request_id", Effect::None),
+    ("user", Effect::Elsewhere),
+    ("metadata", Effect::Elsewhere),
+    ("store", Effect::Elsewhere),
+    ("service_tier", Effect::Elsewhere),
+    ("safety_identifier", Effect::Elsewhere),
+    ("prompt_cache_key", Effect::Elsewhere),
+    ("prompt_cache_retention", Effect::Elsewhere),
+    ("cache_prompt", Effect::Elsewhere),
+    ("cache_salt", Effect::Elsewhere),
+    ("priority", Effect::Elsewhere),
+    ("request_id", Effect::Elsewhere),
     // Between special tokens, which texts do not have.
-    ("spaces_between_special_tokens", Effect::None),
-    ("skip_special_tokens", Effect::Only(|value| value == true)),
-    ("response_format", Effect::Only(|value| value["type"] == "text")),
+    ("spaces_between_special_tokens", Effect::Elsewhere),
+    ("skip_special_tokens", TRUE),
+    (
+        "response_format",
+        Effect::Only(&[r#"{"type":"text"}"#], "outputs are texts"),
+    ),
     ("min_tokens", ZERO),
     ("length_penalty", ONE),
     ("use_beam_search", FALSE),
@@ -91,7 +95,7 @@ pub(super) const SHARED: &Table = &[
 const STREAM_OPTIONS: &Table = &[
     ("include_usage", Effect::Read),
     ("continuous_usage_stats", Effect::Read),
-    ("include_obfuscation", Effect::None),
+    ("include_obfuscation", Effect::Elsewhere),
 ];
 
 /// The delivery of an answer, whole or streamed.

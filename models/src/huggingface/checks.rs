@@ -8,11 +8,12 @@ use burn::tensor::backend::Backend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::topology::ParallelConfig;
+use burn_megatron_data::names::{Effect, is_same, value_of};
 use serde_json::{Map, Value, json};
 
 use super::config::parse_config;
-use super::keys::{is_same, keys_of, value_of};
-use super::{Effect, HuggingFaceFormat, Key};
+use super::keys::keys_of;
+use super::{HuggingFaceFormat, Key, Probe};
 use crate::model_config::ModelConfig;
 
 /// Reads the settings of a `config.json`.
@@ -63,8 +64,8 @@ pub(crate) fn expect_table<T: Debug + PartialEq>(
                 .find(|value| !known.iter().any(|known| is_same(known, value)))
                 .expect("one is odd")
         };
-        match key.effect {
-            Effect::Honoured(other) => {
+        match (key.effect, key.probe) {
+            (_, Probe::Changes(other)) => {
                 let (config, remarks) = with(&[(key.name, value_of(other))]).expect(&name);
                 assert_ne!(config, plain, "{name}");
                 assert!(remarks.is_empty(), "{name}: {remarks:?}");
@@ -76,8 +77,8 @@ pub(crate) fn expect_table<T: Debug + PartialEq>(
                     );
                 }
             }
-            Effect::Checked(other) => refused(&value_of(other), with(&[(key.name, value_of(other))])),
-            Effect::Only(values, advice) => {
+            (_, Probe::Refused(other)) => refused(&value_of(other), with(&[(key.name, value_of(other))])),
+            (Effect::Only(values, advice), _) => {
                 let values: Vec<Value> = values.iter().copied().map(value_of).collect();
                 for value in &values {
                     assert_eq!(with(&[(key.name, value.clone())]).expect(&name).0, plain, "{name}");
@@ -86,8 +87,8 @@ pub(crate) fn expect_table<T: Debug + PartialEq>(
                 assert!(found.as_ref().is_err_and(|error| error.contains(advice)), "{name}");
                 refused(&odd, found);
             }
-            Effect::Alias(of) => {
-                let Some(Effect::Honoured(other)) = keys.iter().find(|key| key.name == of).map(|key| key.effect) else {
+            (Effect::Means(of), _) => {
+                let Some(Probe::Changes(other)) = keys.iter().find(|key| key.name == of).map(|key| key.probe) else {
                     panic!("{of} is honoured")
                 };
                 let value = value_of(other);
@@ -95,7 +96,7 @@ pub(crate) fn expect_table<T: Debug + PartialEq>(
                 assert_eq!(same[0], same[1], "{name}");
                 refused(&json!(1), with(&[(of, value), (key.name, json!(1))]));
             }
-            Effect::Idle => {
+            (Effect::Idle, _) => {
                 let (config, remarks) = with(&[(key.name, odd(&[value_of(key.default)]))]).expect(&name);
                 assert_eq!(config, plain, "{name}");
                 assert!(
@@ -103,7 +104,7 @@ pub(crate) fn expect_table<T: Debug + PartialEq>(
                     "{name}: {remarks:?}"
                 );
             }
-            Effect::Elsewhere => {
+            _ => {
                 let (config, remarks) = with(&[(key.name, json!(7))]).expect(&name);
                 assert_eq!((config, remarks), (plain, Vec::new()), "{name}");
             }
@@ -120,14 +121,17 @@ pub(crate) fn expect_numbers<C: ModelConfig>(presets: impl Iterator<Item = C>, n
     assert_eq!(counted.collect::<Vec<_>>(), numbers);
 }
 
-/// Checks that a setting of a published `config.json` that has another value is refused by name and value, with words.
+/// Checks that a setting of a published `config.json` that has another value is refused by name, with words: by its
+/// value, or as one that is not known.
 pub(crate) fn expect_refused<C: HuggingFaceFormat>(published: &Value, others: &[(&str, Value, &str)]) {
     for (field, value, words) in others {
         let mut fields = published.clone();
         fields[*field] = value.clone();
         let error = parse::<C>(fields).unwrap_err();
-        let begin = format!("config.json: {field} is {value}: expected ");
-        assert!(error.starts_with(&begin) && error.contains(words), "{error}");
+        let begins = [format!("{value}: expected "), "not known: ".to_owned()];
+        let found = error.strip_prefix(&format!("config.json: {field} is "));
+        let is_refused = found.is_some_and(|found| begins.iter().any(|begin| found.starts_with(begin)));
+        assert!(is_refused && error.contains(words), "{error}");
     }
 }
 

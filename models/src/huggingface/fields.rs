@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use burn_megatron_data::names::{SLIP, nearest};
+use burn_megatron_data::names::{Effect, is_one_of, is_same, unknown, value_of};
 use serde_json::{Map, Value};
 
 use super::HuggingFaceError;
-use super::keys::{Effect, Key, is_same, value_of};
+use super::keys::Key;
 
 /// The largest size, so that the elements of a matrix and their bytes can be counted.
 const MAX_SIZE: u64 = 1 << 28;
@@ -64,11 +64,16 @@ impl Fields {
                 fields.left.insert(key.name.to_owned(), false.into());
             }
             match key.effect {
-                Effect::Alias(of) => fields.rename(key.name, of)?,
-                Effect::Only(values, advice) => {
-                    let values: Vec<Value> = values.iter().copied().map(value_of).collect();
-                    fields.expect(key.name, &values, advice)?;
-                }
+                Effect::Means(of) => fields.rename(key.name, of)?,
+                Effect::Only(values, advice) => match fields.take(key.name) {
+                    Some(value) if !is_one_of(values, &value) => {
+                        let texts: Vec<String> = values.iter().map(|text| value_of(text).to_string()).collect();
+                        let separator = if advice.is_empty() { "" } else { ": " };
+                        let expected = format!("{}{separator}{advice}", texts.join(" or "));
+                        return Err(fields.refuse(key.name, &value, &expected));
+                    }
+                    _ => (),
+                },
                 _ => (),
             }
         }
@@ -134,19 +139,6 @@ impl Fields {
         let renamed = self.renamed.iter().find(|[of, _]| *of == field);
         let name = renamed.map_or(field, |[_, name]| name);
         HuggingFaceError::field(&self.path, format!("{}{name}", self.section), value, expected)
-    }
-
-    /// Checks that a setting is not there, or has one of `values`.
-    fn expect(&mut self, field: &str, values: &[Value], advice: &str) -> Result<(), HuggingFaceError> {
-        match self.take(field) {
-            Some(value) if !values.iter().any(|known| is_same(known, &value)) => {
-                let texts: Vec<String> = values.iter().map(Value::to_string).collect();
-                let separator = if advice.is_empty() { "" } else { ": " };
-                let expected = format!("{}{separator}{advice}", texts.join(" or "));
-                Err(self.refuse(field, &value, &expected))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Takes a setting that, unless it is null, must be what another one says.
@@ -345,16 +337,9 @@ impl Fields {
                 Some(_) => idle.push(name),
                 None => {
                     let known = self.keys.iter().filter(|key| key.is_effective()).map(|key| key.name);
-                    let (nearest, edits) = nearest(field, known).expect("a table has settings with an effect");
-                    // Of a short name a third may be another.
-                    if edits <= SLIP.min(nearest.len() / 3) {
-                        let expected = format!("{nearest}, the nearest known setting, or nothing");
-                        return Err(self.refuse(field, value, &expected));
-                    }
-                    remarks.push(format!(
-                        "{path}: {name} is not known here, and taken as without effect; the nearest known setting is \
-                         {nearest}"
-                    ));
+                    let warning = unknown(&self.section, field, known, true);
+                    let warning = warning.map_err(|what| HuggingFaceError::broken(&self.path, what))?;
+                    remarks.push(format!("{path}: {warning}"));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! [`Key`]: a setting that transformers or peft knows, its default there, and what it does here.
 
+use burn_megatron_data::names::{Effect, Values};
 use serde::Serialize;
-use serde_json::Value;
 
 /// A setting of a `config.json` or an `adapter_config.json`.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -10,25 +10,21 @@ pub struct Key {
     /// The default of transformers or peft: JSON, or text without quotes.
     pub default: &'static str,
     pub effect: Effect,
+    /// Another value, by which tests see what it does.
+    pub probe: Probe,
     /// Other settings without which it changes nothing.
     pub with: &'static [(&'static str, &'static str)],
 }
 
-/// The effect of a setting here. Values are as [`Key::default`].
+/// A value of a setting that is not its default, as [`Key::default`] is written.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub enum Effect {
-    /// It is part of the model: with another value, such as this one, the model is another.
-    Honoured(&'static str),
-    /// Valid where it agrees with other settings; otherwise refused by name, as with this value.
-    Checked(&'static str),
-    /// Refused by name unless it has one of these values, with advice, which may be empty.
-    Only(&'static [&'static str], &'static str),
-    /// Another name of this setting.
-    Alias(&'static str),
-    /// No effect on what the model computes. It is listed where it differs from its default.
-    Idle,
-    /// No effect on what the model computes: it is of tokens, text generation, or types of numbers.
-    Elsewhere,
+pub enum Probe {
+    /// None: the effect says all.
+    None,
+    /// It makes another model.
+    Changes(&'static str),
+    /// It does not agree with other settings, and is refused by name.
+    Refused(&'static str),
 }
 
 /// Settings of the models of some types.
@@ -47,48 +43,49 @@ impl KeyTable {
 }
 
 impl Key {
-    const fn new(name: &'static str, default: &'static str, effect: Effect) -> Self {
+    const fn new(name: &'static str, default: &'static str, effect: Effect, probe: Probe) -> Self {
         Self {
             name,
             default,
             effect,
+            probe,
             with: &[],
         }
     }
 
-    /// Returns a setting that is part of the model.
+    /// Returns a setting that is part of the model: with another value, such as this one, the model is another.
     pub const fn honoured(name: &'static str, default: &'static str, other: &'static str) -> Self {
-        Self::new(name, default, Effect::Honoured(other))
+        Self::new(name, default, Effect::Read, Probe::Changes(other))
     }
 
-    /// Returns a setting that must agree with others.
+    /// Returns a setting that must agree with others: this value does not.
     pub const fn checked(name: &'static str, default: &'static str, other: &'static str) -> Self {
-        Self::new(name, default, Effect::Checked(other))
+        Self::new(name, default, Effect::Read, Probe::Refused(other))
     }
 
     /// Returns a setting that must have one of some values, the first of which is the default.
-    pub const fn only(name: &'static str, values: &'static [&'static str]) -> Self {
+    pub const fn only(name: &'static str, values: Values) -> Self {
         Self::only_saying(name, values, "")
     }
 
     /// Returns such a setting, with advice for those who have another value.
-    pub const fn only_saying(name: &'static str, values: &'static [&'static str], advice: &'static str) -> Self {
-        Self::new(name, values[0], Effect::Only(values, advice))
+    pub const fn only_saying(name: &'static str, values: Values, advice: &'static str) -> Self {
+        Self::new(name, values[0], Effect::Only(values, advice), Probe::None)
     }
 
     /// Returns another name of a setting.
     pub const fn alias(name: &'static str, of: &'static str) -> Self {
-        Self::new(name, "null", Effect::Alias(of))
+        Self::new(name, "null", Effect::Means(of), Probe::None)
     }
 
-    /// Returns a setting without effect.
+    /// Returns a setting without effect, which is listed where it differs from its default.
     pub const fn idle(name: &'static str, default: &'static str) -> Self {
-        Self::new(name, default, Effect::Idle)
+        Self::new(name, default, Effect::Idle, Probe::None)
     }
 
-    /// Returns a setting that says nothing of what the model computes, or what others say, too.
+    /// Returns a setting of tokens, text generation or types of numbers, or one that others say, too.
     pub const fn elsewhere(name: &'static str) -> Self {
-        Self::new(name, "null", Effect::Elsewhere)
+        Self::new(name, "null", Effect::Elsewhere, Probe::None)
     }
 
     /// Returns the setting as one that takes effect with others alone.
@@ -100,16 +97,6 @@ impl Key {
     pub(super) fn is_effective(&self) -> bool {
         !matches!(self.effect, Effect::Idle | Effect::Elsewhere)
     }
-}
-
-/// Returns the value that is written as [`Key::default`] is.
-pub(super) fn value_of(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
-}
-
-/// Returns whether two values are the same, 1 and 1.0 among them.
-pub(super) fn is_same(left: &Value, right: &Value) -> bool {
-    left == right || left.as_f64().is_some_and(|number| right.as_f64() == Some(number))
 }
 
 /// Returns the settings of a type of models, of tables of which the first that has one holds, and those of all models.

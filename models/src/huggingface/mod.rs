@@ -33,7 +33,7 @@ pub use format::{HuggingFaceFormat, Parameter, SecondName, StoredTensor};
 pub use import::HuggingFaceModel;
 #[cfg(test)]
 pub(crate) use import::key_of;
-pub use keys::{ERF_GELUS, Effect, Key, KeyTable, TANH_GELUS, keys_of};
+pub use keys::{ERF_GELUS, Key, KeyTable, Probe, TANH_GELUS, keys_of};
 pub use named_bytes::NamedBytes;
 
 /// The file of a model's sizes.

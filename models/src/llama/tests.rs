@@ -142,11 +142,11 @@ fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         ),
         ("rope_theta", json!(0.5), "a number above 1"),
         ("num_key_value_heads", json!(0), "from 1"),
-        ("rope_thetta", json!(3), "rope_theta, the nearest known setting"),
+        ("rope_thetta", json!(3), "the nearest known name is rope_theta"),
         (
             "num_key_value_head",
             json!(3),
-            "num_key_value_heads, the nearest known setting",
+            "the nearest known name is num_key_value_heads",
         ),
     ];
     checks::expect_refused::<LlamaConfig>(&llama31(), &others);

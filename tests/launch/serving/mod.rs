@@ -361,15 +361,20 @@ fn refuses(served: &Served) -> anyhow::Result<()> {
         (json!({"prompt": "x", "n": 129}), "from 1 to 128 outputs"),
         (json!({"prompt": [9999]}), "token 9999 is outside the vocabulary"),
         (json!({"prompt": "x", "temperature": -1}), "temperature must be"),
-        (json!({"prompt": "x", "max_token": 5}), "is max_tokens meant?"),
-        (json!({"prompt": "x", "suffix": "y"}), "suffix is not supported"),
+        (
+            json!({"prompt": "x", "max_token": 5}),
+            "the nearest known name is max_tokens",
+        ),
+        (json!({"prompt": "x", "suffix": "y"}), "suffix \"y\" cannot be honoured"),
         (json!([null, "x", 5]), "a request must be an object with fields"),
     ] {
         served.complete(&request)?.expect_refusal(400, words)?;
     }
     (served.complete(&json!({"prompt": "x", "model": "other"}))?).expect_refusal(404, "\"checkpoints\" is")?;
     let request = json!({"prompts": ["x"], "beam_width": 3});
-    served.put(&request)?.expect_refusal(400, "beam_width is not supported")
+    served
+        .put(&request)?
+        .expect_refusal(400, "beam_width 3 cannot be honoured")
 }
 
 /// A body of 100 MB is refused before it is there, with its length or without.

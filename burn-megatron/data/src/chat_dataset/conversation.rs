@@ -6,17 +6,29 @@ use minijinja::Value;
 use regex::Regex;
 
 use super::json::{JsonList, JsonValue, OrderedObject};
-use super::message::{LEARNT, Message};
+use super::message::Message;
 use crate::json_lines;
-use crate::names::{SLIP, nearest};
+use crate::names::{Effect, Table, effect_of, refusal, refused, unknown};
 
 /// Characters that Unicode sets aside for programs: the template's text has them where an answer starts and ends.
 pub(super) const MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
 
-/// Keys of a line that are read.
-const KEYS: [&str; 5] = ["messages", "conversations", "tools", "system", "chat_template_kwargs"];
-/// Keys of a line that would change what is learnt, and are not supported.
-const REFUSED: [&str; 3] = ["mask", "functions", "roles_to_train"];
+/// Keys of a line; those that are refused would change what is learnt.
+const KEYS: &Table = &[
+    ("messages", Effect::Read),
+    ("conversations", Effect::Read),
+    ("tools", Effect::Read),
+    ("system", Effect::Read),
+    ("chat_template_kwargs", Effect::Read),
+    ("mask", refused("it would change what is learnt")),
+    ("functions", refused("give tools")),
+    ("roles_to_train", refused("the assistant's messages are learnt")),
+    ("weight", OF_MESSAGES),
+    ("train", OF_MESSAGES),
+    ("loss", OF_MESSAGES),
+];
+
+const OF_MESSAGES: Effect = refused("it is for messages, and the conversation has it");
 
 /// Messages, as templates take them.
 #[derive(Debug, Default)]
@@ -167,17 +179,15 @@ fn tools(tools: Option<&Value>) -> Result<Value, String> {
 /// Returns the keys of a line that are not read.
 fn ignored<'a>(keys: impl Iterator<Item = &'a str>) -> Result<Vec<String>, String> {
     let mut ignored = vec![];
-    for key in keys.filter(|key| !KEYS.contains(key)) {
-        if LEARNT.contains(&key) {
-            return Err(format!("\"{key}\" is for messages, and the conversation has it"));
+    for key in keys {
+        match effect_of(&[KEYS], key) {
+            None => {
+                unknown("", key, KEYS.iter().map(|(known, _)| *known), true)?;
+                ignored.push(key.to_owned());
+            }
+            Some(Effect::Only(values, why)) => return Err(refusal(key, "", values, why)),
+            Some(_) => {}
         }
-        if REFUSED.contains(&key) {
-            return Err(format!("the key \"{key}\" is not supported"));
-        }
-        if let Some((near, _)) = nearest(key, KEYS).filter(|(_, edits)| *edits <= SLIP) {
-            return Err(format!("the key \"{key}\" is unknown: is \"{near}\" meant?"));
-        }
-        ignored.push(key.to_owned());
     }
     Ok(ignored)
 }

@@ -26,7 +26,7 @@ const ROLES: [(&str, &str); 15] = [
 ];
 const ASSISTANT: &str = "assistant";
 /// Keys that say whether an answer is learnt: OpenAI's, axolotl's and ms-swift's.
-pub(super) const LEARNT: [&str; 3] = ["weight", "train", "loss"];
+const LEARNT: [&str; 3] = ["weight", "train", "loss"];
 /// Names of what the assistant thought, in transformers' order.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 /// Keys that change nothing where a template does not write them.

@@ -142,15 +142,15 @@ fn what_is_wrong_is_said_with_file_line_and_message() {
         ),
         (
             "{\"mesages\": []}",
-            "line 1: the key \"mesages\" is unknown: is \"messages\" meant?",
+            "line 1: mesages is not known: the nearest known name is messages",
         ),
         (
             "{\"messages\": [], \"mask\": \"User\"}",
-            "line 1: the key \"mask\" is not supported",
+            "line 1: mask cannot be honoured: it would change what is learnt",
         ),
         (
             "{\"messages\": [], \"weight\": 0}",
-            "line 1: \"weight\" is for messages",
+            "line 1: weight cannot be honoured: it is for messages",
         ),
         ("\n{\"text\": 1}", "chats.jsonl, line 2: no list \"messages\""),
         ("{\"messages\": []}", "line 1: a conversation without messages"),

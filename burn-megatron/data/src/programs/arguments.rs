@@ -8,27 +8,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use crate::names::nearest;
-
-/// The effect of a flag of other programs in one that does not have it.
-#[derive(Clone, Copy, Debug)]
-pub enum Foreign {
-    /// Nothing: it can change no result.
-    Idle,
-    /// The same, of a flag with a value.
-    IdleValue,
-    /// Nothing with this value; another one is refused for this reason.
-    At(&'static str, &'static str),
-    /// The effect of these words.
-    Means(&'static [&'static str]),
-    /// It would change the result, and is refused for this reason.
-    Refused(&'static str),
-    /// Nothing unless this flag is given too; the program has both.
-    Needs(&'static str),
-}
-
-/// The flags of other programs that one takes, by their names with hyphens.
-pub type ForeignFlags = &'static [(&'static str, Foreign)];
+use crate::names::{Effect, Table, effect_of, refusal, unknown};
 
 /// The arguments of a program, and how they were given.
 #[derive(Clone, Debug)]
@@ -49,13 +29,14 @@ pub fn parse<A: CommandFactory + FromArgMatches>() -> A {
 }
 
 /// As [`parse`], by a command that takes the same flags, with these arguments in place of the process's own, of which
-/// the first is the program's name, and with flags of other programs.
+/// the first is the program's name, and with flags of other programs, by their names with hyphens. Those of flags that
+/// have a value end in `=`.
 ///
 /// All flags that are not known are named at once, each with the known one that is spelled most like it.
 pub fn parse_from<A: FromArgMatches>(
     command: Command,
     arguments: impl IntoIterator<Item = OsString>,
-    foreign: ForeignFlags,
+    foreign: &Table,
 ) -> Parsed<A> {
     try_parse_from(command, arguments, foreign).unwrap_or_else(|error| error.exit())
 }
@@ -63,7 +44,7 @@ pub fn parse_from<A: FromArgMatches>(
 fn try_parse_from<A: FromArgMatches>(
     command: Command,
     arguments: impl IntoIterator<Item = OsString>,
-    foreign: ForeignFlags,
+    foreign: &Table,
 ) -> Result<Parsed<A>, clap::Error> {
     let mut command = command.args_override_self(true);
     command.build();
@@ -81,7 +62,7 @@ fn try_parse_from<A: FromArgMatches>(
     let given = given_flags(&command, &matches);
     for (name, role) in foreign {
         let is_given = |flag: &str| given.split(' ').any(|word| word == flag);
-        if let Foreign::Needs(other) = role
+        if let Effect::Needs(other) = role
             && is_given(name)
             && !is_given(other)
         {
@@ -101,7 +82,7 @@ fn try_parse_from<A: FromArgMatches>(
 fn without_foreign(
     command: &Command,
     words: Vec<OsString>,
-    foreign: ForeignFlags,
+    foreign: &Table,
 ) -> Result<(Vec<OsString>, Vec<String>), Vec<String>> {
     let names = |argument: &Arg| -> Vec<String> {
         let long = argument.get_long().map(str::to_owned).into_iter();
@@ -128,36 +109,30 @@ fn without_foreign(
         }
         let is_value = |next: &OsString| !next.to_string_lossy().starts_with("--");
         let mut value = || attached.map(OsString::from).or_else(|| rest.next_if(is_value));
-        let role = foreign.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
-        match role {
-            Some(Foreign::Idle) => idle.push(name.to_owned()),
-            Some(Foreign::Means(meaning)) => own.extend(meaning.iter().map(OsString::from)),
-            Some(Foreign::IdleValue | Foreign::At(..)) => {
-                let value = value().map(|value| value.to_string_lossy().into_owned());
-                match (role, value) {
-                    (_, None) => wrong.push(format!("{name} needs a value")),
-                    (Some(Foreign::At(harmless, why)), Some(value)) if value != harmless => {
-                        wrong.push(format!("{name} {value} cannot be honoured: {why}"));
-                    }
-                    (_, Some(value)) => idle.push(format!("{name} {value}")),
-                }
-            }
-            Some(Foreign::Refused(why)) => wrong.push(format!("{name} cannot be honoured: {why}")),
-            Some(Foreign::Needs(_)) | None => {
-                let foreign = foreign.iter().map(|(name, _)| *name);
+        let switch = effect_of(&[foreign], name);
+        let effect = switch.or_else(|| effect_of(&[foreign], &format!("{name}=")));
+        match effect {
+            Some(Effect::Means(words)) => own.extend(words.split(' ').map(OsString::from)),
+            Some(Effect::Only([], why)) => wrong.push(refusal(name, "", &[], why)),
+            Some(Effect::Needs(_)) | None => {
+                let foreign = foreign.iter().map(|(name, _)| name.trim_end_matches('='));
                 let names = known.iter().map(String::as_str).chain(foreign);
-                // Beyond half of the name it is another one.
-                let near = nearest(name, names).filter(|(_, edits)| 2 * edits < name.len());
-                let near = near.map_or(String::new(), |(near, _)| format!("; the nearest known flag is {near}"));
-                wrong.push(format!("unexpected argument '{name}' found{near}"));
+                wrong.extend(unknown("", name, names, false).err());
             }
+            _ if switch.is_some() => idle.push(name.to_owned()),
+            Some(effect) => match value().map(|value| value.to_string_lossy().into_owned()) {
+                None => wrong.push(format!("{name} needs a value")),
+                Some(value) => match effect {
+                    Effect::Only(values, why) if !values.contains(&&*value) => {
+                        wrong.push(refusal(name, &value, values, why));
+                    }
+                    _ => idle.push(format!("{name} {value}")),
+                },
+            },
         }
         // What follows it is no value of the flag before it.
         while let Some(value) = rest.next_if(is_value) {
-            if matches!(
-                role,
-                Some(Foreign::Idle | Foreign::IdleValue | Foreign::At(..) | Foreign::Means(_))
-            ) {
+            if !matches!(effect, Some(Effect::Only([], _) | Effect::Needs(_)) | None) {
                 wrong.push(format!("unexpected value {:?} after {name}", value.to_string_lossy()));
             }
         }
@@ -201,6 +176,7 @@ mod tests {
     use clap::{ArgAction, Parser};
 
     use super::*;
+    use crate::names::refused;
 
     #[derive(Debug, PartialEq, Parser)]
     struct Flags {
@@ -213,13 +189,13 @@ mod tests {
         rest: Vec<String>,
     }
 
-    const FOREIGN: ForeignFlags = &[
-        ("--fused", Foreign::Idle),
-        ("--num-workers", Foreign::IdleValue),
-        ("--experts", Foreign::At("1", "there are none")),
-        ("--log-often", Foreign::Means(&["--log-interval", "1"])),
-        ("--relu", Foreign::Refused("it is another model")),
-        ("--append-eod", Foreign::Needs("--log-interval")),
+    const FOREIGN: &Table = &[
+        ("--fused", Effect::Idle),
+        ("--num-workers=", Effect::Idle),
+        ("--experts=", Effect::Only(&["1"], "there are none")),
+        ("--log-often", Effect::Means("--log-interval 1")),
+        ("--relu", refused("it is another model")),
+        ("--append-eod", Effect::Needs("--log-interval")),
     ];
 
     fn parsed(line: &str) -> Result<Parsed<Flags>, clap::Error> {
@@ -285,12 +261,12 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "error: unexpected argument '--log-intervall' found; the nearest known flag is --log-interval",
+                "error: --log-intervall is not known: the nearest known name is --log-interval",
                 "error: --relu cannot be honoured: it is another model",
-                "error: unexpected argument '--num-worker' found; the nearest known flag is --num-workers",
+                "error: --num-worker is not known: the nearest known name is --num-workers",
                 "error: --experts 2 cannot be honoured: there are none",
                 "error: --num-workers needs a value",
-                "error: unexpected argument '--zzzzzzzzzz' found",
+                "error: --zzzzzzzzzz is not known: the nearest known name is --json-keys",
                 "error: unexpected value \"x\" after --fused",
             ]
         );

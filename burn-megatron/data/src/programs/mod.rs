@@ -7,7 +7,7 @@ mod tokenizer;
 
 use std::process::ExitCode;
 
-pub use arguments::{Foreign, ForeignFlags, Parsed, parse, parse_from};
+pub use arguments::{Parsed, parse, parse_from};
 pub use interrupt::Interrupt;
 pub use progress::{Bytes, ProgressReport};
 pub use tokenizer::{TokenizerArguments, load_tokenizer};

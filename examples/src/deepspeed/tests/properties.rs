@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value, json};
 
-use crate::deepspeed::keys::{Form, Key, Role, TOP};
+use crate::deepspeed::keys::{Form, Key, TOP};
 use crate::deepspeed::translate;
+use burn_megatron_data::names::Effect;
 
 /// A value of a key: mostly a valid one.
 fn value(form: Form) -> BoxedStrategy<Value> {
@@ -39,14 +40,14 @@ fn value(form: Form) -> BoxedStrategy<Value> {
         Form::Choice(names) => select(names).prop_map(Value::from).boxed(),
         Form::Section(keys) => section(keys).boxed(),
         Form::SectionOrBool(keys) => prop_oneof![9 => section(keys), 1 => any::<bool>().prop_map(Value::from)].boxed(),
-        Form::Any => Just(json!({"enabled": false})).boxed(),
+        Form::Any | Form::With(..) => Just(json!({"enabled": false})).boxed(),
     };
     prop_oneof![200 => valid, 1 => junk].boxed()
 }
 
 /// An object of some of the keys.
 fn section(keys: &'static [Key]) -> impl Strategy<Value = Value> {
-    let is_mapped = |key: &&Key| matches!(key.role, Role::Flag(_) | Role::Mapped);
+    let is_mapped = |key: &&Key| matches!(key.effect, Effect::Means(_) | Effect::Read);
     let mapped: Vec<Key> = keys.iter().filter(is_mapped).copied().collect();
     let (most, all) = (0..=mapped.len(), 0..=keys.len().min(12));
     // Mostly those that have an effect.

@@ -40,7 +40,7 @@ fn an_unknown_key_is_named_with_the_nearest_known_one() {
         (r#"{"fp16": {"a\u001bb": 1}}"#, "fp16.a\\u{1b}b", "fp16.enabled"),
     ] {
         let message = refusal(text, "");
-        let expected = format!("{path} is no key of DeepSpeed's configuration; the nearest known one is ");
+        let expected = format!("{path} is not known: the nearest known name is ");
         let found = message.strip_prefix(&expected);
         let found = found.unwrap_or_else(|| panic!("{message} instead of {expected}"));
         if !path.contains("u{1b}") {

@@ -200,7 +200,7 @@ fn files_of_other_models_and_settings_are_refused_by_name() {
         ),
         ("modules_to_save", json!(["lm_head"]), "expected null or []: merge it"),
         ("peft_type", json!("LOHA"), "expected \"LORA\""),
-        ("use_rslorra", json!(true), "use_rslora, the nearest known setting"),
+        ("use_rslorra", json!(true), "the nearest known name is use_rslora"),
         ("target_modules", json!([1]), "expected names of layers"),
         ("r", json!(0), "r is 0: expected a whole number from 1"),
         ("r", json!(4), "has shape"),

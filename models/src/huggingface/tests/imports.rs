@@ -231,9 +231,7 @@ fn settings_without_effect_and_other_heads_are_listed_and_numbers_as_python_writ
     let model = HuggingFaceModel::<GptConfig>::open(folder.path()).unwrap();
     let name = path.display();
     let unknown = |field: &str, nearest: &str| {
-        format!(
-            "{name}: {field} is not known here, and taken as without effect; the nearest known setting is {nearest}"
-        )
+        format!("{name}: {field} is not known, and has no effect: the nearest known name is {nearest}")
     };
     let head = folder.path().join(MODEL_NAME);
     let expected = [
