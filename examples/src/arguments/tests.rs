@@ -15,6 +15,24 @@ pub(crate) fn try_parse<A: Args>(flags: &str) -> Result<A, clap::Error> {
     A::from_arg_matches(&A::augment_args(Command::new("program")).try_get_matches_from(words)?)
 }
 
+/// The cases of a table: a line each, `=>` between what is given and what is expected. Lines that begin with `=>` or
+/// `+` continue the one before.
+pub(crate) fn cases<const N: usize>(table: &str) -> impl Iterator<Item = [&'static str; N]> {
+    let lines = table.lines().map(str::trim);
+    let mut cases: Vec<String> = vec![];
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with("// ")) {
+        match (cases.last_mut(), line.strip_prefix("+ ")) {
+            (Some(last), Some(rest)) => last.extend([" ", rest]),
+            (Some(last), None) if line.starts_with("=> ") => last.extend([" ", line]),
+            _ => cases.push(line.to_owned()),
+        }
+    }
+    cases.into_iter().map(|case| {
+        let columns: Vec<&str> = String::leak(case).split(" => ").collect();
+        columns.try_into().expect("one column for each name")
+    })
+}
+
 fn parse(flags: &str) -> Result<TrainingArguments, clap::Error> {
     try_parse(flags)
 }
@@ -145,59 +163,25 @@ fn every_decay_style_has_its_name() {
 
 #[test]
 fn iterations_and_samples_do_not_mix() {
-    for (flags, names) in [
-        (
-            "--train-iters 10 --train-samples 160",
-            ["--train-iters", "--train-samples"],
-        ),
-        (
-            "--train-iters 10 --lr-decay-samples 160",
-            ["--lr-decay-samples", "--lr-decay-iters"],
-        ),
-        ("--lr-decay-samples 160", ["--lr-decay-samples", "--train-iters"]),
-        (
-            "--train-samples 160 --lr-decay-iters 10",
-            ["--lr-decay-iters", "--lr-decay-samples"],
-        ),
-        (
-            "--train-samples 160 --lr-decay-iters 10",
-            ["--lr-decay-iters", "--train-samples"],
-        ),
-        (
-            "--train-iters 10 --lr-warmup-samples 16",
-            ["--lr-warmup-samples", "--lr-warmup-iters"],
-        ),
-        (
-            "--train-samples 160 --lr-warmup-iters 1",
-            ["--lr-warmup-iters", "--lr-warmup-samples"],
-        ),
-        (
-            "--lr-decay-style WSD --lr-wsd-decay-samples 16",
-            ["--lr-wsd-decay-samples", "--lr-wsd-decay-iters"],
-        ),
-        (
-            "--lr-decay-style WSD --train-samples 160 --lr-wsd-decay-iters 1",
-            ["--lr-wsd-decay-iters", "--lr-wsd-decay-samples"],
-        ),
-        (
-            "--train-samples 160 --lr-warmup-samples 16 --lr-warmup-fraction 0.1",
-            ["--lr-warmup-samples", "--lr-warmup-fraction"],
-        ),
-        (
-            "--lr-warmup-iters 1 --lr-warmup-fraction 0.1",
-            ["--lr-warmup-iters", "--lr-warmup-fraction"],
-        ),
-        (
-            "--rampup-batch-size 8 8 100",
-            ["--rampup-batch-size", "--train-samples"],
-        ),
-        (
-            "--train-iters 10 --rampup-batch-size 8 8 100",
-            ["--train-samples", "--train-iters"],
-        ),
-    ] {
+    for [flags, names] in cases(
+        "
+        --train-iters 10 --train-samples 160 => --train-iters --train-samples
+        --train-iters 10 --lr-decay-samples 160 => --lr-decay-samples --lr-decay-iters
+        --lr-decay-samples 160 => --lr-decay-samples --train-iters
+        --train-samples 160 --lr-decay-iters 10 => --lr-decay-iters --lr-decay-samples --train-samples
+        --train-iters 10 --lr-warmup-samples 16 => --lr-warmup-samples --lr-warmup-iters
+        --train-samples 160 --lr-warmup-iters 1 => --lr-warmup-iters --lr-warmup-samples
+        --lr-decay-style WSD --lr-wsd-decay-samples 16 => --lr-wsd-decay-samples --lr-wsd-decay-iters
+        --lr-decay-style WSD --train-samples 160 --lr-wsd-decay-iters 1 => --lr-wsd-decay-iters --lr-wsd-decay-samples
+        --train-samples 160 --lr-warmup-samples 16 --lr-warmup-fraction 0.1
+            => --lr-warmup-samples --lr-warmup-fraction
+        --lr-warmup-iters 1 --lr-warmup-fraction 0.1 => --lr-warmup-iters --lr-warmup-fraction
+        --rampup-batch-size 8 8 100 => --rampup-batch-size --train-samples
+        --train-iters 10 --rampup-batch-size 8 8 100 => --train-samples --train-iters
+        ",
+    ) {
         let error = refusal(flags);
-        assert!(names.iter().all(|name| error.contains(name)), "{flags}: {error}");
+        assert!(names.split(' ').all(|name| error.contains(name)), "{flags}: {error}");
     }
     assert_eq!(
         refusal("--train-samples 160 --lr-decay-iters 10"),
@@ -207,37 +191,21 @@ fn iterations_and_samples_do_not_mix() {
 
 #[test]
 fn flags_of_another_style_are_refused() {
-    for (flags, expected) in [
-        (
-            "--lr-wsd-decay-iters 3",
-            "--lr-wsd-decay-iters is for --lr-decay-style WSD",
-        ),
-        (
-            "--lr-wsd-decay-style linear",
-            "--lr-wsd-decay-style is for --lr-decay-style WSD",
-        ),
-        (
-            "--lr-decay-style WSD",
-            "--lr-decay-style WSD needs --lr-wsd-decay-iters",
-        ),
-        (
-            "--lr-decay-style WSD --train-samples 160",
-            "--lr-decay-style WSD needs --lr-wsd-decay-samples",
-        ),
-        (
-            "--start-weight-decay 0.1",
-            "--start-weight-decay needs --weight-decay-incr-style linear or cosine; a constant one is --weight-decay",
-        ),
-        (
-            "--weight-decay-incr-style linear --start-weight-decay 0.1",
-            "--weight-decay-incr-style linear needs --start-weight-decay and --end-weight-decay",
-        ),
-        (
-            "--weight-decay 0.1 --weight-decay-incr-style cosine --start-weight-decay 0 --end-weight-decay 0.1",
-            "--weight-decay is for --weight-decay-incr-style constant; cosine has --start-weight-decay and \
-             --end-weight-decay",
-        ),
-    ] {
+    for [flags, expected] in cases(
+        "
+        --lr-wsd-decay-iters 3 => --lr-wsd-decay-iters is for --lr-decay-style WSD
+        --lr-wsd-decay-style linear => --lr-wsd-decay-style is for --lr-decay-style WSD
+        --lr-decay-style WSD => --lr-decay-style WSD needs --lr-wsd-decay-iters
+        --lr-decay-style WSD --train-samples 160 => --lr-decay-style WSD needs --lr-wsd-decay-samples
+        --start-weight-decay 0.1
+            => --start-weight-decay needs --weight-decay-incr-style linear or cosine; a constant one is --weight-decay
+        --weight-decay-incr-style linear --start-weight-decay 0.1
+            => --weight-decay-incr-style linear needs --start-weight-decay and --end-weight-decay
+        --weight-decay 0.1 --weight-decay-incr-style cosine --start-weight-decay 0 --end-weight-decay 0.1
+            => --weight-decay is for --weight-decay-incr-style constant; cosine has --start-weight-decay and
+            + --end-weight-decay
+        ",
+    ) {
         assert_eq!(refusal(flags), expected, "{flags}");
     }
 }

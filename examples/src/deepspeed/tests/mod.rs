@@ -21,8 +21,12 @@ fn report(text: &str, flags: &str) -> Report {
 }
 
 /// The flags that a configuration becomes, as a person writes them.
-fn flags(text: &str, given: &str) -> Vec<String> {
-    report(text, given).flags.iter().map(Emitted::shown).collect()
+fn flags(text: &str, given: &str) -> String {
+    shown(&report(text, given))
+}
+
+fn shown(report: &Report) -> String {
+    report.flags.iter().map(Emitted::shown).collect::<Vec<_>>().join(" ")
 }
 
 /// The message about a configuration that is refused.
@@ -112,33 +116,17 @@ activations over the tensor-parallel ranks
 
 #[test]
 fn what_is_auto_is_left_to_the_flags() {
-    let of_file = [
-        "--zero-stage 2",
-        "--ddp-bucket-size 200000000",
-        "--overlap-grad-reduce true",
-        "--overlap-param-gather true",
-        "--optimizer-cpu-offload",
-        "--optimizer adam",
-        "--lr-decay-style constant",
-        "--log-interval 2000",
-        "--timing-log-level 0",
-    ];
+    let of_file = "--zero-stage 2 --ddp-bucket-size 200000000 --overlap-grad-reduce true \
+                   --overlap-param-gather true --optimizer-cpu-offload --optimizer adam --lr-decay-style constant \
+                   --log-interval 2000 --timing-log-level 0";
     let report = report(AUTO, "");
-    let shown: Vec<String> = report.flags.iter().map(Emitted::shown).collect();
-    assert_eq!(shown, of_file);
+    assert_eq!(shown(&report), of_file);
     assert_eq!(report.automatic.len(), 13);
     assert!(without_effect(&report).contains(&"fp16.initial_scale_power"));
     // With --fp16 the loss scale of the file counts.
     let with_fp16 = flags(AUTO, "--fp16 --lr 3e-4 --micro-batch-size 2 --global-batch-size 6");
-    assert!(
-        with_fp16.contains(&"--initial-loss-scale 65536".to_owned()),
-        "{with_fp16:?}"
-    );
-    assert!(
-        !with_fp16
-            .iter()
-            .any(|flag| flag.starts_with("--fp16") || flag.starts_with("--lr "))
-    );
+    assert!(with_fp16.contains("--initial-loss-scale 65536 "), "{with_fp16}");
+    assert!(!with_fp16.contains("--fp16") && !with_fp16.contains("--lr "));
 }
 
 #[test]
@@ -268,19 +256,20 @@ fn what_files_write_otherwise_is_the_same() {
     // Within a text nothing is a comment, a comma or an infinity.
     let folder =
         r#"{"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/a#,]//NaN\"b"}}}"#;
-    assert!(flags(folder, "").contains(&r#"--nvme-path /a#,]//NaN"b"#.to_owned()));
+    assert!(flags(folder, "").contains(r#"--nvme-path /a#,]//NaN"b"#));
 }
 
 #[test]
 fn auto_and_infinities_are_taken_where_they_mean_something() {
     let adam =
         |betas: &str| format!(r#"{{"optimizer": {{"type": "Adam", "params": {{"lr": 0.1, "betas": {betas}}}}}}}"#);
-    let betas = |text: &str| -> Vec<String> {
-        let all = flags(&adam(text), "").into_iter();
-        all.filter(|flag| flag.starts_with("--adam-beta")).collect()
-    };
-    assert_eq!(betas(r#"["auto", "auto"]"#), Vec::<String>::new());
-    assert_eq!(betas(r#"["auto", 0.98]"#), ["--adam-beta2 0.98"]);
+    let betas = |text: &str| flags(&adam(text), "");
+    assert!(!betas(r#"["auto", "auto"]"#).contains("--adam-beta"));
+    let second = betas(r#"["auto", 0.98]"#);
+    assert!(
+        second.contains("--adam-beta2 0.98 ") && !second.contains("--adam-beta1"),
+        "{second}"
+    );
     assert_eq!(
         report(&adam(r#"["auto", "auto"]"#), "").automatic,
         ["optimizer.params.betas"]
@@ -288,7 +277,7 @@ fn auto_and_infinities_are_taken_where_they_mean_something() {
     // What accelerate writes for never.
     assert_eq!(
         flags(r#"{"steps_per_print": Infinity}"#, ""),
-        [format!("--log-interval {}", u64::MAX)]
+        format!("--log-interval {}", u64::MAX)
     );
     let idle = r#"{"zero_optimization": {"stage3_max_live_parameters": Infinity, "sub_group_size": 1.5e7,
         "stage3_prefetch_bucket_size": 15099494.4}}"#;

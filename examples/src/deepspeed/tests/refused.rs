@@ -1,6 +1,7 @@
 //! Configurations that are refused.
 
 use super::{flags, refusal, report, without_effect};
+use crate::arguments::tests::cases;
 
 #[test]
 fn an_unknown_key_is_named_with_the_nearest_known_one() {
@@ -82,66 +83,31 @@ fn a_key_that_occurs_twice_is_refused_by_path() {
 
 #[test]
 fn a_wrong_type_or_value_is_refused_by_path_with_what_is_valid() {
-    for (text, expected) in [
-        (
-            r#"{"train_batch_size": "many"}"#,
-            r#"train_batch_size must be a whole number, at least 1, got "many""#,
-        ),
-        (
-            r#"{"train_batch_size": 1.5}"#,
-            "train_batch_size must be a whole number, at least 1, got 1.5",
-        ),
-        (
-            r#"{"train_batch_size": 0}"#,
-            "train_batch_size must be a whole number, at least 1, got 0",
-        ),
-        (
-            r#"{"gradient_clipping": -1}"#,
-            "gradient_clipping must be a number, at least 0, got -1",
-        ),
-        (
-            r#"{"zero_optimization": {"stage": 4}}"#,
-            "zero_optimization.stage must be 0, 1, 2 or 3, got 4",
-        ),
-        (
-            r#"{"zero_optimization": 2}"#,
-            "zero_optimization must be an object of keys, or true or false, got 2",
-        ),
-        (r#"{"bf16": true}"#, "bf16 must be an object of keys, got true"),
-        (
-            r#"{"bf16": {"enabled": 2}}"#,
-            "bf16.enabled must be true or false, got 2",
-        ),
-        (
-            r#"{"gradient_clipping": Infinity}"#,
-            "gradient_clipping must be a number, at least 0, got Infinity",
-        ),
-        (
-            r#"{"steps_per_print": NaN}"#,
-            "steps_per_print must be a whole number, at least 1, or Infinity, got NaN",
-        ),
-        (
-            r#"{"zero_optimization": {"offload_param": {"device": "disk"}}}"#,
-            r#"zero_optimization.offload_param.device must be one of none, cpu, nvme, got "disk""#,
-        ),
-        (
-            r#"{"zero_optimization": {"offload_optimizer": {"device": "cpu", "ratio": 1.5}}}"#,
-            "zero_optimization.offload_optimizer.ratio must be a number from 0 to 1, got 1.5",
-        ),
-        (
-            r#"{"optimizer": {"type": "Adam", "params": {"betas": [0.9, 1.0]}}}"#,
-            "optimizer.params.betas must be a list of two numbers, each at least 0 and below 1, got [0.9,1.0]",
-        ),
-        (
-            r#"{"scheduler": {"type": "Cosine"}}"#,
-            "scheduler.type must be one of WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest, got \
-             \"Cosine\"",
-        ),
-        (
-            r#"{"fp16": {"enabled": true, "initial_scale_power": 128}}"#,
-            "fp16.initial_scale_power must be at most 127, the largest power of two in f32, got 128",
-        ),
-    ] {
+    for [text, expected] in cases(
+        r#"
+        {"train_batch_size": "many"} => train_batch_size must be a whole number, at least 1, got "many"
+        {"train_batch_size": 1.5} => train_batch_size must be a whole number, at least 1, got 1.5
+        {"train_batch_size": 0} => train_batch_size must be a whole number, at least 1, got 0
+        {"gradient_clipping": -1} => gradient_clipping must be a number, at least 0, got -1
+        {"zero_optimization": {"stage": 4}} => zero_optimization.stage must be 0, 1, 2 or 3, got 4
+        {"zero_optimization": 2} => zero_optimization must be an object of keys, or true or false, got 2
+        {"bf16": true} => bf16 must be an object of keys, got true
+        {"bf16": {"enabled": 2}} => bf16.enabled must be true or false, got 2
+        {"gradient_clipping": Infinity} => gradient_clipping must be a number, at least 0, got Infinity
+        {"steps_per_print": NaN} => steps_per_print must be a whole number, at least 1, or Infinity, got NaN
+        {"zero_optimization": {"offload_param": {"device": "disk"}}}
+            => zero_optimization.offload_param.device must be one of none, cpu, nvme, got "disk"
+        {"zero_optimization": {"offload_optimizer": {"device": "cpu", "ratio": 1.5}}}
+            => zero_optimization.offload_optimizer.ratio must be a number from 0 to 1, got 1.5
+        {"optimizer": {"type": "Adam", "params": {"betas": [0.9, 1.0]}}}
+            => optimizer.params.betas must be a list of two numbers, each at least 0 and below 1, got [0.9,1.0]
+        {"scheduler": {"type": "Cosine"}}
+            => scheduler.type must be one of WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest, got
+            + "Cosine"
+        {"fp16": {"enabled": true, "initial_scale_power": 128}}
+            => fp16.initial_scale_power must be at most 127, the largest power of two in f32, got 128
+        "#,
+    ) {
         assert_eq!(refusal(text, ""), expected);
     }
     // A long value is cut.
@@ -210,63 +176,46 @@ fn what_would_change_the_result_is_refused_and_harmless_when_disabled() {
 
 #[test]
 fn a_flag_that_contradicts_a_key_is_named_with_both_values() {
-    for (text, given, expected) in [
-        (
-            r#"{"gradient_clipping": 1.0}"#,
-            "--clip_grad=0.5",
-            "--clip-grad 0.5 contradicts gradient_clipping 1.0, which becomes --clip-grad 1: leave out one of them",
-        ),
-        (
-            r#"{"train_batch_size": 16}"#,
-            "--global-batch-size 32",
-            "--global-batch-size 32 contradicts train_batch_size 16, which becomes --global-batch-size 16: leave out \
-             one of them",
-        ),
-        (
-            r#"{"bf16": {"enabled": true}}"#,
-            "--fp16",
-            "--fp16 contradicts bf16.enabled true, which becomes --bf16: leave out one of them",
-        ),
-        (
-            r#"{"bf16": {"enabled": false}}"#,
-            "--bf16",
-            "--bf16 contradicts bf16.enabled false, which becomes no --bf16: leave out one of them",
-        ),
-        (
-            r#"{"fp16": {"enabled": false}}"#,
-            "--dtype f16",
-            "--dtype f16 contradicts fp16.enabled false, which becomes no --fp16: leave out one of them",
-        ),
-        (
-            r#"{"fp16": {"enabled": true, "loss_scale": 0}}"#,
-            "--loss-scale 128",
-            "--loss-scale 128 contradicts fp16.loss_scale 0, which becomes a dynamic loss scale: leave out one of them",
-        ),
-        (
-            r#"{"zero_optimization": {"stage": 0}}"#,
-            "--use-distributed-optimizer",
-            "--use-distributed-optimizer contradicts zero_optimization.stage 0, which becomes --zero-stage 0: leave \
-             out one of them",
-        ),
-        (
-            r#"{"zero_optimization": {"overlap_comm": false}}"#,
-            "--overlap-grad-reduce",
-            "--overlap-grad-reduce contradicts zero_optimization.overlap_comm false, which becomes \
-             --overlap-grad-reduce false: leave out one of them",
-        ),
-        (
-            r#"{"zero_optimization": {"offload_optimizer": {"device": "none"}}}"#,
-            "--optimizer-cpu-offload",
-            "--optimizer-cpu-offload contradicts zero_optimization.offload_optimizer.device \"none\", which becomes no \
-             --optimizer-cpu-offload: leave out one of them",
-        ),
-        (
-            r#"{"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 9, "warmup_type": "linear"}}}"#,
-            "--lr-warmup-samples 90",
-            "--lr-warmup-samples 90 contradicts scheduler.params.warmup_num_steps 9, which becomes --lr-warmup-iters \
-             9: leave out one of them",
-        ),
-    ] {
+    for [text, given, expected] in cases(
+        r#"
+        {"gradient_clipping": 1.0}
+            => --clip_grad=0.5
+            => --clip-grad 0.5 contradicts gradient_clipping 1.0, which becomes --clip-grad 1: leave out one of them
+        {"train_batch_size": 16}
+            => --global-batch-size 32
+            => --global-batch-size 32 contradicts train_batch_size 16, which becomes --global-batch-size 16: leave
+            + out one of them
+        {"bf16": {"enabled": true}}
+            => --fp16
+            => --fp16 contradicts bf16.enabled true, which becomes --bf16: leave out one of them
+        {"bf16": {"enabled": false}}
+            => --bf16
+            => --bf16 contradicts bf16.enabled false, which becomes no --bf16: leave out one of them
+        {"fp16": {"enabled": false}}
+            => --dtype f16
+            => --dtype f16 contradicts fp16.enabled false, which becomes no --fp16: leave out one of them
+        {"fp16": {"enabled": true, "loss_scale": 0}}
+            => --loss-scale 128
+            => --loss-scale 128 contradicts fp16.loss_scale 0, which becomes a dynamic loss scale: leave out one of
+            + them
+        {"zero_optimization": {"stage": 0}}
+            => --use-distributed-optimizer
+            => --use-distributed-optimizer contradicts zero_optimization.stage 0, which becomes --zero-stage 0: leave
+            + out one of them
+        {"zero_optimization": {"overlap_comm": false}}
+            => --overlap-grad-reduce
+            => --overlap-grad-reduce contradicts zero_optimization.overlap_comm false, which becomes
+            + --overlap-grad-reduce false: leave out one of them
+        {"zero_optimization": {"offload_optimizer": {"device": "none"}}}
+            => --optimizer-cpu-offload
+            => --optimizer-cpu-offload contradicts zero_optimization.offload_optimizer.device "none", which becomes
+            + no --optimizer-cpu-offload: leave out one of them
+        {"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 9, "warmup_type": "linear"}}}
+            => --lr-warmup-samples 90
+            => --lr-warmup-samples 90 contradicts scheduler.params.warmup_num_steps 9, which becomes
+            + --lr-warmup-iters 9: leave out one of them
+        "#,
+    ) {
         assert_eq!(refusal(text, given), expected);
     }
 }
@@ -275,15 +224,12 @@ fn a_flag_that_contradicts_a_key_is_named_with_both_values() {
 fn the_same_value_twice_is_taken_and_a_flag_is_preferred_to_a_default() {
     let text = r#"{"gradient_clipping": 1.0, "bf16": {"enabled": true}, "zero_optimization": {"overlap_comm": true}}"#;
     let given = "--clip-grad 1 --bf16 --overlap-grad-reduce";
-    assert_eq!(
-        flags(text, given),
-        ["--overlap-grad-reduce true", "--bf16", "--clip-grad 1"]
-    );
+    assert_eq!(flags(text, given), "--overlap-grad-reduce true --bf16 --clip-grad 1");
     // Of a repeated flag the last one counts, and what follows -- is none.
-    assert!(flags(text, "--clip-grad 3 --clip-grad 1.0 -- --clip-grad 4").contains(&"--clip-grad 1".to_owned()));
+    assert!(flags(text, "--clip-grad 3 --clip-grad 1.0 -- --clip-grad 4").ends_with("--clip-grad 1"));
     let adam = r#"{"optimizer": {"type": "Adam", "params": {"lr": 0.1}}}"#;
     assert_eq!(
         flags(adam, "--adam-beta2 0.95 --weight-decay 0.1 --adam-eps 1e-7"),
-        ["--optimizer adam", "--lr 0.1", "--adam-beta1 0.9"]
+        "--optimizer adam --lr 0.1 --adam-beta1 0.9"
     );
 }
