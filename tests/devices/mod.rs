@@ -460,10 +460,7 @@ fn newer_nvrtc_is_refused() -> anyhow::Result<()> {
     let flags = ["--device", "cuda", "--dtype", "f32", "--world-size", "2"];
     let version: &[(&str, &OsStr)] = &[("CUDA_EMULATOR_NVRTC_VERSION", "13.1".as_ref())];
     let ended = run_on_cuda(&flags, libraries.path(), version)?;
-    ensure!(ended.code != Some(0), "it is accepted: {}", ended.stdout);
-    for word in ["NVRTC 13.1", "CUDA 13.0", "update NVIDIA's driver"] {
-        ensure!(ended.stderr.contains(word), "{word:?} is not in {:?}", ended.stderr);
-    }
+    ended.expect_refusal(&["NVRTC 13.1", "CUDA 13.0", "update NVIDIA's driver"])?;
     // No rank has been started.
     ensure!(!ended.stderr.contains("rank 1"), "{:?}", ended.stderr);
     Ok(())
@@ -485,10 +482,5 @@ fn refused(flags: &[&str], libraries: Option<&Path>, words: &[&str]) -> anyhow::
     if let Some(libraries) = libraries {
         emulate(&mut command, libraries);
     }
-    let ended = end(start(&mut command)?, LIMIT)?;
-    ensure!(ended.code != Some(0), "it is accepted: {}", ended.stdout);
-    for word in words {
-        ensure!(ended.stderr.contains(word), "{word:?} is not in {:?}", ended.stderr);
-    }
-    Ok(())
+    end(start(&mut command)?, LIMIT)?.expect_refusal(words)
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use burn_megatron::checkpoint::Checkpoint;
 use libtest_mimic::Trial;
 use serde_json::json;
@@ -215,9 +215,7 @@ fn conversations_train_as_on_one_rank() -> anyhow::Result<()> {
         ensure!(ended.stdout.contains(words), "{words:?} is not in:\n{}", ended.stdout);
     }
     let refused = run("pretrain_gpt", folder.path(), "--sft", &[])?;
-    let is_named = refused.stderr.contains("--sft reads conversations");
-    ensure!(refused.code != Some(0) && is_named, "{}", refused.stderr);
-    Ok(())
+    refused.expect_refusal(&["--sft reads conversations"])
 }
 
 fn layouts_of_windows_train_as_one_rank() -> anyhow::Result<()> {
@@ -328,8 +326,7 @@ fn what_a_family_does_not_have_is_refused_by_flag() -> anyhow::Result<()> {
         ),
     ] {
         let ended = run("pretrain_gpt", folder.path(), flags, &["--data-path", &text])?;
-        ensure!(ended.code != Some(0), "{flags} is taken");
-        ensure!(ended.stderr.contains(message), "{flags}: {}", ended.stderr);
+        ended.expect_refusal(&[message]).with_context(|| flags.to_owned())?;
     }
     Ok(())
 }

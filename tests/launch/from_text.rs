@@ -214,11 +214,7 @@ fn what_is_missing_or_does_not_fit_is_said_before_a_step() -> anyhow::Result<()>
         ),
     ] {
         let ended = folder.run(&pretrain_gpt, flags.split_whitespace())?;
-        ensure!(
-            ended.code != Some(0) && ended.stderr.contains(words),
-            "{flags}: {words:?} is not in:\n{}",
-            ended.stderr
-        );
+        ended.expect_refusal(&[words]).with_context(|| flags.clone())?;
     }
     expect_whole_data(&folder, &pretrain_gpt)
 }
@@ -234,12 +230,7 @@ fn expect_whole_data(folder: &Folder, pretrain_gpt: &Path) -> anyhow::Result<()>
     let refuses = |words: &str| -> anyhow::Result<()> {
         let flags = format!("{SMALL} --data-path cut_text_document");
         let ended = folder.run(pretrain_gpt, flags.split_whitespace())?;
-        ensure!(
-            ended.code != Some(0) && ended.stderr.contains(words),
-            "{words:?} is not in:\n{}",
-            ended.stderr
-        );
-        Ok(())
+        ended.expect_refusal(&[words])
     };
     fs::write(&bin, &tokens[..tokens.len() - 1])?;
     refuses(&format!("expected a place in the {} bytes of", tokens.len() - 1))?;

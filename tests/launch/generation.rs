@@ -134,17 +134,9 @@ fn refuses(folder: &Path) -> anyhow::Result<()> {
         ("--top-p 1.5", "top_p must be above 0 and at most 1, got 1.5"),
     ] {
         let ended = generate(folder, flags, &["--prompt", "abc"])?;
-        ensure!(ended.code != Some(0), "{flags}: {}", ended.stdout);
-        ensure!(ended.stderr.contains(message), "{flags}: {}", ended.stderr);
+        ended.expect_refusal(&[message]).with_context(|| flags.to_owned())?;
     }
     let empty = tempfile::tempdir()?;
     let ended = generate(empty.path(), "", &["--prompt", "abc"])?;
-    ensure!(
-        ended
-            .stderr
-            .contains("there is no checkpoint in the folder checkpoints here: give --load"),
-        "{}",
-        ended.stderr
-    );
-    Ok(())
+    ended.expect_refusal(&["there is no checkpoint in the folder checkpoints here: give --load"])
 }

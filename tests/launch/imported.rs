@@ -174,7 +174,7 @@ fn fine_tune(odd: &Odd, names: &[&str]) -> anyhow::Result<FineTuned> {
     let train = |more: &str, log: &str| -> anyhow::Result<Vec<f64>> {
         let flags = format!("{STEPS} --load imported --finetune {more} --log-jsonl {log} --data-path");
         run("pretrain_gpt", &flags, &[&text])?;
-        losses(&folder.path().join(log))
+        program::losses(&folder.path().join(log))
     };
     // Every gradient and parameter of two ranks, as on one.
     let compare = "--load imported --layouts tp2sp --dtype f64 --micro-batch-size 1 --global-batch-size 4 \
@@ -294,14 +294,4 @@ fn tokenizer() -> Value {
 fn read(path: &Path) -> anyhow::Result<Value> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     Ok(serde_json::from_str(&text)?)
-}
-
-/// The loss of each step.
-fn losses(log: &Path) -> anyhow::Result<Vec<f64>> {
-    let text = fs::read_to_string(log)?;
-    let loss = |line: &str| {
-        let metrics: Value = serde_json::from_str(line)?;
-        metrics["loss"].as_f64().context("a line has a loss")
-    };
-    text.lines().map(loss).collect()
 }

@@ -204,26 +204,14 @@ fn a_checkpoint_of_bytes_is_evaluated_and_what_cannot_be_is_refused() -> anyhow:
         ),
     ] {
         let ended = evaluate(folder, flags)?;
-        ensure!(ended.code != Some(0), "{flags}: {}", ended.stdout);
-        ensure!(ended.stderr.contains(message), "{flags}: {}", ended.stderr);
+        ended.expect_refusal(&[message]).with_context(|| flags.to_owned())?;
     }
     let gpt2 = fixtures().join("gpt2_evaluation");
     let flags = "--task wikitext --data wiki.txt --tokenizer-type NullTokenizer --vocab-size 200 --load";
     let ended = evaluate(folder, &format!("{flags} {}", gpt2.display()))?;
-    let message = "the model's vocabulary has 200";
-    ensure!(
-        ended.code != Some(0) && ended.stderr.contains(message),
-        "{}",
-        ended.stderr
-    );
+    ended.expect_refusal(&["the model's vocabulary has 200"])?;
     let wiki = folder.join("wiki.txt");
     let empty = tempfile::tempdir()?;
     let ended = evaluate(empty.path(), &format!("--task wikitext --data {}", wiki.display()))?;
-    let message = "there is no checkpoint in the folder checkpoints here: give --load";
-    ensure!(
-        ended.code != Some(0) && ended.stderr.contains(message),
-        "{}",
-        ended.stderr
-    );
-    Ok(())
+    ended.expect_refusal(&["there is no checkpoint in the folder checkpoints here: give --load"])
 }

@@ -117,7 +117,6 @@ fn losses_of(program: &Path) -> anyhow::Result<Vec<f64>> {
     lines_of_rank_zero(&ended.stdout).filter_map(of_line).collect()
 }
 
-/// Returns the path of one of the programs.
 fn program(name: &str) -> anyhow::Result<PathBuf> {
     if takes_all() {
         return Ok(built()?.join(name));

@@ -14,6 +14,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
 use libtest_mimic::{Failed, Trial};
 
+use crate::job::launch;
 use crate::processes::isolate;
 use crate::program::{end, start};
 
@@ -108,6 +109,16 @@ pub struct JobEnd {
     pub duration: Duration,
 }
 
+impl JobEnd {
+    /// Checks that all of `messages` were printed.
+    pub fn expect(&self, messages: &[&str]) -> Result<(), Failed> {
+        match messages.iter().find(|message| !self.output.contains(**message)) {
+            Some(message) => Err(format!("the output lacks {message:?}\n{}", self.output).into()),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Job {
     pub fn new(case: Case, world_size: usize) -> Self {
         Self {
@@ -157,12 +168,7 @@ impl Job {
         if end.code == 0 {
             return Err(format!("the job succeeded\n{}", end.output).into());
         }
-        for message in messages {
-            if !end.output.contains(message) {
-                return Err(format!("the output lacks {message:?}\n{}", end.output).into());
-            }
-        }
-        Ok(())
+        end.expect(messages)
     }
 
     /// Runs it, and returns what it printed if every rank passes.
@@ -206,18 +212,7 @@ pub fn act(case: &Case, ranks: Ranks) -> ExitCode {
         return run_rank(case, ranks);
     }
     let world_size = std::env::var(WORLD_SIZE).ok().and_then(|size| size.parse().ok());
-    launch(world_size.unwrap_or(1))
-}
-
-/// Starts the ranks of a job and waits for them.
-fn launch(world_size: usize) -> ExitCode {
-    match Launcher::new(world_size).run() {
-        Ok(summary) => ExitCode::from(u8::try_from(summary.exit_code()).unwrap_or(1)),
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    launch(Launcher::new(world_size.unwrap_or(1)))
 }
 
 /// Joins the job and runs a case as one of its ranks.

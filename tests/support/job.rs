@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burn_megatron::launch::{Launcher, RankSet};
 use libtest_mimic::Failed;
@@ -190,4 +190,10 @@ impl Ended {
 
 pub fn expect(claim: bool, otherwise: &str) -> Result<(), Failed> {
     if claim { Ok(()) } else { Err(otherwise.into()) }
+}
+
+/// Checks that at most this number of seconds has passed.
+pub fn expect_within(seconds: u64, start: Instant) -> Result<(), Failed> {
+    let time = start.elapsed();
+    expect(time < Duration::from_secs(seconds), &format!("took {time:?}"))
 }

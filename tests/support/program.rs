@@ -35,9 +35,17 @@ impl Ended {
         );
         Ok(())
     }
+
+    /// Fails unless the program has failed, with all of these words on stderr.
+    pub fn expect_refusal(&self, words: &[&str]) -> anyhow::Result<()> {
+        ensure!(self.code != Some(0), "it is taken: {}", self.stdout);
+        words.iter().try_for_each(|words| {
+            ensure!(self.stderr.contains(words), "{words:?} is not in:\n{}", self.stderr);
+            Ok(())
+        })
+    }
 }
 
-/// The path of `pretrain_gpt`.
 pub fn pretrain_gpt() -> anyhow::Result<PathBuf> {
     build("pretrain_gpt")
 }

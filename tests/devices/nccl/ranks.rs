@@ -173,7 +173,6 @@ impl Gpu {
     }
 }
 
-/// What rank `rank` has at place `place`.
 pub fn value(rank: usize, place: usize) -> f64 {
     UNIT * ((place % 5 + 3 * rank) as f64 - 4.0)
 }

@@ -13,7 +13,7 @@ use tests::job::ranks_that_said;
 use tests::processes::{Process, is_alive, send, wait_until};
 
 use crate::launch::launcher::LONG;
-use tests::job::{CASE, FOLDER, Job, expect};
+use tests::job::{CASE, FOLDER, Job, expect, expect_within};
 
 pub fn exit_code_of_the_first_failure_is_kept() -> Result<(), Failed> {
     let ended = Job::start("launcher", "exit_three")?.end()?;
@@ -76,10 +76,7 @@ pub fn killed_rank_is_named_and_nothing_is_left() -> Result<(), Failed> {
     let start = Instant::now();
     send(pid, libc::SIGKILL);
     let ended = job.end()?;
-    expect(
-        start.elapsed() < Duration::from_secs(10),
-        &format!("took {:?}", start.elapsed()),
-    )?;
+    expect_within(10, start)?;
     ended.expect_code(137)?;
     ended.expect_line(&format!(
         "[launcher] rank 2 (pid {pid}) failed first: killed by signal 9 (SIGKILL); then "
@@ -124,10 +121,7 @@ pub fn rank_that_does_not_end_is_killed() -> Result<(), Failed> {
     let start = Instant::now();
     let ended = Job::start("launcher", "stubborn_rank")?.end()?;
     ended.expect_code(4)?;
-    expect(
-        start.elapsed() < Duration::from_secs(10),
-        &format!("took {:?}", start.elapsed()),
-    )?;
+    expect_within(10, start)?;
     ended.expect_line("failed first: exit code 4; then rank 0: killed by signal 9 (SIGKILL) by the launcher")
 }
 

@@ -2,14 +2,14 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use burn_megatron::launch::SECONDARY_FAILURE_EXIT_CODE;
 use libtest_mimic::Failed;
 use tests::processes::{send, wait_until};
 
 use crate::launch::launcher::{LONG, NODE, NODE_ZERO};
-use tests::job::{Job, expect};
+use tests::job::{Job, expect, expect_within};
 
 pub fn ranks_of_two_nodes_meet() -> Result<(), Failed> {
     for (node, job) in start_two_nodes("success")?.into_iter().enumerate() {
@@ -32,8 +32,7 @@ pub fn killed_rank_is_named_on_both_nodes() -> Result<(), Failed> {
     let start = Instant::now();
     send(pid, libc::SIGKILL);
     let (zero, one) = (zero.end()?, one.end()?);
-    let time = start.elapsed();
-    expect(time < Duration::from_secs(10), &format!("took {time:?}"))?;
+    expect_within(10, start)?;
     one.expect_code(137)?;
     one.expect_line(&format!(
         "[launcher] rank 3 (pid {pid}) failed first: killed by signal 9 (SIGKILL); then rank 2: exit code 75"
@@ -79,10 +78,7 @@ pub fn launcher_killed_before_its_ranks_have_joined_is_named() -> Result<(), Fai
     let start = Instant::now();
     one.launcher.kill()?;
     let zero = zero.end()?;
-    expect(
-        start.elapsed() < Duration::from_secs(10),
-        &format!("took {:?}", start.elapsed()),
-    )?;
+    expect_within(10, start)?;
     zero.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
     zero.expect_line(
         "[launcher] rank 2 on host node1 (another node) failed first: ended without joining the job: the launcher of \
@@ -94,10 +90,7 @@ pub fn rank_that_cannot_be_started_is_named_on_the_other_node() -> Result<(), Fa
     let [zero, one] = start_two_nodes("cannot_start_elsewhere")?;
     let start = Instant::now();
     let (zero, one) = (zero.end()?, one.end()?);
-    expect(
-        start.elapsed() < Duration::from_secs(10),
-        &format!("took {:?}", start.elapsed()),
-    )?;
+    expect_within(10, start)?;
     one.expect_code(99)?;
     one.expect_line("Argument list too long")?;
     zero.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;

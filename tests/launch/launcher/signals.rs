@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 use tests::job::ranks_that_said;
 use tests::processes::{is_alive, send};
 
-use tests::job::{Job, expect};
+use tests::job::{Job, expect, expect_within};
 
 pub fn interrupt_ends_ranks_in_good_order() -> Result<(), Failed> {
     for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
@@ -33,10 +33,7 @@ pub fn second_interrupt_kills() -> Result<(), Failed> {
     send(job.launcher.id(), libc::SIGINT);
     let ended = job.end()?;
     ended.expect_code(130)?;
-    expect(
-        start.elapsed() < Duration::from_secs(5),
-        &format!("took {:?}", start.elapsed()),
-    )?;
+    expect_within(5, start)?;
     ended.expect_line("interrupted by signal 2 (SIGINT); all 2 ranks have ended, 2 of them killed")
 }
 

@@ -1,6 +1,6 @@
 //! Checks: claims that ranks try in several layouts and types.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use libtest_mimic::Trial;
 
 use super::comparison::Layout;
@@ -18,20 +18,31 @@ pub struct Check<S> {
     pub dtypes: &'static [&'static str],
 }
 
-impl<S> Check<S> {
-    pub const fn new(
-        name: &'static str,
-        run: fn(&S) -> anyhow::Result<()>,
-        layouts: &'static [Layout],
-        dtypes: &'static [&'static str],
-    ) -> Self {
-        Self {
-            name,
-            run,
-            layouts,
-            dtypes,
-        }
-    }
+/// Checks, each with its layouts and types, that functions of their names make, or others.
+macro_rules! checks {
+    (@run $name:ident) => {
+        $name
+    };
+    (@run $name:ident $run:expr) => {
+        $run
+    };
+    ($($name:ident: $layouts:expr, $dtypes:expr $(=> $run:expr)?;)*) => {
+        &[$(crate::parity::cases::checks::Check {
+            name: stringify!($name),
+            run: checks!(@run $name $($run)?),
+            layouts: $layouts,
+            dtypes: $dtypes,
+        }),*]
+    };
+}
+pub(crate) use checks;
+
+/// Checks that something is refused with these words.
+pub fn expect_refused<T, E: Into<anyhow::Error>>(result: Result<T, E>, words: &str) -> anyhow::Result<()> {
+    let error: anyhow::Error = result.err().context("it was accepted")?.into();
+    let message = format!("{error:#}");
+    ensure!(message.contains(words), "{message:?}");
+    Ok(())
 }
 
 /// A trial of each check in each of its layouts and types, by a case of this name.

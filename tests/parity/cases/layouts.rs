@@ -86,35 +86,52 @@ const SETTINGS: Settings = Settings {
 /// Layouts without stages.
 const FLAT: [Layout; 8] = [TP2, TP2SP, TP4, TP4SP, DP2, DP4, TP2DP2, TP2SPDP2];
 
-/// Both types in every layout; tied or not, clipped or not, with and without dropout in turn. By default the first, and
-/// of layouts below what is in f64.
-const IN_TURN: [Settings; 3] = [
-    SETTINGS,
-    Settings {
-        tied: false,
-        clip: false,
-        dropout: 0.0,
-        ..SETTINGS
-    },
-    Settings {
-        dtype: "f32",
-        clip: false,
-        ..SETTINGS
-    },
-];
+impl Settings {
+    /// Returns settings that differ by these words.
+    fn with(mut self, words: &'static str) -> Self {
+        for word in words.split_whitespace() {
+            match word {
+                "f32" => self.dtype = word,
+                "untied" => self.tied = false,
+                "unclipped" => self.clip = false,
+                "undropped" => self.dropout = 0.0,
+                "4_layers" => self.n_layers = 4,
+                // Of 24 tokens; the last chunk is smaller.
+                "7_logits" => self.logits = "7",
+                "plain" => self.kernels = word,
+                "gpipe" | "interleaved:4" => self.schedule = word,
+                _ if word.contains('|') => self.layers = word,
+                _ if word.ends_with("_chunks") => self.row_chunks = word,
+                _ if word.starts_with("sharded") => self.update = word,
+                _ if word.starts_with("uniform") || word.starts_with("block") => self.recompute = word,
+                _ => self.optimizer = word,
+            }
+        }
+        self
+    }
+}
 
 /// Every layout and settings that are compared with one rank.
 pub fn trials() -> Vec<Trial> {
     let files = Files::default();
+    // Both types in every layout; tied or not, clipped or not, with and without dropout in turn. By default the first,
+    // and of layouts below what is in f64.
+    let in_turn = ["", "untied unclipped undropped", "f32 unclipped"].map(|words| SETTINGS.with(words));
     let flat = FLAT
         .into_iter()
-        .flat_map(|layout| IN_TURN.map(|settings| (layout, settings)))
+        .flat_map(|layout| in_turn.map(|settings| (layout, settings)))
         .filter(|(_, settings)| takes_all() || settings.tied);
-    let all = flat
-        .chain(staged())
-        .chain(sharded())
-        .chain(chunked())
-        .chain(other_optimizers());
+    let of = |words: &'static str, all: &[(Layout, &'static str)]| -> Vec<(Layout, Settings)> {
+        let base = SETTINGS.with(words);
+        all.iter().map(|(layout, words)| (*layout, base.with(words))).collect()
+    };
+    let others = [
+        of("4_layers", STAGED),
+        of("4_layers sharded", SHARDED),
+        of("", CHUNKED),
+        of("", OTHER_OPTIMIZERS),
+    ];
+    let all = flat.chain(others.into_iter().flatten());
     let taken = all.filter(|(_, settings)| takes_all() || settings.dtype == "f64");
     taken
         .map(|(layout, settings)| matches_one_rank(layout, settings, &files))
@@ -123,245 +140,115 @@ pub fn trials() -> Vec<Trial> {
 
 /// Layouts with stages: every schedule, tied and untied, even and uneven, with every kind of recomputation, with and
 /// without fused kernels.
-fn staged() -> impl Iterator<Item = (Layout, Settings)> {
-    let even = Settings {
-        n_layers: 4,
-        ..SETTINGS
-    };
-    let untied = Settings {
-        tied: false,
-        clip: false,
-        ..even
-    };
-    let f32 = Settings {
-        dtype: "f32",
-        clip: false,
-        ..even
-    };
-    let recompute = |recompute, settings| Settings { recompute, ..settings };
-    let layers = |layers, settings| Settings { layers, ..settings };
-    let plain = |settings| Settings {
-        kernels: "plain",
-        ..settings
-    };
-    // Of 24 tokens; the last chunk is smaller.
-    let in_chunks = |settings| Settings {
-        logits: "7",
-        ..settings
-    };
-    let gpipe = |settings| Settings {
-        schedule: "gpipe",
-        ..settings
-    };
-    [
-        (PP2, even),
-        (PP2, f32),
-        (PP2, layers("E|t*4L", recompute("uniform3", untied))),
-        (PP2, gpipe(plain(even))),
-        (PP2, gpipe(f32)),
-        (PP4, even),
-        (PP4, layers("Et|tt||tL", recompute("block1", untied))),
-        (PP4, f32),
-        (PP2V2, even),
-        (PP2V2, recompute("uniform1", untied)),
-        (PP2V2, layers("Ett|t|t|L", f32)),
-        (
-            PP2V2,
-            Settings {
-                schedule: "interleaved:4",
-                ..recompute("uniform1", even)
-            },
-        ),
-        (PP2V2DP2, even),
-        (TP2SPPP2V2, f32),
-        (PP4, gpipe(recompute("block1", even))),
-        (TP2PP2, even),
-        (TP2PP2, recompute("uniform1", f32)),
-        (TP2PP2, gpipe(untied)),
-        (PP2DP2, even),
-        (TP2SPPP2DP2, recompute("block1", even)),
-        (TP2SPPP2DP2, f32),
-        // Recomputation has no need of stages.
-        (DP2, recompute("uniform2", even)),
-        (TP2, recompute("block1", even)),
-        (TP2SP, plain(untied)),
-        (TP2SPPP2DP2, plain(f32)),
-        (DP2, plain(recompute("uniform2", even))),
-        (TP2SP, in_chunks(even)),
-        (TP4, in_chunks(f32)),
-        (DP2, in_chunks(plain(untied))),
-        (TP2SPPP2DP2, in_chunks(recompute("block1", untied))),
-    ]
-    .into_iter()
-}
+const STAGED: &[(Layout, &str)] = &[
+    (PP2, ""),
+    (PP2, "f32 unclipped"),
+    (PP2, "untied unclipped E|t*4L uniform3"),
+    (PP2, "plain gpipe"),
+    (PP2, "f32 unclipped gpipe"),
+    (PP4, ""),
+    (PP4, "untied unclipped Et|tt||tL block1"),
+    (PP4, "f32 unclipped"),
+    (PP2V2, ""),
+    (PP2V2, "untied unclipped uniform1"),
+    (PP2V2, "f32 unclipped Ett|t|t|L"),
+    (PP2V2, "uniform1 interleaved:4"),
+    (PP2V2DP2, ""),
+    (TP2SPPP2V2, "f32 unclipped"),
+    (PP4, "block1 gpipe"),
+    (TP2PP2, ""),
+    (TP2PP2, "f32 unclipped uniform1"),
+    (TP2PP2, "untied unclipped gpipe"),
+    (PP2DP2, ""),
+    (TP2SPPP2DP2, "block1"),
+    (TP2SPPP2DP2, "f32 unclipped"),
+    // Recomputation has no need of stages.
+    (DP2, "uniform2"),
+    (TP2, "block1"),
+    (TP2SP, "untied unclipped plain"),
+    (TP2SPPP2DP2, "f32 unclipped plain"),
+    (DP2, "uniform2 plain"),
+    (TP2SP, "7_logits"),
+    (TP4, "f32 unclipped 7_logits"),
+    (DP2, "untied unclipped plain 7_logits"),
+    (TP2SPPP2DP2, "untied unclipped block1 7_logits"),
+];
 
 /// Layouts whose data-parallel ranks each update a shard.
-fn sharded() -> impl Iterator<Item = (Layout, Settings)> {
-    let sharded = Settings {
-        update: "sharded",
-        n_layers: 4,
-        ..SETTINGS
-    };
-    let f32 = Settings {
-        dtype: "f32",
-        clip: false,
-        ..sharded
-    };
-    let untied = Settings {
-        tied: false,
-        update: "sharded_in_turn",
-        ..sharded
-    };
-    let with_update = |update, settings| Settings { update, ..settings };
-    let of_gradients = |update| with_update(update, sharded);
-    [
-        (DP2, sharded),
-        (DP4, f32),
-        (DP4, untied),
-        (TP2SPDP2, sharded),
-        (PP2DP2, sharded),
-        (PP2V2DP2, sharded),
-        (PP2V2DP2, untied),
-        (TP2SPPP2DP2, f32),
-        (DP2, of_gradients("sharded_gradients")),
-        (DP2, of_gradients("sharded_gradients_in_turn")),
-        (DP4, with_update("sharded_gradients", f32)),
-        (DP2, of_gradients("sharded_parameters")),
-        (DP4, with_update("sharded_parameters", untied)),
-        (TP2SPDP2, with_update("sharded_parameters", f32)),
-        (HSDP2X2, sharded),
-        (HSDP2X2, with_update("sharded_gradients", untied)),
-        (HSDP2X2, of_gradients("sharded_parameters")),
-        (
-            DP2,
-            Settings {
-                recompute: "block1",
-                ..of_gradients("sharded_parameters")
-            },
-        ),
-        (TP2SPDP2, of_gradients("sharded_gradients")),
-        (
-            TP2SPDP2,
-            Settings {
-                recompute: "uniform2",
-                ..of_gradients("sharded_gradients")
-            },
-        ),
-    ]
-    .into_iter()
-}
+const SHARDED: &[(Layout, &str)] = &[
+    (DP2, ""),
+    (DP4, "f32 unclipped"),
+    (DP4, "untied sharded_in_turn"),
+    (TP2SPDP2, ""),
+    (PP2DP2, ""),
+    (PP2V2DP2, ""),
+    (PP2V2DP2, "untied sharded_in_turn"),
+    (TP2SPPP2DP2, "f32 unclipped"),
+    (DP2, "sharded_gradients"),
+    (DP2, "sharded_gradients_in_turn"),
+    (DP4, "f32 unclipped sharded_gradients"),
+    (DP2, "sharded_parameters"),
+    (DP4, "untied sharded_parameters"),
+    (TP2SPDP2, "f32 unclipped sharded_parameters"),
+    (HSDP2X2, ""),
+    (HSDP2X2, "untied sharded_gradients"),
+    (HSDP2X2, "sharded_parameters"),
+    (DP2, "sharded_parameters block1"),
+    (TP2SPDP2, "sharded_gradients"),
+    (TP2SPDP2, "sharded_gradients uniform2"),
+];
 
 /// Layouts whose linear layers communicate in chunks of rows, which overlap with their matmuls.
-fn chunked() -> impl Iterator<Item = (Layout, Settings)> {
-    let chunked = Settings {
-        row_chunks: "3_chunks",
-        ..SETTINGS
-    };
-    let recomputed = Settings {
-        dtype: "f32",
-        clip: false,
-        n_layers: 4,
-        recompute: "uniform1",
-        row_chunks: "2_chunks",
-        ..SETTINGS
-    };
-    let untied = Settings {
-        tied: false,
-        clip: false,
-        dropout: 0.0,
-        ..chunked
-    };
-    [
-        (TP2SP, chunked),
-        (TP2SP, recomputed),
-        (TP4SP, chunked),
-        (TP4SP, recomputed),
-        (TP4SP, untied),
-        (
-            TP2SPPP2DP2,
-            Settings {
-                dtype: "f64",
-                ..recomputed
-            },
-        ),
-        (
-            TP2SPDP2,
-            Settings {
-                update: "sharded",
-                n_layers: 4,
-                ..chunked
-            },
-        ),
-    ]
-    .into_iter()
-}
+const CHUNKED: &[(Layout, &str)] = &[
+    (TP2SP, "3_chunks"),
+    (TP2SP, "2_chunks f32 unclipped 4_layers uniform1"),
+    (TP4SP, "3_chunks"),
+    (TP4SP, "2_chunks f32 unclipped 4_layers uniform1"),
+    (TP4SP, "3_chunks untied unclipped undropped"),
+    (TP2SPPP2DP2, "2_chunks unclipped 4_layers uniform1"),
+    (TP2SPDP2, "3_chunks sharded 4_layers"),
+];
 
 /// Other optimizers than AdamW, whole and sharded; Muon needs whole matrices, Adafactor sums over them.
-fn other_optimizers() -> impl Iterator<Item = (Layout, Settings)> {
-    let whole = |optimizer| Settings { optimizer, ..SETTINGS };
-    let sharded = |optimizer| Settings {
-        update: "sharded",
-        ..whole(optimizer)
-    };
-    let with_update = |update, optimizer| Settings {
-        update,
-        ..whole(optimizer)
-    };
-    let staged = |settings| Settings {
-        n_layers: 4,
-        ..settings
-    };
-    let f32 = |settings| Settings {
-        dtype: "f32",
-        clip: false,
-        ..settings
-    };
-    let untied = |settings| Settings {
-        tied: false,
-        clip: false,
-        ..settings
-    };
-    [
-        (TP2, whole("sgd")),
-        (DP2, sharded("sgd")),
-        (TP2SP, whole("adam_l2")),
-        (DP2, sharded("adam_l2")),
-        (TP2, whole("lion")),
-        (DP4, sharded("lion")),
-        (TP2SPDP2, sharded("groups")),
-        (PP2DP2, staged(sharded("groups"))),
-        (TP4, whole("groups")),
-        (TP2, whole("muon")),
-        (TP4SP, untied(whole("muon"))),
-        (TP2SP, f32(whole("muon"))),
-        (DP2, whole("muon")),
-        (DP4, f32(whole("muon"))),
-        (DP4, sharded("muon")),
-        (DP2, untied(sharded("muon"))),
-        (TP2DP2, whole("muon")),
-        (TP2SPDP2, sharded("muon")),
-        (TP2SPDP2, f32(sharded("muon"))),
-        (PP2, staged(whole("muon"))),
-        (TP2SPPP2DP2, staged(sharded("muon"))),
-        (DP4, with_update("sharded_gradients", "muon")),
-        (TP2SPDP2, with_update("sharded_parameters", "muon")),
-        (HSDP2X2, with_update("sharded_parameters", "muon")),
-        (DP2, with_update("sharded_parameters", "groups")),
-        (TP2, whole("adafactor")),
-        (TP4SP, untied(whole("adafactor"))),
-        (TP2SP, f32(whole("adafactor"))),
-        (DP2, whole("adafactor")),
-        (DP4, sharded("adafactor")),
-        (DP2, f32(untied(sharded("adafactor")))),
-        (TP2SPDP2, sharded("adafactor")),
-        (TP2SPDP2, f32(sharded("adafactor"))),
-        (TP2SPPP2DP2, staged(sharded("adafactor"))),
-        (DP4, with_update("sharded_gradients", "adafactor")),
-        (TP2SPDP2, with_update("sharded_parameters", "adafactor")),
-        (HSDP2X2, with_update("sharded_parameters", "adafactor")),
-    ]
-    .into_iter()
-}
+const OTHER_OPTIMIZERS: &[(Layout, &str)] = &[
+    (TP2, "sgd"),
+    (DP2, "sharded sgd"),
+    (TP2SP, "adam_l2"),
+    (DP2, "sharded adam_l2"),
+    (TP2, "lion"),
+    (DP4, "sharded lion"),
+    (TP2SPDP2, "sharded groups"),
+    (PP2DP2, "4_layers sharded groups"),
+    (TP4, "groups"),
+    (TP2, "muon"),
+    (TP4SP, "untied unclipped muon"),
+    (TP2SP, "f32 unclipped muon"),
+    (DP2, "muon"),
+    (DP4, "f32 unclipped muon"),
+    (DP4, "sharded muon"),
+    (DP2, "untied unclipped sharded muon"),
+    (TP2DP2, "muon"),
+    (TP2SPDP2, "sharded muon"),
+    (TP2SPDP2, "f32 unclipped sharded muon"),
+    (PP2, "4_layers muon"),
+    (TP2SPPP2DP2, "4_layers sharded muon"),
+    (DP4, "sharded_gradients muon"),
+    (TP2SPDP2, "sharded_parameters muon"),
+    (HSDP2X2, "sharded_parameters muon"),
+    (DP2, "sharded_parameters groups"),
+    (TP2, "adafactor"),
+    (TP4SP, "untied unclipped adafactor"),
+    (TP2SP, "f32 unclipped adafactor"),
+    (DP2, "adafactor"),
+    (DP4, "sharded adafactor"),
+    (DP2, "f32 untied unclipped sharded adafactor"),
+    (TP2SPDP2, "sharded adafactor"),
+    (TP2SPDP2, "f32 unclipped sharded adafactor"),
+    (TP2SPPP2DP2, "4_layers sharded adafactor"),
+    (DP4, "sharded_gradients adafactor"),
+    (TP2SPDP2, "sharded_parameters adafactor"),
+    (HSDP2X2, "sharded_parameters adafactor"),
+];
 
 fn matches_one_rank(layout: Layout, settings: Settings, files: &Files) -> Trial {
     let Settings { dtype, dropout, .. } = settings;

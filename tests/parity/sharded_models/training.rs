@@ -50,7 +50,6 @@ pub trait Passes<B: AutodiffBackend, M: AutodiffModule<B>>: PlaceBatch<B> {
     fn backward(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)>;
     /// The loss and the gradients of one of several.
     fn backward_part(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)>;
-    /// The gradients of all of them.
     fn finish(&self, gradients: GradientsParams, model: &M) -> anyhow::Result<GradientsParams>;
 }
 

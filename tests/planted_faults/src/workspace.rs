@@ -26,7 +26,6 @@ pub struct Program {
     package: PathBuf,
 }
 
-/// The programs of tests.
 pub type Programs = BTreeMap<Test, Program>;
 
 /// The copy; removed when dropped.
@@ -90,7 +89,6 @@ impl Copied {
         std::fs::write(&path, bytes).with_context(|| path.display().to_string())
     }
 
-    /// Builds tests; returns their programs.
     pub fn build(&self, tests: &BTreeSet<Test>, limit: Duration) -> Result<Programs> {
         let mut command = cargo();
         command
@@ -101,7 +99,6 @@ impl Copied {
     }
 }
 
-/// The command `cargo`.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -13,11 +13,13 @@ use burn_megatron::tensor_parallel::{
 use cubecl_kernels::flash_attention::Documents;
 
 use super::linear::{plain_linear, whole_linear};
-use super::{ALL, Check, check};
+use super::{ALL, BOTH_TYPES, Check, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene};
 
-pub const CHECKS: &[Check] = &[check("attention_of_packed_documents_is_that_of_each", documents, ALL)];
+pub const CHECKS: &[Check] = checks! {
+    attention_of_packed_documents_is_that_of_each: ALL, BOTH_TYPES;
+};
 
 /// Four ranks hold one head of four elements each, whose root burn's division has exactly; 20 tokens.
 const D_MODEL: usize = 16;
@@ -25,7 +27,7 @@ const HEADS: usize = 4;
 const SEQ: usize = 10;
 const LENGTHS: [&[usize]; 2] = [&[3, 1, 6], &[10]];
 
-fn documents(scene: &Scene) -> anyhow::Result<()> {
+fn attention_of_packed_documents_is_that_of_each(scene: &Scene) -> anyhow::Result<()> {
     let shape = [LENGTHS.len() * SEQ, D_MODEL];
     // Weights that are not all on one key, and no bias, of which the keys' has no gradient but rounding.
     let input = scene.random("input", shape.iter().product());

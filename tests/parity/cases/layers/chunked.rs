@@ -11,23 +11,21 @@ use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::tensor_parallel::{ColumnParallelLinearConfig, RowParallelLinearConfig};
 
 use super::linear::{local_shape, plain_linear};
-use super::{Check, check};
+use super::{BOTH_TYPES, Check, checks};
 use crate::parity::cases::comparison::{Layout, Pass, Scene, TP2SP, TP4SP, layout};
 
 const TP3SP: Layout = layout("tp3sp", 3, true, 1);
 
-pub const CHECKS: &[Check] = &[check(
-    "chunked_linears_match_whole_ones",
-    as_whole,
-    &[TP2SP, TP3SP, TP4SP],
-)];
+pub const CHECKS: &[Check] = checks! {
+    chunked_linears_match_whole_ones: &[TP2SP, TP3SP, TP4SP], BOTH_TYPES;
+};
 
 /// What two, three and four ranks divide; a rank has an odd number of rows.
 const D_MODEL: usize = 132;
 const D_INNER: usize = 276;
 const ROWS: usize = 37;
 
-fn as_whole(scene: &Scene) -> anyhow::Result<()> {
+fn chunked_linears_match_whole_ones(scene: &Scene) -> anyhow::Result<()> {
     let tokens = ROWS * scene.size();
     let whole = results(scene, "whole", [tokens, D_MODEL], TensorOverlap::Off)?;
     let whole_nested = results(scene, "whole nested", [tokens, 3, D_MODEL], TensorOverlap::Off)?;

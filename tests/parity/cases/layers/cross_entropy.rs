@@ -6,23 +6,15 @@ use burn::tensor::{Int, Tensor};
 use burn_megatron::parameters::Placement;
 use burn_megatron::tensor_parallel::{VocabShard, vocab_parallel_cross_entropy};
 
-use super::{Check, TENSOR, check};
+use super::{BOTH_TYPES, Check, TENSOR, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene};
 
-pub const CHECKS: &[Check] = &[
-    check(
-        "cross_entropy_ignores_what_stands_in_the_padding",
-        ignores_padding,
-        TENSOR,
-    ),
-    check("cross_entropy_of_huge_logits_is_finite_and_right", huge_logits, TENSOR),
-    check(
-        "cross_entropy_of_equal_logits_is_the_logarithm_of_the_vocabulary",
-        equal_logits,
-        TENSOR,
-    ),
-];
+pub const CHECKS: &[Check] = checks! {
+    cross_entropy_ignores_what_stands_in_the_padding: TENSOR, BOTH_TYPES;
+    cross_entropy_of_huge_logits_is_finite_and_right: TENSOR, BOTH_TYPES;
+    cross_entropy_of_equal_logits_is_the_logarithm_of_the_vocabulary: TENSOR, BOTH_TYPES;
+};
 
 /// Sizes of the vocabulary, plain and padded: without padding, with some, and with a rank that holds nothing else.
 const VOCABULARIES: [(usize, usize); 4] = [(12, 12), (11, 12), (6, 12), (9, 12)];
@@ -100,7 +92,7 @@ fn each(scene: &Scene, check: impl Fn(Vocabulary) -> anyhow::Result<()>) -> anyh
         .try_for_each(|sizes| check(Vocabulary::new(scene, sizes)))
 }
 
-fn ignores_padding(scene: &Scene) -> anyhow::Result<()> {
+fn cross_entropy_ignores_what_stands_in_the_padding(scene: &Scene) -> anyhow::Result<()> {
     each(scene, |vocabulary| {
         let logits = scene.random("logits", TOKENS * vocabulary.size);
         let empty = vocabulary.compare("zero padding", &logits, 0.0)?;
@@ -114,7 +106,7 @@ fn ignores_padding(scene: &Scene) -> anyhow::Result<()> {
     })
 }
 
-fn huge_logits(scene: &Scene) -> anyhow::Result<()> {
+fn cross_entropy_of_huge_logits_is_finite_and_right(scene: &Scene) -> anyhow::Result<()> {
     each(scene, |vocabulary| {
         let size = vocabulary.size;
         let numbers = scene.random("logits", TOKENS * size);
@@ -138,7 +130,7 @@ fn huge_logits(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// A value that can be written down: the maximum and the sum count every token once, and padding not at all.
-fn equal_logits(scene: &Scene) -> anyhow::Result<()> {
+fn cross_entropy_of_equal_logits_is_the_logarithm_of_the_vocabulary(scene: &Scene) -> anyhow::Result<()> {
     each(scene, |vocabulary| {
         let size = vocabulary.size as f64;
         let parallel = vocabulary.parallel(&vec![3.0; TOKENS * vocabulary.size], 3.0);

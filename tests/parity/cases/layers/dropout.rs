@@ -7,14 +7,14 @@ use burn::tensor::Tensor;
 use burn_megatron::random::{DropoutConfig, DropoutSite, StepCoordinates, TokenMap};
 
 use super::linear::local_shape;
-use super::{Check, SEQUENCE, TENSOR, check};
+use super::{BOTH_TYPES, Check, SEQUENCE, TENSOR, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene};
 
-pub const CHECKS: &[Check] = &[
-    check("dropout_of_token_shards_is_that_of_the_whole", tokens, SEQUENCE),
-    check("dropout_of_attention_heads_is_that_of_the_whole", heads, TENSOR),
-];
+pub const CHECKS: &[Check] = checks! {
+    dropout_of_token_shards_is_that_of_the_whole: SEQUENCE, BOTH_TYPES;
+    dropout_of_attention_heads_is_that_of_the_whole: TENSOR, BOTH_TYPES;
+};
 
 const SITE: DropoutSite = DropoutSite { layer: 3, number: 1 };
 const SAMPLES: [u64; 3] = [5, 11, 12];
@@ -28,7 +28,7 @@ fn step(seq_length: usize) -> StepCoordinates {
 }
 
 /// Between tensor-parallel regions: a rank's tokens, whose shards end in the middle of a sample.
-fn tokens(scene: &Scene) -> anyhow::Result<()> {
+fn dropout_of_token_shards_is_that_of_the_whole(scene: &Scene) -> anyhow::Result<()> {
     let (seq_length, d_model) = (4, 33);
     let shape = [SAMPLES.len() * seq_length, d_model];
     let input = scene.random("input", shape[0] * d_model);
@@ -57,7 +57,7 @@ fn tokens(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// Inside a tensor-parallel region: all tokens, a rank's heads.
-fn heads(scene: &Scene) -> anyhow::Result<()> {
+fn dropout_of_attention_heads_is_that_of_the_whole(scene: &Scene) -> anyhow::Result<()> {
     let (seq_length, keys, n_heads) = (4, 41, 4);
     let shape = [SAMPLES.len(), n_heads, seq_length, keys];
     let len = shape.iter().product();

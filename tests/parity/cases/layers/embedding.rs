@@ -15,20 +15,16 @@ use burn_megatron::tensor_parallel::{
 };
 
 use super::linear::local_shape;
-use super::{ALL, Check, check};
+use super::{ALL, BOTH_TYPES, Check, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Gradients, Pass, Scene, WholeParameters, backward, whole};
 
-pub const CHECKS: &[Check] = &[
-    check("vocabulary_embedding_looks_up_the_same_bits", look_up, ALL),
-    check("losses_in_chunks_are_those_of_all_logits", losses_in_chunks, ALL),
-    check("a_tied_embedding_gets_both_gradients", tied, ALL),
-    check(
-        "position_embedding_gets_its_whole_gradient_on_every_rank",
-        positions,
-        ALL,
-    ),
-];
+pub const CHECKS: &[Check] = checks! {
+    vocabulary_embedding_looks_up_the_same_bits: ALL, BOTH_TYPES;
+    losses_in_chunks_are_those_of_all_logits: ALL, BOTH_TYPES;
+    a_tied_embedding_gets_both_gradients: ALL, BOTH_TYPES;
+    position_embedding_gets_its_whole_gradient_on_every_rank: ALL, BOTH_TYPES;
+};
 
 const D_MODEL: usize = 5;
 const TOKENS: usize = 16;
@@ -82,7 +78,7 @@ fn plain_look_up(embedding: &Embedding<B>, scene: &Scene, ids: &[i32]) -> Tensor
 }
 
 /// Only data moves, and the gradients of a row are added in the order of the tokens on any rank: equal to the bit.
-fn look_up(scene: &Scene) -> anyhow::Result<()> {
+fn vocabulary_embedding_looks_up_the_same_bits(scene: &Scene) -> anyhow::Result<()> {
     variants(scene, |scope, embedding, layer| {
         let (ids, Layer { layer, size }) = (layer.ids(), layer);
         let output_gradient = scene.random("output gradient", TOKENS * D_MODEL);
@@ -115,7 +111,7 @@ fn look_up(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// In chunks of one token, of numbers that do not divide all, of all, and of more.
-fn losses_in_chunks(scene: &Scene) -> anyhow::Result<()> {
+fn losses_in_chunks_are_those_of_all_logits(scene: &Scene) -> anyhow::Result<()> {
     variants(scene, |scope, embedding, layer| {
         let shape = [TOKENS, D_MODEL];
         let targets = || scene.ids(&layer.ids());
@@ -146,7 +142,7 @@ fn losses_in_chunks(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// One table at both ends of a model: looked up, and scored against.
-fn tied(scene: &Scene) -> anyhow::Result<()> {
+fn a_tied_embedding_gets_both_gradients(scene: &Scene) -> anyhow::Result<()> {
     variants(scene, |scope, embedding, layer| {
         let ids = layer.ids();
         let output_gradient = scene.random("output gradient", TOKENS * layer.size);
@@ -177,7 +173,7 @@ fn tied(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// Added to all tokens before they are scattered, so that no sum over ranks is missing.
-fn positions(scene: &Scene) -> anyhow::Result<()> {
+fn position_embedding_gets_its_whole_gradient_on_every_rank(scene: &Scene) -> anyhow::Result<()> {
     let (max_seq_length, seq_length) = (7, 4);
     let shape = [TOKENS, D_MODEL];
     let numbers = scene.random("positions", max_seq_length * D_MODEL);

@@ -5,18 +5,18 @@ use burn::module::Param;
 use burn::nn::Linear;
 use burn_megatron::tensor_parallel::{ColumnParallelLinearConfig, RowParallelLinearConfig};
 
-use super::{ALL, Check, check};
+use super::{ALL, BOTH_TYPES, Check, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Gradients, Pass, Scene, WholeParameters, whole};
 
-pub const CHECKS: &[Check] = &[
-    check("column_linear_matches_burn", column_kept, ALL),
-    check("column_linear_with_gathered_output_matches_burn", column_gathered, ALL),
-    check("fused_column_linear_shards_each_matrix", column_fused, ALL),
-    check("row_linear_matches_burn", row_parallel, ALL),
-    check("row_linear_with_whole_input_matches_burn", row_whole, ALL),
-    check("frozen_weights_stay_frozen_when_sharded", frozen, &[super::TP2]),
-];
+pub const CHECKS: &[Check] = checks! {
+    column_linear_matches_burn: ALL, BOTH_TYPES;
+    column_linear_with_gathered_output_matches_burn: ALL, BOTH_TYPES;
+    fused_column_linear_shards_each_matrix: ALL, BOTH_TYPES;
+    row_linear_matches_burn: ALL, BOTH_TYPES;
+    row_linear_with_whole_input_matches_burn: ALL, BOTH_TYPES;
+    frozen_weights_stay_frozen_when_sharded: &[super::TP2], BOTH_TYPES;
+};
 
 /// Four ranks hold 3 and 5 features each.
 const D_INPUT: usize = 12;
@@ -41,16 +41,16 @@ pub fn whole_linear(linear: &Linear<B>, gradients: &Gradients) -> WholeParameter
     [weight].into_iter().chain(bias).collect()
 }
 
-fn column_kept(scene: &Scene) -> anyhow::Result<()> {
+fn column_linear_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     column_variants(scene, &ColumnParallelLinearConfig::new(D_INPUT, D_OUTPUT))
 }
 
-fn column_gathered(scene: &Scene) -> anyhow::Result<()> {
+fn column_linear_with_gathered_output_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = ColumnParallelLinearConfig::new(D_INPUT, D_OUTPUT).with_gather_output(true);
     column_variants(scene, &config)
 }
 
-fn column_fused(scene: &Scene) -> anyhow::Result<()> {
+fn fused_column_linear_shards_each_matrix(scene: &Scene) -> anyhow::Result<()> {
     let config = ColumnParallelLinearConfig::new(D_INPUT, 3 * D_OUTPUT).with_fused(3);
     column_variants(scene, &config)
 }
@@ -101,11 +101,11 @@ fn column<const D: usize>(
     scene.parameters(&scope, &layer, &parallel.gradients, &expected)
 }
 
-fn row_parallel(scene: &Scene) -> anyhow::Result<()> {
+fn row_linear_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     row_variants(scene, true)
 }
 
-fn row_whole(scene: &Scene) -> anyhow::Result<()> {
+fn row_linear_with_whole_input_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     row_variants(scene, false)
 }
 
@@ -152,7 +152,7 @@ fn row<const D: usize>(
     scene.parameters(&scope, &layer, &parallel.gradients, &expected)
 }
 
-fn frozen(scene: &Scene) -> anyhow::Result<()> {
+fn frozen_weights_stay_frozen_when_sharded(scene: &Scene) -> anyhow::Result<()> {
     let linear = || {
         let mut linear = plain_linear(scene, "linear", D_INPUT, D_OUTPUT, true);
         linear.weight = linear.weight.set_require_grad(false);

@@ -16,7 +16,7 @@ mod transformer;
 use burn_megatron::launch::World;
 use libtest_mimic::Trial;
 
-use super::checks::{self, BOTH_TYPES, F32};
+use super::checks::{self, BOTH_TYPES, F32, checks, expect_refused};
 use super::comparison::{Layout, ONE, Scene, TP2, TP2SP, TP4, TP4SP};
 use tests::harness::{Case, Job};
 
@@ -27,15 +27,6 @@ const TENSOR: &[Layout] = &[ONE, TP2, TP4];
 const SEQUENCE: &[Layout] = &[TP2SP, TP4SP];
 /// Where several ranks share each layer.
 const SHARED: &[Layout] = &[TP2, TP4, TP2SP, TP4SP];
-
-const fn check(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
-    Check::new(name, run, layouts, BOTH_TYPES)
-}
-
-/// A check whose outcome has nothing to do with the element type.
-const fn check_once(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
-    Check::new(name, run, layouts, F32)
-}
 
 fn checks() -> impl Iterator<Item = &'static Check> {
     [

@@ -13,14 +13,14 @@ use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig};
 
 use super::linear::local_shape;
-use super::{ALL, Check, check};
+use super::{ALL, BOTH_TYPES, Check, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene, WholeParameters, whole};
 
-pub const CHECKS: &[Check] = &[
-    check("layer_norm_matches_burn", norm, ALL),
-    check("partial_gradients_can_be_summed_without_the_wrapper", summed, ALL),
-];
+pub const CHECKS: &[Check] = checks! {
+    layer_norm_matches_burn: ALL, BOTH_TYPES;
+    partial_gradients_can_be_summed_without_the_wrapper: ALL, BOTH_TYPES;
+};
 
 const D_MODEL: usize = 7;
 const EPSILON: f64 = 1e-3;
@@ -77,13 +77,13 @@ impl Norms {
 }
 
 /// Under sequence parallelism each rank normalises its own tokens, and the parts of the gradient add up to the whole.
-fn norm(scene: &Scene) -> anyhow::Result<()> {
+fn layer_norm_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     let norms = Norms::run(scene)?;
     scene.parameters("norm", &norms.layer.norm, &norms.parallel.gradients, &norms.expected())
 }
 
 /// As a program does that trains by hand.
-fn summed(scene: &Scene) -> anyhow::Result<()> {
+fn partial_gradients_can_be_summed_without_the_wrapper(scene: &Scene) -> anyhow::Result<()> {
     let norms = Norms::run(scene)?;
     let expected = norms.expected();
     let Norms { layer, parallel, .. } = norms;

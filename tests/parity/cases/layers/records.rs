@@ -12,14 +12,14 @@ use burn_megatron::tensor_parallel::{
     VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 
-use super::{Check, SHARED, check_once};
+use super::{Check, F32, SHARED, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 
-pub const CHECKS: &[Check] = &[
-    check_once("a_record_is_loaded_by_the_rank_that_saved_it_only", records, SHARED),
-    check_once("a_width_that_does_not_divide_names_the_layer", indivisible, SHARED),
-];
+pub const CHECKS: &[Check] = checks! {
+    a_record_is_loaded_by_the_rank_that_saved_it_only: SHARED, F32;
+    a_width_that_does_not_divide_names_the_layer: SHARED, F32;
+};
 
 /// One layer of every kind that has shards.
 #[derive(Module, Debug)]
@@ -40,7 +40,7 @@ fn layers(context: &ParallelContext) -> anyhow::Result<Layers<B>> {
 
 type Bytes = NamedMpkBytesRecorder<FullPrecisionSettings>;
 
-fn records(scene: &Scene) -> anyhow::Result<()> {
+fn a_record_is_loaded_by_the_rank_that_saved_it_only(scene: &Scene) -> anyhow::Result<()> {
     let group = scene.group();
     let mine = layers(&scene.context)?;
     let expected = read_host(mine.down.weight.val());
@@ -71,7 +71,7 @@ fn records(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn indivisible(scene: &Scene) -> anyhow::Result<()> {
+fn a_width_that_does_not_divide_names_the_layer(scene: &Scene) -> anyhow::Result<()> {
     let context = scene.context.scope("encoder").scope("mlp.fc");
     let column = ColumnParallelLinearConfig::new(4, 9).init::<B>(&FlexDevice, &context);
     let row = RowParallelLinearConfig::new(9, 4).init::<B>(&FlexDevice, &context);

@@ -8,26 +8,18 @@ use burn_megatron::mappings::{
     reduce_scatter_to_sequence_region, scatter_to_tensor_region,
 };
 
-use super::{Check, TENSOR, check};
+use super::{BOTH_TYPES, Check, TENSOR, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene};
 
-pub const CHECKS: &[Check] = &[
-    check("copy_keeps_forward_and_sums_backward", copy, TENSOR),
-    check("reduce_sums_forward_and_keeps_backward", reduce, TENSOR),
-    check("scatter_splits_forward_and_gathers_backward", scatter, TENSOR),
-    check("gather_gathers_forward_and_splits_backward", gather, TENSOR),
-    check(
-        "sequence_gather_gathers_forward_and_reduce_scatters_backward",
-        gather_sequence,
-        TENSOR,
-    ),
-    check(
-        "sequence_reduce_scatter_sums_forward_and_gathers_backward",
-        reduce_scatter_sequence,
-        TENSOR,
-    ),
-];
+pub const CHECKS: &[Check] = checks! {
+    copy_keeps_forward_and_sums_backward: TENSOR, BOTH_TYPES;
+    reduce_sums_forward_and_keeps_backward: TENSOR, BOTH_TYPES;
+    scatter_splits_forward_and_gathers_backward: TENSOR, BOTH_TYPES;
+    gather_gathers_forward_and_splits_backward: TENSOR, BOTH_TYPES;
+    sequence_gather_gathers_forward_and_reduce_scatters_backward: TENSOR, BOTH_TYPES;
+    sequence_reduce_scatter_sums_forward_and_gathers_backward: TENSOR, BOTH_TYPES;
+};
 
 /// The name of the case in which a region must refuse its input.
 pub const INDIVISIBLE: &str = "split_an_odd_dimension";
@@ -147,21 +139,21 @@ fn with_length(dimension: usize, factor: usize, divisor: usize) -> [usize; 3] {
     shape
 }
 
-fn copy(scene: &Scene) -> anyhow::Result<()> {
+fn copy_keeps_forward_and_sums_backward(scene: &Scene) -> anyhow::Result<()> {
     let ranks = Ranks::new(scene, SHAPE, SHAPE);
     let sum = Array::sum(&ranks.output_gradients);
     let own = &ranks.inputs[scene.group().rank()];
     ranks.check(scene, own, &sum, copy_to_tensor_region)
 }
 
-fn reduce(scene: &Scene) -> anyhow::Result<()> {
+fn reduce_sums_forward_and_keeps_backward(scene: &Scene) -> anyhow::Result<()> {
     let ranks = Ranks::new(scene, SHAPE, SHAPE);
     let sum = Array::sum(&ranks.inputs);
     let own = &ranks.output_gradients[scene.group().rank()];
     ranks.check(scene, &sum, own, reduce_from_tensor_region)
 }
 
-fn scatter(scene: &Scene) -> anyhow::Result<()> {
+fn scatter_splits_forward_and_gathers_backward(scene: &Scene) -> anyhow::Result<()> {
     let (rank, size) = (scene.group().rank(), scene.size());
     for dimension in 0..3 {
         let ranks = Ranks::new(scene, SHAPE, with_length(dimension, 1, size));
@@ -174,7 +166,7 @@ fn scatter(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn gather(scene: &Scene) -> anyhow::Result<()> {
+fn gather_gathers_forward_and_splits_backward(scene: &Scene) -> anyhow::Result<()> {
     let (rank, size) = (scene.group().rank(), scene.size());
     for dimension in 0..3 {
         let ranks = Ranks::new(scene, SHAPE, with_length(dimension, size, 1));
@@ -187,7 +179,7 @@ fn gather(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn gather_sequence(scene: &Scene) -> anyhow::Result<()> {
+fn sequence_gather_gathers_forward_and_reduce_scatters_backward(scene: &Scene) -> anyhow::Result<()> {
     let (rank, size) = (scene.group().rank(), scene.size());
     let ranks = Ranks::new(scene, SHAPE, with_length(0, size, 1));
     let joined = Array::join(&ranks.inputs, 0);
@@ -195,7 +187,7 @@ fn gather_sequence(scene: &Scene) -> anyhow::Result<()> {
     ranks.check(scene, &joined, &part, gather_from_sequence_region)
 }
 
-fn reduce_scatter_sequence(scene: &Scene) -> anyhow::Result<()> {
+fn sequence_reduce_scatter_sums_forward_and_gathers_backward(scene: &Scene) -> anyhow::Result<()> {
     let (rank, size) = (scene.group().rank(), scene.size());
     let ranks = Ranks::new(scene, SHAPE, with_length(0, 1, size));
     let part = Array::sum(&ranks.inputs).part(0, rank, size);

@@ -10,11 +10,13 @@ use burn_megatron::parameters::{Declaration, Placement, read_host};
 use burn_megatron::tensor_parallel::{ColumnGroups, ColumnParallelLinear, ColumnParallelLinearConfig};
 
 use super::linear::{plain_linear, whole_linear};
-use super::{Check, check};
+use super::{BOTH_TYPES, Check, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene, TP2, TP4, backward};
 
-pub const CHECKS: &[Check] = &[check("shared_columns_match_those_of_the_whole", shared, &[TP2, TP4])];
+pub const CHECKS: &[Check] = checks! {
+    shared_columns_match_those_of_the_whole: &[TP2, TP4], BOTH_TYPES;
+};
 
 const TOKENS: usize = 5;
 const D_INPUT: usize = 6;
@@ -24,7 +26,7 @@ const SHARED: usize = 5;
 /// Below the norm of any gradient here.
 const LIMIT: f32 = 0.5;
 
-fn shared(scene: &Scene) -> anyhow::Result<()> {
+fn shared_columns_match_those_of_the_whole(scene: &Scene) -> anyhow::Result<()> {
     let count = scene.size() / 2;
     let (group_width, local_width) = (2 * OWN + SHARED, OWN + SHARED);
     let d_output = count * group_width;

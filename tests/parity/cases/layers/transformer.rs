@@ -13,19 +13,19 @@ use burn_megatron::tensor_parallel::{
     ParallelTransformerEncoder, TransformerDecoderInput, TransformerEncoderInput,
 };
 
-use super::{ALL, Check, check};
+use super::{ALL, BOTH_TYPES, Check, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Gradients, Pass, Scene, WholeParameters};
 use crate::parity::cases::wrapper::nets::{Named, named};
 
-pub const CHECKS: &[Check] = &[
-    check("multi_head_attention_matches_burn", attention, ALL),
-    check("position_wise_feed_forward_matches_burn", feed_forward, ALL),
-    check("transformer_encoder_matches_burn", encoder, ALL),
-    check("transformer_encoder_without_masks_matches_burn", unmasked_encoder, ALL),
-    check("transformer_caches_match_burn", caches, ALL),
-    check("transformer_decoder_matches_burn", decoder, ALL),
-];
+pub const CHECKS: &[Check] = checks! {
+    multi_head_attention_matches_burn: ALL, BOTH_TYPES;
+    position_wise_feed_forward_matches_burn: ALL, BOTH_TYPES;
+    transformer_encoder_matches_burn: ALL, BOTH_TYPES;
+    transformer_encoder_without_masks_matches_burn: ALL, BOTH_TYPES;
+    transformer_caches_match_burn: ALL, BOTH_TYPES;
+    transformer_decoder_matches_burn: ALL, BOTH_TYPES;
+};
 
 /// Four ranks hold one head of three and 5 hidden features each; 20 tokens.
 const D_MODEL: usize = 12;
@@ -114,7 +114,7 @@ fn judge_activations(scene: &Scene, scope: &str, serial: &Pass, parallel: &Pass)
 }
 
 /// Alone, a composite's parts share the tokens out and gather them by themselves.
-fn attention(scene: &Scene) -> anyhow::Result<()> {
+fn multi_head_attention_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = MultiHeadAttentionConfig::new(D_MODEL, HEADS)
         .with_dropout(0.0)
         .with_min_float(MIN_FLOAT);
@@ -133,7 +133,7 @@ fn attention(scene: &Scene) -> anyhow::Result<()> {
     judge(scene, "attention", (&serial, &expected), (&parallel, &layer))
 }
 
-fn feed_forward(scene: &Scene) -> anyhow::Result<()> {
+fn position_wise_feed_forward_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = PositionWiseFeedForwardConfig::new(D_MODEL, D_FF).with_dropout(0.0);
     let burn = numbered(scene, config.init::<B>(&FlexDevice));
     let layer = ParallelPositionWiseFeedForward::from_pwff(burn.clone(), &scene.context.scope("pwff"))?;
@@ -146,7 +146,7 @@ fn feed_forward(scene: &Scene) -> anyhow::Result<()> {
 
 /// Where kernels take the whole of the attention. The key's bias has no gradient but rounding here, so that the input's
 /// is compared.
-fn unmasked_encoder(scene: &Scene) -> anyhow::Result<()> {
+fn transformer_encoder_without_masks_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2).with_dropout(0.0);
     let burn = numbered(scene, config.init::<B>(&FlexDevice));
     let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context.root())?;
@@ -161,7 +161,7 @@ fn unmasked_encoder(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// Token by token, whether or not the ranks could share one token's batch out.
-fn caches(scene: &Scene) -> anyhow::Result<()> {
+fn transformer_caches_match_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2).with_dropout(0.0);
     let burn = numbered(scene, config.init::<B>(&FlexDevice));
     let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context.root())?;
@@ -188,7 +188,7 @@ fn caches(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn encoder(scene: &Scene) -> anyhow::Result<()> {
+fn transformer_encoder_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     for norm_first in [false, true] {
         let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2)
             .with_dropout(0.0)
@@ -214,7 +214,7 @@ fn encoder(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn decoder(scene: &Scene) -> anyhow::Result<()> {
+fn transformer_decoder_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     for norm_first in [false, true] {
         let config = TransformerDecoderConfig::new(D_MODEL, D_FF, HEADS, 2)
             .with_dropout(0.0)

@@ -17,24 +17,14 @@ use models::layers::LayerRecompute;
 use super::nets::mean;
 use super::{Check, PP2, PP2V2, PP4, Run};
 use crate::parity::cases::B;
-use crate::parity::cases::checks::F32;
+use crate::parity::cases::checks::{F32, checks};
 use crate::parity::cases::problem::{self, Recompute, Stages, Variant};
 
-pub const CHECKS: &[Check] = &[
-    Check::new("a_step_leaves_no_byte_behind", flat, &[PP2, PP2V2], F32),
-    Check::new(
-        "a_step_with_recomputation_leaves_no_byte_behind",
-        flat_recomputed,
-        &[PP2, PP2V2],
-        F32,
-    ),
-    Check::new(
-        "a_stage_holds_the_micro_batches_under_way",
-        held,
-        &[PP2, PP4, PP2V2],
-        F32,
-    ),
-];
+pub const CHECKS: &[Check] = checks! {
+    a_step_leaves_no_byte_behind: &[PP2, PP2V2], F32;
+    a_step_with_recomputation_leaves_no_byte_behind: &[PP2, PP2V2], F32;
+    a_stage_holds_the_micro_batches_under_way: &[PP2, PP4, PP2V2], F32;
+};
 
 /// The bytes of a tensor that is sent from stage to stage.
 const BOUNDARY_BYTES: usize = BATCH * SEQ * D_MODEL * size_of::<f32>();
@@ -55,11 +45,11 @@ const EXTRA_INPUTS: usize = 6;
 const D_MODEL: usize = 64;
 const N_LAYERS: usize = 8;
 
-fn flat(run: &Run) -> anyhow::Result<()> {
+fn a_step_leaves_no_byte_behind(run: &Run) -> anyhow::Result<()> {
     flat_with(run, Recompute::Nothing)
 }
 
-fn flat_recomputed(run: &Run) -> anyhow::Result<()> {
+fn a_step_with_recomputation_leaves_no_byte_behind(run: &Run) -> anyhow::Result<()> {
     flat_with(run, Recompute::Layers(LayerRecompute::Uniform(1)))
 }
 
@@ -121,7 +111,7 @@ fn batches() -> Vec<TokenBatch> {
     (0..MICRO_BATCHES).map(batch).collect()
 }
 
-fn held(run: &Run) -> anyhow::Result<()> {
+fn a_stage_holds_the_micro_batches_under_way(run: &Run) -> anyhow::Result<()> {
     let context = &run.scene.context;
     let stage = context.coordinates().pipeline;
     let kinds = match run.num_chunks {

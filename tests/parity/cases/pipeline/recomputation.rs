@@ -5,24 +5,21 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 
 use super::{Check, PP1, PP2, PP2V2, Run};
-use crate::parity::cases::checks::BOTH_TYPES;
+use crate::parity::cases::checks::{BOTH_TYPES, checks};
 use crate::parity::cases::comparison::connect;
 use crate::parity::cases::problem::{self, Recompute, Stages, Variant};
 use crate::parity::cases::wrapper::nets::named;
 
-pub const CHECKS: &[Check] = &[Check::new(
-    "recomputation_changes_no_bit",
-    same_bits,
-    &[PP1, PP2, PP2V2],
-    BOTH_TYPES,
-)];
+pub const CHECKS: &[Check] = checks! {
+    recomputation_changes_no_bit: &[PP1, PP2, PP2V2], BOTH_TYPES;
+};
 
 const STEPS: u64 = 3;
 
 /// All numbers of a run, by name.
 type Trace = BTreeMap<String, Vec<u64>>;
 
-fn same_bits(run: &Run) -> anyhow::Result<()> {
+fn recomputation_changes_no_bit(run: &Run) -> anyhow::Result<()> {
     let stages = Stages {
         num_chunks: run.num_chunks,
         ..Stages::default()

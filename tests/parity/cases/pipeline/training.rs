@@ -16,70 +16,35 @@ use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use super::nets::{Part, Samples, Variant, gradients_by_name, mean, pipeline, values_by_name};
 use super::{Check, PP1, PP2, PP2DP2, PP2V2, PP4, Run};
 use crate::parity::cases::B;
-use crate::parity::cases::checks::{BOTH_TYPES, F64};
+use crate::parity::cases::checks::{BOTH_TYPES, F64, checks};
 use crate::parity::cases::comparison::{Closeness, Layout};
 use crate::parity::cases::wrapper::nets::{named, same_values};
 
-pub const CHECKS: &[Check] = &[
-    Check::new("conv_net_is_trained_as_in_one_process", trained, ALL, BOTH_TYPES),
-    Check::new(
-        "conv_net_is_trained_by_gpipe_as_in_one_process",
-        trained_by_gpipe,
-        &[PP2, PP4],
-        F64,
-    ),
-    Check::new(
-        "recomputed_segments_give_the_gradients_of_one_process",
-        recomputed,
-        ALL,
-        F64,
-    ),
-    Check::new(
-        "stages_that_are_frozen_from_the_first_train_the_others",
-        frozen,
-        ALL,
-        F64,
-    ),
-    Check::new(
-        "stages_that_are_frozen_and_recomputed_train_the_others",
-        frozen_recomputed,
-        &[PP2, PP2V2],
-        F64,
-    ),
-    Check::new("last_micro_batch_may_be_smaller", smaller, ALL, F64),
-    Check::new(
-        "burns_clipping_of_stages_is_that_of_one_process",
-        clipped,
-        &[PP2, PP2DP2, PP2V2],
-        F64,
-    ),
-    Check::new(
-        "running_statistics_are_those_of_the_own_micro_batches",
-        statistics,
-        ALL,
-        BOTH_TYPES,
-    ),
-    Check::new(
-        "a_model_that_is_frozen_on_every_stage_is_refused",
-        all_frozen,
-        &[PP2],
-        F64,
-    ),
-    Check::new("evaluation_gives_the_losses_of_one_process", evaluated, ALL, F64),
-];
+pub const CHECKS: &[Check] = checks! {
+    conv_net_is_trained_as_in_one_process: ALL, BOTH_TYPES;
+    conv_net_is_trained_by_gpipe_as_in_one_process: &[PP2, PP4], F64;
+    recomputed_segments_give_the_gradients_of_one_process: ALL, F64;
+    stages_that_are_frozen_from_the_first_train_the_others: ALL, F64;
+    stages_that_are_frozen_and_recomputed_train_the_others: &[PP2, PP2V2], F64;
+    last_micro_batch_may_be_smaller: ALL, F64;
+    burns_clipping_of_stages_is_that_of_one_process: &[PP2, PP2DP2, PP2V2], F64;
+    running_statistics_are_those_of_the_own_micro_batches: ALL, BOTH_TYPES;
+    a_model_that_is_frozen_on_every_stage_is_refused: &[PP2], F64;
+    evaluation_gives_the_losses_of_one_process: ALL, F64;
+};
 
 const ALL: &[Layout] = &[PP1, PP2, PP4, PP2DP2, PP2V2];
 const STEPS: usize = 4;
 
-fn trained(run: &Run) -> anyhow::Result<()> {
+fn conv_net_is_trained_as_in_one_process(run: &Run) -> anyhow::Result<()> {
     train(run, None, Variant::default())
 }
 
-fn trained_by_gpipe(run: &Run) -> anyhow::Result<()> {
+fn conv_net_is_trained_by_gpipe_as_in_one_process(run: &Run) -> anyhow::Result<()> {
     train(run, Some(ScheduleKind::GPipe), Variant::default())
 }
 
-fn recomputed(run: &Run) -> anyhow::Result<()> {
+fn recomputed_segments_give_the_gradients_of_one_process(run: &Run) -> anyhow::Result<()> {
     let variant = Variant {
         is_recomputed: true,
         ..Variant::default()
@@ -88,7 +53,7 @@ fn recomputed(run: &Run) -> anyhow::Result<()> {
 }
 
 /// Two layers of four: the whole first stage of two, and the first two of four.
-fn frozen(run: &Run) -> anyhow::Result<()> {
+fn stages_that_are_frozen_from_the_first_train_the_others(run: &Run) -> anyhow::Result<()> {
     let variant = Variant {
         frozen: 2,
         ..Variant::default()
@@ -97,7 +62,7 @@ fn frozen(run: &Run) -> anyhow::Result<()> {
 }
 
 /// One stage may be frozen as a whole, all of them may not: at wrapping, and by updates.
-fn all_frozen(run: &Run) -> anyhow::Result<()> {
+fn a_model_that_is_frozen_on_every_stage_is_refused(run: &Run) -> anyhow::Result<()> {
     let nothing = "no parameter of the module is trained";
     let kind = ScheduleKind::OneForwardOneBackward;
     let (mut stages, executor) = pipeline(&run.scene, 1, kind, 4, Variant::default())?;
@@ -114,7 +79,7 @@ fn all_frozen(run: &Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn frozen_recomputed(run: &Run) -> anyhow::Result<()> {
+fn stages_that_are_frozen_and_recomputed_train_the_others(run: &Run) -> anyhow::Result<()> {
     let variant = Variant {
         frozen: 2,
         is_recomputed: true,
@@ -123,7 +88,7 @@ fn frozen_recomputed(run: &Run) -> anyhow::Result<()> {
     train(run, None, variant)
 }
 
-fn smaller(run: &Run) -> anyhow::Result<()> {
+fn last_micro_batch_may_be_smaller(run: &Run) -> anyhow::Result<()> {
     let variant = Variant {
         is_last_smaller: true,
         ..Variant::default()
@@ -131,7 +96,7 @@ fn smaller(run: &Run) -> anyhow::Result<()> {
     train(run, None, variant)
 }
 
-fn clipped(run: &Run) -> anyhow::Result<()> {
+fn burns_clipping_of_stages_is_that_of_one_process(run: &Run) -> anyhow::Result<()> {
     let norm = GradientClippingConfig::Norm(0.1);
     for clipping in [norm, GradientClippingConfig::Value(0.05)] {
         train_clipped(run, None, Variant::default(), Some(clipping))?;
@@ -232,7 +197,7 @@ fn own(
 }
 
 /// After a first step, of the samples of this data-parallel rank alone.
-fn statistics(run: &Run) -> anyhow::Result<()> {
+fn running_statistics_are_those_of_the_own_micro_batches(run: &Run) -> anyhow::Result<()> {
     let variant = Variant::default();
     let (scene, num_chunks) = (&run.scene, run.num_chunks);
     let samples = Samples::of_step(scene, variant, 0, scene.context.coordinates().data);
@@ -258,7 +223,7 @@ fn statistics(run: &Run) -> anyhow::Result<()> {
     same_values(scene, Closeness::Bits, &found, &own(&expected, &found, 0)?)
 }
 
-fn evaluated(run: &Run) -> anyhow::Result<()> {
+fn evaluation_gives_the_losses_of_one_process(run: &Run) -> anyhow::Result<()> {
     let variant = Variant {
         is_last_smaller: true,
         ..Variant::default()

@@ -5,20 +5,16 @@ use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, 
 use burn_megatron::parameters::read_host;
 
 use super::nets::{ConvNet, Net, OddNet, micro_batches_of, wrap, wrapped_step};
-use super::{ALL, Check, SEVERAL, check, check_bits};
+use super::{ALL, BOTH_TYPES, Check, F64, SEVERAL, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 
-pub const CHECKS: &[Check] = &[
-    check_bits("running_statistics_are_the_first_ranks_when_a_step_begins", shared, ALL),
-    check_bits("running_statistics_stay_each_ranks_own_without_broadcast", own, ALL),
-    check_bits(
-        "a_step_of_several_micro_batches_leaves_replicas_that_pass_the_check",
-        replicas,
-        ALL,
-    ),
-    check("frozen_parameters_do_not_travel_in_every_step", frozen, SEVERAL),
-];
+pub const CHECKS: &[Check] = checks! {
+    running_statistics_are_the_first_ranks_when_a_step_begins: ALL, BOTH_TYPES;
+    running_statistics_stay_each_ranks_own_without_broadcast: ALL, BOTH_TYPES;
+    a_step_of_several_micro_batches_leaves_replicas_that_pass_the_check: ALL, BOTH_TYPES;
+    frozen_parameters_do_not_travel_in_every_step: SEVERAL, F64;
+};
 
 const STEPS: usize = 3;
 
@@ -26,11 +22,11 @@ fn statistics(net: &ConvNet<B>) -> [Vec<f64>; 2] {
     [&net.norm.running_mean, &net.norm.running_var].map(|state| read_host(state.value_sync()))
 }
 
-fn shared(scene: &Scene) -> anyhow::Result<()> {
+fn running_statistics_are_the_first_ranks_when_a_step_begins(scene: &Scene) -> anyhow::Result<()> {
     follow(scene, true, 0)
 }
 
-fn own(scene: &Scene) -> anyhow::Result<()> {
+fn running_statistics_stay_each_ranks_own_without_broadcast(scene: &Scene) -> anyhow::Result<()> {
     follow(scene, false, scene.context.rank())
 }
 
@@ -68,7 +64,7 @@ fn follow(scene: &Scene, broadcast: bool, rank: usize) -> anyhow::Result<()> {
 }
 
 /// Ranks see other samples, so their statistics differ until the next step begins. That is no drift of replicas.
-fn replicas(scene: &Scene) -> anyhow::Result<()> {
+fn a_step_of_several_micro_batches_leaves_replicas_that_pass_the_check(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
     for step in 0..2 {
         wrapped_step(&mut wrapped, scene, step)?;
@@ -80,7 +76,7 @@ fn replicas(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// From the third step on, the first rank, which owns what is broadcast, sends no more than the others.
-fn frozen(scene: &Scene) -> anyhow::Result<()> {
+fn frozen_parameters_do_not_travel_in_every_step(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
     for step in 0..2 {
         wrapped_step(&mut wrapped, scene, step)?;

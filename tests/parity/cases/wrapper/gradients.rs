@@ -7,29 +7,17 @@ use burn_flex::Flex;
 use burn_megatron::data_parallel::ReducedGradients;
 
 use super::nets::{ConvNet, Net, OddNet, named, plain_step, same_values, wrap, wrapped_step};
-use super::{ALL, Check, SEVERAL, check, check_bits};
+use super::{ALL, BOTH_TYPES, Check, F64, SEVERAL, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
-pub const CHECKS: &[Check] = &[
-    check("a_thawed_parameter_gets_its_gradient", thawed, ALL),
-    check(
-        "gradients_of_a_conv_net_are_the_mean_over_all_samples",
-        mean::<ConvNet<B>>,
-        ALL,
-    ),
-    check("gradients_of_odd_parameters_are_the_mean_over_all_samples", odd, ALL),
-    check_bits(
-        "bucket_sizes_change_no_bit_of_a_conv_net",
-        buckets::<ConvNet<B>>,
-        SEVERAL,
-    ),
-    check_bits(
-        "bucket_sizes_change_no_bit_of_odd_parameters",
-        buckets::<OddNet<B>>,
-        SEVERAL,
-    ),
-];
+pub const CHECKS: &[Check] = checks! {
+    a_thawed_parameter_gets_its_gradient: ALL, F64;
+    gradients_of_a_conv_net_are_the_mean_over_all_samples: ALL, F64 => mean::<ConvNet<B>>;
+    gradients_of_odd_parameters_are_the_mean_over_all_samples: ALL, F64;
+    bucket_sizes_change_no_bit_of_a_conv_net: SEVERAL, BOTH_TYPES => buckets::<ConvNet<B>>;
+    bucket_sizes_change_no_bit_of_odd_parameters: SEVERAL, BOTH_TYPES => buckets::<OddNet<B>>;
+};
 
 /// One element a bucket, some, and everything in one.
 const BUCKET_SIZES: [usize; 3] = [1, 40, 1_000_000];
@@ -55,7 +43,7 @@ fn mean<M: Net>(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// The wrapper has zeros for a parameter that is never used, plain burn has nothing; the frozen one is in neither.
-fn odd(scene: &Scene) -> anyhow::Result<()> {
+fn gradients_of_odd_parameters_are_the_mean_over_all_samples(scene: &Scene) -> anyhow::Result<()> {
     let net = OddNet::new(scene, "net");
     let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
     for step in 0..2 {
@@ -74,7 +62,7 @@ fn odd(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// A frozen parameter that an update makes a trained one.
-fn thawed(scene: &Scene) -> anyhow::Result<()> {
+fn a_thawed_parameter_gets_its_gradient(scene: &Scene) -> anyhow::Result<()> {
     let thaw = |mut net: OddNet<B>| {
         net.frozen.weight = net.frozen.weight.set_require_grad(true);
         net

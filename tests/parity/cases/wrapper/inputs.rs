@@ -1,6 +1,6 @@
 //! Tensor-parallel ranks that are given different samples: they share each layer, so that must not train on.
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use burn::module::Module;
 use burn::optim::SgdConfig;
 use burn::tensor::{Tensor, backend::Backend};
@@ -11,49 +11,21 @@ use burn_megatron::tensor_parallel::{
     VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 
-use super::{Check, TP2, TP2SP, TP4, check};
+use super::{Check, F64, TP2, TP2SP, TP4, checks, expect_refused};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 
-pub const CHECKS: &[Check] = &[
-    check(
-        "other_samples_on_a_tensor_rank_are_refused_by_layer_and_ranks",
-        samples,
-        &[TP2, TP4],
-    ),
-    check(
-        "other_targets_on_a_tensor_rank_are_refused_by_both_losses",
-        targets,
-        &[TP2, TP4],
-    ),
-    check(
-        "other_tokens_on_a_tensor_rank_are_refused_by_layer_and_ranks",
-        tokens,
-        &[TP2, TP2SP],
-    ),
-    check(
-        "samples_are_compared_in_the_first_step_and_every_so_many",
-        interval,
-        &[TP2],
-    ),
-    check("inputs_that_differ_by_rounding_are_the_same", rounding, &[TP2]),
-    check("a_batch_can_be_compared_by_itself", same_batch, &[TP2, TP2SP]),
-    check(
-        "an_update_on_one_tensor_rank_is_named_by_its_number",
-        update_on_one_rank,
-        &[TP2, TP2SP],
-    ),
-    check(
-        "a_step_that_one_tensor_rank_leaves_out_is_named_by_its_number",
-        step_left_out,
-        &[TP2, TP2SP],
-    ),
-    check(
-        "another_module_on_a_tensor_rank_is_named_by_its_parameter",
-        other_module,
-        &[TP2],
-    ),
-];
+pub const CHECKS: &[Check] = checks! {
+    other_samples_on_a_tensor_rank_are_refused_by_layer_and_ranks: &[TP2, TP4], F64;
+    other_targets_on_a_tensor_rank_are_refused_by_both_losses: &[TP2, TP4], F64;
+    other_tokens_on_a_tensor_rank_are_refused_by_layer_and_ranks: &[TP2, TP2SP], F64;
+    samples_are_compared_in_the_first_step_and_every_so_many: &[TP2], F64;
+    inputs_that_differ_by_rounding_are_the_same: &[TP2], F64;
+    a_batch_can_be_compared_by_itself: &[TP2, TP2SP], F64;
+    an_update_on_one_tensor_rank_is_named_by_its_number: &[TP2, TP2SP], F64;
+    a_step_that_one_tensor_rank_leaves_out_is_named_by_its_number: &[TP2, TP2SP], F64;
+    another_module_on_a_tensor_rank_is_named_by_its_parameter: &[TP2], F64;
+};
 
 const SAMPLES: usize = 4;
 
@@ -99,11 +71,6 @@ fn step(wrapped: &mut Wrapped, batch: Batch) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn refusal<T>(result: anyhow::Result<T>) -> anyhow::Result<String> {
-    let error = result.err().context("it was accepted")?;
-    Ok(format!("{error:#}"))
-}
-
 /// What the last rank of the tensor group is given, and what the others are.
 fn of_last<'a>(scene: &Scene, last: &'a str, others: &'a str) -> &'a str {
     if scene.group().rank() + 1 == scene.size() {
@@ -113,29 +80,31 @@ fn of_last<'a>(scene: &Scene, last: &'a str, others: &'a str) -> &'a str {
     }
 }
 
-fn samples(scene: &Scene) -> anyhow::Result<()> {
+fn other_samples_on_a_tensor_rank_are_refused_by_layer_and_ranks(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(scene, 100)?;
-    let message = refusal(step(&mut wrapped, batch(scene, of_last(scene, "a", "b"), "target")))?;
     let last = scene.size() - 1;
     let expected = format!(
         "rank {last} was given another input than rank 0, at the input of net.up, a column-parallel layer (group \
          tensor)"
     );
-    ensure!(message.contains(&expected), "{message:?}");
-    Ok(())
+    expect_refused(
+        step(&mut wrapped, batch(scene, of_last(scene, "a", "b"), "target")),
+        &expected,
+    )
 }
 
-fn targets(scene: &Scene) -> anyhow::Result<()> {
+fn other_targets_on_a_tensor_rank_are_refused_by_both_losses(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(scene, 100)?;
-    let message = refusal(step(&mut wrapped, batch(scene, "input", of_last(scene, "a", "b"))))?;
     let last = scene.size() - 1;
-    let named =
-        message.starts_with("the loss of step 1 is ") && message.contains(&format!(" on rank {last} (group tensor)"));
-    ensure!(named, "{message:?}");
+    let message =
+        step(&mut wrapped, batch(scene, "input", of_last(scene, "a", "b"))).map_err(|error| error.to_string());
+    let expected = format!(" on rank {last} (group tensor)");
+    let is_named = |message: &String| message.starts_with("the loss of step 1 is ") && message.contains(&expected);
+    ensure!(message.as_ref().is_err_and(is_named), "{message:?}");
     Ok(())
 }
 
-fn tokens(scene: &Scene) -> anyhow::Result<()> {
+fn other_tokens_on_a_tensor_rank_are_refused_by_layer_and_ranks(scene: &Scene) -> anyhow::Result<()> {
     let table: VocabParallelEmbedding<B> =
         VocabParallelEmbeddingConfig::new(8, 4).init(&FlexDevice, &scene.context.scope("table"))?;
     let config = DataParallelConfig::new();
@@ -143,59 +112,53 @@ fn tokens(scene: &Scene) -> anyhow::Result<()> {
     let mine = [1, 5, 2, scene.group().rank() as i32];
     let tokens = scene.ids(&mine);
     let loss = wrapped.backward(StepPart::Last, |table| table.forward(tokens).sum());
-    let message = refusal(loss.map_err(Into::into))?;
     let expected = "rank 1 was given another input than rank 0, at the tokens of table, an embedding (group tensor)";
-    ensure!(message.contains(expected), "{message:?}");
-    Ok(())
+    expect_refused(loss, expected)
 }
 
 /// Steps 0 and 3 of every three are compared; none is if the interval is zero.
-fn interval(scene: &Scene) -> anyhow::Result<()> {
+fn samples_are_compared_in_the_first_step_and_every_so_many(scene: &Scene) -> anyhow::Result<()> {
     let other = || batch(scene, of_last(scene, "a", "b"), "target");
     let mut wrapped = wrap(scene, 3)?;
     step(&mut wrapped, batch(scene, "input", "target"))?;
     step(&mut wrapped, other())?;
     step(&mut wrapped, other())?;
-    refusal(step(&mut wrapped, other()))?;
+    expect_refused(step(&mut wrapped, other()), "")?;
 
     let mut wrapped = wrap(scene, 0)?;
     step(&mut wrapped, other())?;
     Ok(())
 }
 
-fn rounding(scene: &Scene) -> anyhow::Result<()> {
+fn inputs_that_differ_by_rounding_are_the_same(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(scene, 1)?;
     let mut mine = batch(scene, "input", "target");
     mine.input = mine.input.mul_scalar(1.0 + 1e-6 * scene.group().rank() as f64);
     step(&mut wrapped, mine)
 }
 
-fn same_batch(scene: &Scene) -> anyhow::Result<()> {
+fn a_batch_can_be_compared_by_itself(scene: &Scene) -> anyhow::Result<()> {
     let context = &scene.context;
     context.check_same_batch(&scene.ids(&[1, 2, 3]))?;
     context.check_same_batch(&batch(scene, "input", "target").input)?;
     let other = scene.ids(&[1, 2, 3 + scene.group().rank() as i32]);
-    let message = refusal(context.check_same_batch(&other).map_err(Into::into))?;
     let expected = "rank 1 was given another input than rank 0, at the batch (group model)";
-    ensure!(message.contains(expected), "{message:?}");
+    expect_refused(context.check_same_batch(&other), expected)?;
     let longer = scene.ids(&vec![1; 2 + scene.group().rank()]);
-    refusal(context.check_same_batch(&longer).map_err(Into::into))?;
-    Ok(())
+    expect_refused(context.check_same_batch(&longer), "")
 }
 
-fn update_on_one_rank(scene: &Scene) -> anyhow::Result<()> {
+fn an_update_on_one_tensor_rank_is_named_by_its_number(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(scene, 0)?;
     step(&mut wrapped, batch(scene, "input", "target"))?;
     if scene.group().rank() == 1 {
         wrapped.update(|mlp| mlp)?;
     }
-    let message = refusal(step(&mut wrapped, batch(scene, "input", "target")))?;
     let expected = "rank 1 has made 0 steps and 1 update where rank 0 has made 0 steps and 0 updates (group model)";
-    ensure!(message.contains(expected), "{message:?}");
-    Ok(())
+    expect_refused(step(&mut wrapped, batch(scene, "input", "target")), expected)
 }
 
-fn step_left_out(scene: &Scene) -> anyhow::Result<()> {
+fn a_step_that_one_tensor_rank_leaves_out_is_named_by_its_number(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(scene, 0)?;
     let loss = |mlp: Mlp<B>, batch: Batch| mlp.down.forward(mlp.up.forward(batch.input)).sum();
     wrapped.backward(StepPart::Last, |mlp| loss(mlp, batch(scene, "input", "target")))?;
@@ -205,18 +168,14 @@ fn step_left_out(scene: &Scene) -> anyhow::Result<()> {
     } else {
         drop(gradients);
     }
-    let message = refusal(step(&mut wrapped, batch(scene, "input", "target")))?;
     let expected = "rank 1 has made 0 steps and 0 updates where rank 0 has made 1 step and 0 updates (group model)";
-    ensure!(message.contains(expected), "{message:?}");
-    Ok(())
+    expect_refused(step(&mut wrapped, batch(scene, "input", "target")), expected)
 }
 
-fn other_module(scene: &Scene) -> anyhow::Result<()> {
+fn another_module_on_a_tensor_rank_is_named_by_its_parameter(scene: &Scene) -> anyhow::Result<()> {
     let width = [8, 12][scene.group().rank()];
     let layer = ColumnParallelLinearConfig::new(3, width).init(&FlexDevice, &scene.context.scope("up"))?;
     let wrapped = DistributedDataParallel::<B, _>::new(layer, &scene.context, DataParallelConfig::new());
-    let message = refusal(wrapped.map_err(Into::into))?;
-    let named = message.contains("parameter 1 is weight [3, 1, 8] F64, trained on rank 0 and weight [3, 1, 12] F64");
-    ensure!(named, "{message:?}");
-    Ok(())
+    let expected = "parameter 1 is weight [3, 1, 8] F64, trained on rank 0 and weight [3, 1, 12] F64";
+    expect_refused(wrapped, expected)
 }

@@ -5,18 +5,14 @@ use burn::module::Module;
 use burn_megatron::collectives::shared_memory_bytes;
 
 use super::nets::{ConvNet, Net, wrap, wrapped_step};
-use super::{Check, DP2, DP4, ONE, check};
+use super::{Check, DP2, DP4, F64, ONE, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 
-pub const CHECKS: &[Check] = &[
-    check(
-        "buckets_are_shared_by_the_ranks_and_go_with_the_module",
-        shared,
-        &[DP2, DP4],
-    ),
-    check("one_rank_shares_nothing", alone, &[ONE]),
-];
+pub const CHECKS: &[Check] = checks! {
+    buckets_are_shared_by_the_ranks_and_go_with_the_module: &[DP2, DP4], F64;
+    one_rank_shares_nothing: &[ONE], F64;
+};
 
 /// What `/proc` calls the memory of a shared buffer.
 const MAPPING: &str = "memfd:burn-megatron-buffer";
@@ -38,7 +34,7 @@ fn descriptors() -> anyhow::Result<usize> {
     Ok(open)
 }
 
-fn shared(scene: &Scene) -> anyhow::Result<()> {
+fn buckets_are_shared_by_the_ranks_and_go_with_the_module(scene: &Scene) -> anyhow::Result<()> {
     let ranks = scene.context.data_group().size();
     let mut wrapped = wrap(ConvNet::<B>::new(scene, "net"), scene, 40)?;
     let (bytes, mapped) = (shared_memory_bytes(), mappings()?);
@@ -74,7 +70,7 @@ fn shared(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn alone(scene: &Scene) -> anyhow::Result<()> {
+fn one_rank_shares_nothing(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(ConvNet::<B>::new(scene, "net"), scene, 40)?;
     drop(wrapped_step(&mut wrapped, scene, 0)?);
     let made = (shared_memory_bytes(), mappings()?);

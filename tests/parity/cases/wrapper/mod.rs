@@ -15,7 +15,7 @@ mod weights;
 use burn_megatron::launch::World;
 use libtest_mimic::Trial;
 
-use super::checks::{self, BOTH_TYPES, F64};
+use super::checks::{self, BOTH_TYPES, F64, checks, expect_refused};
 use super::comparison::{DP2, DP4, Layout, ONE, Scene, TP2, TP2SP, TP4};
 use tests::harness::{Case, Job};
 
@@ -31,16 +31,6 @@ struct Failure {
 
 const ALL: &[Layout] = &[ONE, DP2, DP4];
 const SEVERAL: &[Layout] = &[DP2, DP4];
-
-/// In f64, where nothing but a fault is larger than rounding.
-const fn check(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
-    Check::new(name, run, layouts, F64)
-}
-
-/// For what must hold to the bit in every type.
-const fn check_bits(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
-    Check::new(name, run, layouts, BOTH_TYPES)
-}
 
 fn checks() -> impl Iterator<Item = &'static Check> {
     [

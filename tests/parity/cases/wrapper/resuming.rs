@@ -10,27 +10,15 @@ use burn_megatron::training::{restore, snapshot};
 use tests::rank_folder::RankFolder;
 
 use super::nets::{ConvNet, Net, OddNet, named, same_values, wrapped_step};
-use super::{ALL, Check, SEVERAL, check, check_bits};
+use super::{ALL, BOTH_TYPES, Check, F64, SEVERAL, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
-pub const CHECKS: &[Check] = &[
-    check_bits(
-        "checkpoints_of_a_conv_net_go_on_with_its_running_statistics",
-        resume::<ConvNet<B>>,
-        ALL,
-    ),
-    check_bits(
-        "checkpoints_of_odd_parameters_go_on_with_the_frozen_ones",
-        resume::<OddNet<B>>,
-        ALL,
-    ),
-    check(
-        "restored_frozen_parameters_do_not_travel_in_every_step",
-        frozen,
-        SEVERAL,
-    ),
-];
+pub const CHECKS: &[Check] = checks! {
+    checkpoints_of_a_conv_net_go_on_with_its_running_statistics: ALL, BOTH_TYPES => resume::<ConvNet<B>>;
+    checkpoints_of_odd_parameters_go_on_with_the_frozen_ones: ALL, BOTH_TYPES => resume::<OddNet<B>>;
+    restored_frozen_parameters_do_not_travel_in_every_step: SEVERAL, F64;
+};
 
 const STEPS: usize = 2;
 
@@ -90,7 +78,7 @@ fn resume<M: Net>(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// In the third step after a restore the first rank, which owns what is broadcast, sends no more than the others.
-fn frozen(scene: &Scene) -> anyhow::Result<()> {
+fn restored_frozen_parameters_do_not_travel_in_every_step(scene: &Scene) -> anyhow::Result<()> {
     let [_, mut resumed] = two_runs::<OddNet<B>>(scene)?;
     let group = scene.context.data_group();
     // The parameters of the last update are on their way.

@@ -13,15 +13,13 @@ use burn_megatron::training::{
 };
 
 use super::nets::{named, same_values};
-use super::{ALL, Check, check};
+use super::{ALL, Check, F64, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, SEED, Scene};
 
-pub const CHECKS: &[Check] = &[check(
-    "the_trainer_takes_a_parameter_that_some_ranks_do_not_use",
-    train,
-    ALL,
-)];
+pub const CHECKS: &[Check] = checks! {
+    the_trainer_takes_a_parameter_that_some_ranks_do_not_use: ALL, F64;
+};
 
 const VOCABULARY: usize = 5;
 const GLOBAL_BATCH: u64 = 4;
@@ -108,7 +106,7 @@ fn micro_batch(sample: u64) -> MicroBatch {
     }
 }
 
-fn train(scene: &Scene) -> anyhow::Result<()> {
+fn the_trainer_takes_a_parameter_that_some_ranks_do_not_use(scene: &Scene) -> anyhow::Result<()> {
     let (data, size) = (
         scene.context.coordinates().data as u64,
         scene.context.grid().data_parallel_size(),

@@ -12,64 +12,25 @@ use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
 use super::nets::{
     ConvNet, CopiedNet, MatrixNet, Net, OddNet, Wrapped, named, plain_step, same_values, wrap, wrapped_step,
 };
-use super::{ALL, Check, check, check_bits};
+use super::{ALL, BOTH_TYPES, Check, F64, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
-pub const CHECKS: &[Check] = &[
-    check(
-        "burns_adamw_trains_a_conv_net_as_in_one_process",
-        adamw::<ConvNet<B>>,
-        ALL,
-    ),
-    check(
-        "burns_adamw_trains_odd_parameters_as_in_one_process",
-        adamw::<OddNet<B>>,
-        ALL,
-    ),
-    check(
-        "burns_adam_trains_a_conv_net_as_in_one_process",
-        adam::<ConvNet<B>>,
-        ALL,
-    ),
-    check("burns_sgd_trains_a_conv_net_as_in_one_process", sgd::<ConvNet<B>>, ALL),
-    check(
-        "burns_sgd_trains_odd_parameters_as_in_one_process",
-        sgd::<OddNet<B>>,
-        ALL,
-    ),
-    check_bits(
-        "sharded_optimizers_have_the_bits_of_burns_with_a_conv_net",
-        sharded::<ConvNet<B>>,
-        ALL,
-    ),
-    check_bits(
-        "sharded_optimizers_have_the_bits_of_burns_with_odd_parameters",
-        sharded::<OddNet<B>>,
-        ALL,
-    ),
-    check_bits(
-        "sharded_optimizers_have_the_bits_of_burns_with_a_module_copied_in_its_pass",
-        sharded::<CopiedNet<B>>,
-        ALL,
-    ),
-    check(
-        "burns_clipping_trains_a_conv_net_as_in_one_process",
-        clipped::<ConvNet<B>>,
-        ALL,
-    ),
-    check(
-        "burns_clipping_trains_odd_parameters_as_in_one_process",
-        clipped::<OddNet<B>>,
-        ALL,
-    ),
-    check_bits(
-        "sharded_optimizers_that_clip_have_the_bits_of_whole_ones",
-        clipped_sharded::<OddNet<B>>,
-        ALL,
-    ),
-    check("burns_muon_trains_matrices_as_in_one_process", muon, ALL),
-];
+pub const CHECKS: &[Check] = checks! {
+    burns_adamw_trains_a_conv_net_as_in_one_process: ALL, F64 => adamw::<ConvNet<B>>;
+    burns_adamw_trains_odd_parameters_as_in_one_process: ALL, F64 => adamw::<OddNet<B>>;
+    burns_adam_trains_a_conv_net_as_in_one_process: ALL, F64 => adam::<ConvNet<B>>;
+    burns_sgd_trains_a_conv_net_as_in_one_process: ALL, F64 => sgd::<ConvNet<B>>;
+    burns_sgd_trains_odd_parameters_as_in_one_process: ALL, F64 => sgd::<OddNet<B>>;
+    sharded_optimizers_have_the_bits_of_burns_with_a_conv_net: ALL, BOTH_TYPES => sharded::<ConvNet<B>>;
+    sharded_optimizers_have_the_bits_of_burns_with_odd_parameters: ALL, BOTH_TYPES => sharded::<OddNet<B>>;
+    sharded_optimizers_have_the_bits_of_burns_with_a_module_copied_in_its_pass:
+        ALL, BOTH_TYPES => sharded::<CopiedNet<B>>;
+    burns_clipping_trains_a_conv_net_as_in_one_process: ALL, F64 => clipped::<ConvNet<B>>;
+    burns_clipping_trains_odd_parameters_as_in_one_process: ALL, F64 => clipped::<OddNet<B>>;
+    sharded_optimizers_that_clip_have_the_bits_of_whole_ones: ALL, BOTH_TYPES => clipped_sharded::<OddNet<B>>;
+    burns_muon_trains_matrices_as_in_one_process: ALL, F64;
+};
 
 const STEPS: usize = 5;
 const LEARNING_RATE: f64 = 0.05;
@@ -168,7 +129,7 @@ fn train<M: Net, O: ElementWise<Flex>>(
 }
 
 /// An optimizer that needs whole matrices.
-fn muon(scene: &Scene) -> anyhow::Result<()> {
+fn burns_muon_trains_matrices_as_in_one_process(scene: &Scene) -> anyhow::Result<()> {
     let mut optimizer = MuonConfig::new().init();
     train_as_plain(
         scene,

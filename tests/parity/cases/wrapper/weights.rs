@@ -7,23 +7,15 @@ use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, 
 use burn_megatron::parameters::{list_parameters, read_host};
 
 use super::nets::{ConvNet, Net, OddNet, Wrapped, named, same_values, wrap, wrapped_step};
-use super::{ALL, Check, DP2, DP4, Failure, SEVERAL, check_bits};
+use super::{ALL, BOTH_TYPES, Check, DP2, DP4, Failure, SEVERAL, checks};
 use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
-pub const CHECKS: &[Check] = &[
-    check_bits(
-        "all_ranks_start_from_the_weights_of_the_first",
-        broadcast::<ConvNet<B>>,
-        SEVERAL,
-    ),
-    check_bits(
-        "frozen_parameters_start_from_those_of_the_first_too",
-        broadcast::<OddNet<B>>,
-        SEVERAL,
-    ),
-    check_bits("equal_weights_are_verified_and_kept", verify, ALL),
-];
+pub const CHECKS: &[Check] = checks! {
+    all_ranks_start_from_the_weights_of_the_first: SEVERAL, BOTH_TYPES => broadcast::<ConvNet<B>>;
+    frozen_parameters_start_from_those_of_the_first_too: SEVERAL, BOTH_TYPES => broadcast::<OddNet<B>>;
+    equal_weights_are_verified_and_kept: ALL, BOTH_TYPES;
+};
 
 pub const FAILURES: &[Failure] = &[
     Failure {
@@ -77,7 +69,7 @@ fn verified<M: Net>(net: M, scene: &Scene) -> anyhow::Result<Wrapped<M>> {
     Ok(DistributedDataParallel::new(net, &scene.context, config)?)
 }
 
-fn verify(scene: &Scene) -> anyhow::Result<()> {
+fn equal_weights_are_verified_and_kept(scene: &Scene) -> anyhow::Result<()> {
     let net = ConvNet::new(scene, "net");
     let expected = named(&net, None).values;
     let wrapped = verified(net, scene)?;
