@@ -350,12 +350,8 @@ mod tests {
     fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         let others = [
             ("hidden_act", json!("relu"), "gelu_new"),
-            ("position_embedding_type", json!("relative_key"), "\"absolute\""),
-            ("is_encoder_decoder", json!(true), "false"),
-            ("is_decoder", json!(true), "false: tokens of a BERT see each other"),
             ("model_type", json!("roberta"), "\"bert\" or \"megatron-bert\""),
             ("type_vocab_size", json!(0), "from 1"),
-            ("type_vocab_sise", json!(3), "the nearest known name is type_vocab_size"),
         ];
         checks::expect_refused::<BertConfig>(&bert_base(), &others);
     }

@@ -187,12 +187,10 @@ mod tests {
     #[test]
     fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         let others = [
-            ("apply_residual_connection_post_layernorm", json!(true), "false"),
             ("n_layer", json!(0), "from 1"),
             ("n_embed", json!(0), "from 1"),
             ("slow_but_exact", json!(true), "false, as pretraining_tp is not 1"),
             ("layer_norm_epsilon", json!(0.0), "and below 1"),
-            ("n_leyer", json!(3), "the nearest known name is n_layer"),
         ];
         let mut cut = bloom();
         cut["pretraining_tp"] = json!(4);

@@ -276,13 +276,7 @@ mod tests {
     #[test]
     fn what_the_model_does_not_have_is_refused_by_name_and_value() {
         let others = [
-            ("activation_function", json!("relu"), "\"gelu_new\" or \"gelu_fast\""),
-            ("scale_attn_by_inverse_layer_idx", json!(true), "false"),
-            ("scale_attn_weights", json!(false), "true"),
             ("n_head", json!(true), "from 1"),
-            ("reorder_and_upcast_attn", json!(true), "false"),
-            ("add_cross_attention", json!(true), "false"),
-            ("pruned_heads", json!({"0": [1]}), "{}"),
             ("model_type", json!("llama"), "\"gpt2\""),
             ("model_type", json!(null), "\"gpt2\""),
             ("embd_pdrop", json!(0.2), "0.1, as resid_pdrop"),
@@ -294,12 +288,6 @@ mod tests {
             ("vocab_size", json!(u64::MAX), "from 1"),
             ("n_inner", json!(-3), "from 1"),
             ("tie_word_embeddings", json!("yes"), "true or false"),
-            (
-                "quantization_config",
-                json!({"bits": 4}),
-                "null: load it with transformers",
-            ),
-            ("n_hed", json!(12), "the nearest known name is n_head"),
             ("layer_norm_epsilon", json!("1e-5"), "a number above 0 and below 1"),
         ];
         checks::expect_refused::<GptConfig>(&gpt2(), &others);

@@ -36,7 +36,6 @@ fn fixture() -> Fixture {
     serde_json::from_str(include_str!("fixtures/chat_templates.json")).unwrap()
 }
 
-/// The tokenizer of the fixtures with a template.
 fn load(fixture: &Fixture, name: &str) -> (Arc<dyn Tokenizer>, ChatTemplate) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers/llama3");
     let mut config = fixture.special_tokens.clone();

@@ -112,7 +112,6 @@ pub(crate) fn looked_for(names: &[String]) -> String {
     )
 }
 
-/// Checks for the headers in a toolkit.
 fn check_headers(toolkit: Option<&Path>) -> Result<(), CudaError> {
     let missing = |looked| {
         Err(CudaError::Missing {

@@ -3,18 +3,12 @@
 //! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
 
 use burn::config::Config;
-use burn::module::AutodiffModule;
-use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{LearningRate, SimpleOptimizer};
 use burn::record::Record;
-use burn::tensor::{
-    Tensor,
-    backend::{AutodiffBackend, Backend},
-    ops::Device,
-};
+use burn::tensor::{Tensor, backend::Backend, ops::Device};
 
 use super::factored::{FactoredDirection, MeanSquare, factored_moment, mean, sums_of_squares};
-use super::{ElementWise, scaled};
+use super::{ElementWise, configured, scaled};
 use crate::data_parallel::{FactoredForm, FactoredMoment, FactoredStep, SecondMoment};
 use crate::parameters::{Factoring, Placement};
 
@@ -72,28 +66,9 @@ pub struct AdafactorState<B: Backend, const D: usize> {
     pub moment: SecondMoment<B, D>,
 }
 
-impl AdafactorConfig {
-    /// Returns an optimizer of a module's parameters.
-    pub fn init<B: AutodiffBackend, M: AutodiffModule<B>>(&self) -> OptimizerAdaptor<Adafactor, M, B> {
-        OptimizerAdaptor::from(self.build())
-    }
-
-    /// Returns an optimizer of tensors, of which `OptimizerAdaptor::from` makes one of a module's parameters.
-    pub fn build(&self) -> Adafactor {
-        Adafactor {
-            config: *self,
-            gradient_scale: 1.0,
-        }
-    }
-}
+configured!(AdafactorConfig => Adafactor);
 
 impl Adafactor {
-    /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping
-    /// without a pass of its own.
-    pub fn with_gradient_scale(self, gradient_scale: f64) -> Self {
-        Self { gradient_scale, ..self }
-    }
-
     /// Returns the numbers of an update; 1 is the first.
     pub(super) fn numbers(&self, learning_rate: LearningRate, time: u64) -> FactoredStep {
         let time = time as f64;

@@ -3,17 +3,11 @@
 //! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
 
 use burn::config::Config;
-use burn::module::AutodiffModule;
-use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{LearningRate, SimpleOptimizer};
 use burn::record::Record;
-use burn::tensor::{
-    Tensor,
-    backend::{AutodiffBackend, Backend},
-    ops::Device,
-};
+use burn::tensor::{Tensor, backend::Backend, ops::Device};
 
-use super::{ElementWise, scaled};
+use super::{ElementWise, configured, scaled};
 
 /// Configuration of [`Lion`]; defaults are the paper's.
 #[derive(Config, Debug, Copy, PartialEq)]
@@ -53,28 +47,7 @@ pub struct LionState<B: Backend, const D: usize> {
     pub moment_1: Tensor<B, D>,
 }
 
-impl LionConfig {
-    /// Returns an optimizer of a module's parameters.
-    pub fn init<B: AutodiffBackend, M: AutodiffModule<B>>(&self) -> OptimizerAdaptor<Lion, M, B> {
-        OptimizerAdaptor::from(self.build())
-    }
-
-    /// Returns an optimizer of tensors, of which `OptimizerAdaptor::from` makes one of a module's parameters.
-    pub fn build(&self) -> Lion {
-        Lion {
-            config: *self,
-            gradient_scale: 1.0,
-        }
-    }
-}
-
-impl Lion {
-    /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping
-    /// without a pass of its own.
-    pub fn with_gradient_scale(self, gradient_scale: f64) -> Self {
-        Self { gradient_scale, ..self }
-    }
-}
+configured!(LionConfig => Lion);
 
 impl<B: Backend> ElementWise<B> for Lion {}
 

@@ -59,6 +59,42 @@ pub use crate::data_parallel::{
 
 use burn::tensor::{Tensor, backend::Backend};
 
+/// Makes an optimizer with a gradient scale of a configuration.
+macro_rules! configured {
+    ($config:ident => $optimizer:ident) => {
+        impl $config {
+            /// Returns an optimizer of a module's parameters.
+            pub fn init<B, M>(&self) -> burn::optim::adaptor::OptimizerAdaptor<$optimizer, M, B>
+            where
+                B: burn::tensor::backend::AutodiffBackend,
+                M: burn::module::AutodiffModule<B>,
+            {
+                burn::optim::adaptor::OptimizerAdaptor::from(self.build())
+            }
+
+            /// Returns an optimizer of tensors, of which `OptimizerAdaptor::from` makes one of a module's parameters.
+            pub fn build(&self) -> $optimizer {
+                $optimizer {
+                    config: *self,
+                    gradient_scale: 1.0,
+                }
+            }
+        }
+
+        impl $optimizer {
+            /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise:
+            /// clipping without a pass of its own.
+            pub fn with_gradient_scale(self, gradient_scale: f64) -> Self {
+                Self {
+                    gradient_scale,
+                    ..self
+                }
+            }
+        }
+    };
+}
+use configured;
+
 /// Returns a gradient with a share of the parameter added: weight decay that is not decoupled.
 fn with_decay<B: Backend, const D: usize>(
     gradient: Tensor<B, D>,

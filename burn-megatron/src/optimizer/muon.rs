@@ -3,18 +3,12 @@
 //! A burn `SimpleOptimizer` of matrices: works in burn's `OptimizerAdaptor` on a module that has nothing else.
 
 use burn::config::Config;
-use burn::module::AutodiffModule;
-use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{LearningRate, SimpleOptimizer};
 use burn::record::Record;
-use burn::tensor::{
-    Tensor,
-    backend::{AutodiffBackend, Backend},
-    ops::Device,
-};
+use burn::tensor::{Tensor, backend::Backend, ops::Device};
 use serde::{Deserialize, Serialize};
 
-use super::{ElementWise, scaled};
+use super::{ElementWise, configured, scaled};
 use crate::data_parallel::{MatrixFactors, MatrixForm};
 
 /// Of each step of the iteration: `X ← aX + b(XXᵀ)X + c(XXᵀ)²X`.
@@ -89,20 +83,7 @@ pub struct MuonState<B: Backend, const D: usize> {
     pub gradient_mean: Tensor<B, D>,
 }
 
-impl MuonConfig {
-    /// Returns an optimizer of the parameters of a module of matrices.
-    pub fn init<B: AutodiffBackend, M: AutodiffModule<B>>(&self) -> OptimizerAdaptor<Muon, M, B> {
-        OptimizerAdaptor::from(self.build())
-    }
-
-    /// Returns an optimizer of matrices, of which `OptimizerAdaptor::from` makes one of a module's parameters.
-    pub fn build(&self) -> Muon {
-        Muon {
-            config: *self,
-            gradient_scale: 1.0,
-        }
-    }
-}
+configured!(MuonConfig => Muon);
 
 impl MuonScale {
     fn factor(self, inputs: usize, outputs: usize) -> f64 {
@@ -117,12 +98,6 @@ impl MuonScale {
 }
 
 impl Muon {
-    /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping
-    /// without a pass of its own.
-    pub fn with_gradient_scale(self, gradient_scale: f64) -> Self {
-        Self { gradient_scale, ..self }
-    }
-
     /// Returns what the direction is made of, and the new state.
     pub(super) fn momentum<B: Backend, const D: usize>(
         &self,

@@ -4,17 +4,11 @@
 //! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
 
 use burn::config::Config;
-use burn::module::AutodiffModule;
-use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{LearningRate, SimpleOptimizer};
 use burn::record::Record;
-use burn::tensor::{
-    Tensor,
-    backend::{AutodiffBackend, Backend},
-    ops::Device,
-};
+use burn::tensor::{Tensor, backend::Backend, ops::Device};
 
-use super::{ElementWise, scaled, with_decay};
+use super::{ElementWise, configured, scaled, with_decay};
 
 /// Configuration of [`Sgd`]; the momentum is Megatron-LM's.
 #[derive(Config, Debug, Copy, PartialEq)]
@@ -46,28 +40,9 @@ pub struct SgdState<B: Backend, const D: usize> {
     pub momentum: Option<Tensor<B, D>>,
 }
 
-impl SgdConfig {
-    /// Returns an optimizer of a module's parameters.
-    pub fn init<B: AutodiffBackend, M: AutodiffModule<B>>(&self) -> OptimizerAdaptor<Sgd, M, B> {
-        OptimizerAdaptor::from(self.build())
-    }
-
-    /// Returns an optimizer of tensors, of which `OptimizerAdaptor::from` makes one of a module's parameters.
-    pub fn build(&self) -> Sgd {
-        Sgd {
-            config: *self,
-            gradient_scale: 1.0,
-        }
-    }
-}
+configured!(SgdConfig => Sgd);
 
 impl Sgd {
-    /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping
-    /// without a pass of its own.
-    pub fn with_gradient_scale(self, gradient_scale: f64) -> Self {
-        Self { gradient_scale, ..self }
-    }
-
     /// Whether its state has a momentum.
     pub(super) fn has_momentum(&self) -> bool {
         self.config.momentum != 0.0

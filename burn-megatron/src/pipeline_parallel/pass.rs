@@ -26,7 +26,6 @@ impl<B: TrainingBackend, const D: usize> Pass<B, D> {
 
 /// What is held of a segment.
 enum Held<B: TrainingBackend, const D: usize> {
-    /// Its graph.
     Graph(Segment<B>),
     /// Its input, of which the graph will be made again; none where the segment starts the model.
     Input(Option<Kept<B::InnerBackend, D>>),
@@ -34,7 +33,6 @@ enum Held<B: TrainingBackend, const D: usize> {
 
 /// A chunk with what is needed to run it for training.
 pub(super) struct Chunk<'a, M, H, O> {
-    /// The module.
     pub(super) module: &'a M,
     /// Returns a clone of a module whose gradients go to the step's, good for one graph.
     pub(super) hook: H,

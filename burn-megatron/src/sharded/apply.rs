@@ -112,7 +112,6 @@ impl Placed {
         self.range(|placed| &placed.needs[operand], dimension, length)
     }
 
-    /// The same of a result.
     pub(super) fn result_range(&self, result: usize, dimension: usize, length: usize) -> Range<usize> {
         self.range(|placed| &placed.results[result].places, dimension, length)
     }

@@ -321,7 +321,6 @@ fn draw_part<T: burn::tensor::Element + Default>(
 
 /// The runs of a part: elements that are neighbours in the whole, too.
 struct Runs {
-    /// Their length.
     length: usize,
     /// The index in the whole of the first run's first element.
     start: usize,

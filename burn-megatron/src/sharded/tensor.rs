@@ -88,7 +88,6 @@ impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
         }
     }
 
-    /// The logical shape.
     pub(super) fn logical_shape(&self) -> &Shape {
         &self.shape
     }

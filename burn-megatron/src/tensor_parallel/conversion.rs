@@ -134,6 +134,14 @@ fn measure_epsilon<B: Backend>(norm: &LayerNorm<B>, expected: f64) -> f64 {
     half * half * (1.0 / (output * output) - 1.0)
 }
 
+/// Checks fields of a configuration that the module has by the same names.
+macro_rules! check_fields {
+    ($name:expr, $config:expr, $module:ident: $($field:ident),*) => {
+        $(check_field(&$name, stringify!($field), $config.$field, $module.$field)?;)*
+    };
+}
+pub(super) use check_fields;
+
 #[cfg(test)]
 mod tests {
     use burn::backend::Autodiff;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorData, backend::Backend};
 
-use super::snapshot::{MODEL, RestoreError};
+use super::snapshot::{MODEL, RestoreError, check_number};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
@@ -45,7 +45,7 @@ pub fn load_parameters<B: Backend, M: Module<B>>(
     if let Some(error) = error {
         return Err(error.into());
     }
-    check_number(checkpoint, expected[0] as usize, &names)?;
+    check_number(checkpoint, expected[0] as usize, |name| names.contains(name))?;
     Ok(module)
 }
 
@@ -94,21 +94,4 @@ impl<B: Backend> ModuleMapper<B> for Loader<'_> {
             }
         }
     }
-}
-
-/// Checks that the checkpoint has no parameter that the model lacks.
-fn check_number(checkpoint: &Checkpoint, expected: usize, names: &HashSet<String>) -> Result<(), RestoreError> {
-    let stored = || checkpoint.arrays().iter().filter(|array| array.name.starts_with(MODEL));
-    let count = stored().count();
-    if count <= expected {
-        // One that is missing was found when it was read.
-        return Ok(());
-    }
-    let example = stored().find(|array| !names.contains(&array.name));
-    Err(RestoreError::OtherModel {
-        path: checkpoint.path().display().to_string(),
-        stored: count,
-        expected,
-        example: example.map_or_else(|| "on another stage".to_owned(), |array| array.name.clone()),
-    })
 }

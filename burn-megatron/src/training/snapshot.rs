@@ -409,13 +409,22 @@ fn check_model<A: TrainingBackend, M: AutodiffModule<A>>(
     let counts_here = context.coordinates().data == 0 && context.tensor_group().rank() == 0;
     let mut expected = [if counts_here { (names.len() - copies) as i64 } else { 0 }];
     context.world_group().all_reduce(&mut expected, ReduceOp::Sum)?;
+    check_number(checkpoint, expected[0] as usize, |name| names.contains(name))
+}
+
+/// Checks that the checkpoint has no parameter that the model lacks, of which this rank has some.
+pub(super) fn check_number(
+    checkpoint: &Checkpoint,
+    expected: usize,
+    is_here: impl Fn(&str) -> bool,
+) -> Result<(), RestoreError> {
     let stored = || checkpoint.arrays().iter().filter(|array| array.name.starts_with(MODEL));
-    let (count, expected) = (stored().count(), expected[0] as usize);
+    let count = stored().count();
     if count <= expected {
         // One that is missing is found when it is read.
         return Ok(());
     }
-    let example = stored().find(|array| !names.contains(&array.name));
+    let example = stored().find(|array| !is_here(&array.name));
     Err(RestoreError::OtherModel {
         path: checkpoint.path().display().to_string(),
         stored: count,

@@ -175,7 +175,6 @@ pub trait HasCommonSettings: Sized {
     /// The number that norms add if nothing is said of it.
     const NORM_EPSILON: f64;
 
-    /// Returns the common settings.
     fn common(&self) -> CommonSettings;
 
     /// Returns the configuration with these common settings.

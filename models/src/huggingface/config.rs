@@ -29,7 +29,6 @@ pub fn read_model_type<'a>(folder: &Path, known: &[&'a str]) -> Result<&'a str, 
     model_type(&path, &read_object(&path, MAX_CONFIG_BYTES)?, known)
 }
 
-/// Returns which of `known` a model's type is.
 fn model_type<'a>(path: &Path, fields: &Map<String, Value>, known: &[&'a str]) -> Result<&'a str, HuggingFaceError> {
     let value = fields.get("model_type").unwrap_or(&Value::Null);
     let found = known.iter().copied().find(|name| *value == **name);

@@ -133,26 +133,8 @@ const PRESETS: &[Preset<LlamaConfig>] = &[
 ];
 
 /// Returns a Llama of layers, size of a token, query heads, key heads, hidden size, longest sequence, vocabulary.
-fn sized(
-    [
-        n_layers,
-        d_model,
-        n_heads,
-        n_kv_heads,
-        d_hidden,
-        max_seq_length,
-        vocab_size,
-    ]: [usize; 7],
-) -> LlamaConfig {
-    LlamaConfig::new(
-        n_layers,
-        d_model,
-        n_heads,
-        n_kv_heads,
-        d_hidden,
-        max_seq_length,
-        vocab_size,
-    )
+fn sized([layers, d_model, heads, kv_heads, hidden, seq, vocab]: [usize; 7]) -> LlamaConfig {
+    LlamaConfig::new(layers, d_model, heads, kv_heads, hidden, seq, vocab)
 }
 
 fn llama3(sizes: [usize; 7]) -> LlamaConfig {

@@ -295,9 +295,7 @@ mod tests {
         let others = [
             ("feed_forward_proj", json!("gated-silu"), "\"relu\" or \"gated-gelu\""),
             ("dense_act_fn", json!("gelu"), "\"gelu_new\", as feed_forward_proj"),
-            ("is_encoder_decoder", json!(false), "true"),
             ("num_heads", json!(0), "from 1"),
-            ("d_modle", json!(3), "the nearest known name is d_model"),
         ];
         checks::expect_refused::<T5Config>(&t5_small(), &others);
     }

@@ -158,36 +158,26 @@ impl<Config: MaskedConfig> Kind for MaskedKind<Config> {
     }
 }
 
-impl MaskedConfig for BertDatasetConfig {
-    type Sample = BertSample;
+/// Makes data sets of masked samples by their configurations.
+macro_rules! masked_configs {
+    ($($config:ident: $dataset:ident of $sample:ident),*) => {
+        $(impl MaskedConfig for $config {
+            type Sample = $sample;
 
-    fn dataset(
-        &self,
-        documents: Arc<dyn SentenceDocuments>,
-        tokenizer: Arc<dyn Tokenizer>,
-        job: &Job,
-        cache: &IndexCache,
-    ) -> Result<Arc<dyn SampleSet<Sample = BertSample>>, SampleError> {
-        let mut config = self.clone();
-        config.samples.num_samples = job.num_samples;
-        let dataset = BertDataset::new(&config, documents, job.range.clone(), tokenizer, Some(cache))?;
-        Ok(Arc::new(dataset))
-    }
+            fn dataset(
+                &self,
+                documents: Arc<dyn SentenceDocuments>,
+                tokenizer: Arc<dyn Tokenizer>,
+                job: &Job,
+                cache: &IndexCache,
+            ) -> Result<Arc<dyn SampleSet<Sample = $sample>>, SampleError> {
+                let mut config = self.clone();
+                config.samples.num_samples = job.num_samples;
+                let dataset = $dataset::new(&config, documents, job.range.clone(), tokenizer, Some(cache))?;
+                Ok(Arc::new(dataset))
+            }
+        })*
+    };
 }
 
-impl MaskedConfig for T5DatasetConfig {
-    type Sample = T5Sample;
-
-    fn dataset(
-        &self,
-        documents: Arc<dyn SentenceDocuments>,
-        tokenizer: Arc<dyn Tokenizer>,
-        job: &Job,
-        cache: &IndexCache,
-    ) -> Result<Arc<dyn SampleSet<Sample = T5Sample>>, SampleError> {
-        let mut config = self.clone();
-        config.samples.num_samples = job.num_samples;
-        let dataset = T5Dataset::new(&config, documents, job.range.clone(), tokenizer, Some(cache))?;
-        Ok(Arc::new(dataset))
-    }
-}
+masked_configs!(BertDatasetConfig: BertDataset of BertSample, T5DatasetConfig: T5Dataset of T5Sample);

@@ -43,7 +43,6 @@ impl Object for OrderedObject {
     }
 }
 
-/// A list.
 #[derive(Debug)]
 pub(super) struct JsonList(pub(super) Vec<Value>);
 

@@ -157,7 +157,6 @@ fn length(documents: &dyn TokenDocuments, document: usize) -> Result<u32, Sample
         .map_err(|_| SampleError::setting("tokens of a document", format!("at most {}", u32::MAX), length))
 }
 
-/// The lengths of the documents of a range.
 fn lengths(documents: &dyn TokenDocuments, range: &Range<usize>) -> Result<Vec<u32>, SampleError> {
     range
         .clone()

@@ -75,7 +75,6 @@ pub(crate) struct MaskedSamples {
 /// The sentences of a sample, one after the other.
 pub(crate) struct Text {
     pub(crate) tokens: Vec<Token>,
-    /// Where each sentence ends.
     pub(crate) sentence_ends: Vec<usize>,
     /// Tokens that are wanted of it.
     pub(crate) target_length: usize,

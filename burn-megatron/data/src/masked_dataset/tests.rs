@@ -43,7 +43,6 @@ fn the_64_bit_generator_is_that_of_cpp() {
     );
 }
 
-/// Documents with sentences of these lengths.
 fn documents(lengths: &[&[usize]]) -> InMemorySentences {
     let mut store = InMemorySentences::new(100);
     for document in lengths {

@@ -36,7 +36,6 @@ impl ByteBudget {
         !state.closed
     }
 
-    /// Gives bytes back.
     pub(super) fn give_back(&self, bytes: usize) {
         self.state.lock().taken -= bytes;
         self.changed.notify_all();

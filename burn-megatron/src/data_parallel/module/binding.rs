@@ -31,7 +31,6 @@ pub(in crate::data_parallel) struct Binding<B: TrainingBackend> {
     pub(in crate::data_parallel) entries: Arc<[GradientEntry]>,
     /// The number of each among them.
     pub(in crate::data_parallel) numbers: HashMap<ParamId, usize>,
-    /// An anchor for each.
     pub(in crate::data_parallel) anchors: Vec<FloatTensor<B>>,
     pub(in crate::data_parallel) layout: BucketLayout,
     pub(in crate::data_parallel) reducer: Arc<Reducer<B::InnerBackend>>,

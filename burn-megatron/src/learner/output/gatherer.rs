@@ -147,7 +147,6 @@ fn fits(a: &TensorData, b: &TensorData) -> bool {
     a.dtype == b.dtype && a.shape.len() == b.shape.len() && a.shape.iter().skip(1).eq(b.shape.iter().skip(1))
 }
 
-/// The rows of all ranks.
 fn rows(of_ranks: &[(&TensorData, usize)]) -> TensorData {
     let (first, _) = of_ranks[0];
     let mut shape = first.shape.to_vec();
@@ -169,7 +168,6 @@ fn mean(of_ranks: &[(&TensorData, usize)]) -> TensorData {
     TensorData::new(sums, first.shape.clone()).convert_dtype(first.dtype)
 }
 
-/// The parts as bytes.
 fn to_bytes(parts: &[OutputPart]) -> Vec<u8> {
     let named = parts.iter().map(|part| match part {
         OutputPart::Rows(data) => (ROWS, data),

@@ -289,7 +289,6 @@ impl Recording {
 /// What a tensor is to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Name {
-    /// A parameter.
     Parameter(String),
     /// A parameter's gradient.
     Gradient(String),

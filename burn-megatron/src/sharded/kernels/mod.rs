@@ -327,7 +327,6 @@ fn of_rows(dropout: &Option<RowDropout>, placed: &Placed) -> Option<RowDropout> 
     Some(rows_of(dropout, rows))
 }
 
-/// The dropout of a range of its rows.
 fn rows_of(dropout: &RowDropout, rows: Range<usize>) -> RowDropout {
     RowDropout {
         places: dropout.places[rows].into(),

@@ -40,7 +40,6 @@ pub(in crate::sharded) struct GatherAhead<B: CollectiveBackend> {
 pub(in crate::sharded) struct Parameter<B: CollectiveBackend> {
     pub(in crate::sharded) shape: Shape,
     pub(in crate::sharded) places: Placements,
-    /// Returns the part.
     pub(in crate::sharded) part: Box<dyn Fn() -> FloatTensor<B>>,
 }
 

@@ -23,7 +23,6 @@ pub struct Alibi {
     devices: PerDevice,
 }
 
-/// What is on a device.
 struct OnDevice<B: Backend> {
     /// `[heads]`
     slopes: Tensor<B, 1>,

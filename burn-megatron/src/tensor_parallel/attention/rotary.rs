@@ -52,7 +52,6 @@ pub(super) enum HostPositions {
     Given(Arc<[i32]>),
 }
 
-/// What is on a device.
 struct OnDevice<B: Backend> {
     /// Cosines and sines, `[max_positions, rotated / 2]`.
     tables: [Tensor<B, 2>; 2],

@@ -12,7 +12,9 @@ use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
 use crate::tensor_parallel::attention::{AttentionMasks, ParallelMultiHeadAttention};
-use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
+use crate::tensor_parallel::conversion::{
+    ConversionError, check_drawn, check_field, check_fields, converted_dropout, module_name,
+};
 use crate::tensor_parallel::region::{Region, TokenPass};
 use crate::tensor_parallel::{LayerNorm, MhaInput};
 
@@ -109,13 +111,8 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
         scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
         let module = module_name(scope, KIND);
-        check_field(&module, "d_model", config.d_model, decoder.d_model)?;
-        check_field(&module, "d_ff", config.d_ff, decoder.d_ff)?;
-        check_field(&module, "n_heads", config.n_heads, decoder.n_heads)?;
+        check_fields!(module, config, decoder: d_model, d_ff, n_heads, dropout, norm_first, quiet_softmax);
         check_field(&module, "n_layers", config.n_layers, decoder.layers.len())?;
-        check_field(&module, "dropout", config.dropout, decoder.dropout)?;
-        check_field(&module, "norm_first", config.norm_first, decoder.norm_first)?;
-        check_field(&module, "quiet_softmax", config.quiet_softmax, decoder.quiet_softmax)?;
         check_drawn::<B, _>(&decoder, scope)?;
         let layers = decoder.layers.into_iter().enumerate().map(|(number, layer)| {
             let scope = scope.scope(format!("layers.{number}"));

@@ -12,7 +12,9 @@ use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
 use crate::tensor_parallel::attention::{AttentionMasks, ParallelMultiHeadAttention};
-use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
+use crate::tensor_parallel::conversion::{
+    ConversionError, check_drawn, check_field, check_fields, converted_dropout, module_name,
+};
 use crate::tensor_parallel::region::{Region, TokenPass};
 use crate::tensor_parallel::{LayerNorm, MhaInput};
 
@@ -114,13 +116,8 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
         scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
         let module = module_name(scope, KIND);
-        check_field(&module, "d_model", config.d_model, encoder.d_model)?;
-        check_field(&module, "d_ff", config.d_ff, encoder.d_ff)?;
-        check_field(&module, "n_heads", config.n_heads, encoder.n_heads)?;
+        check_fields!(module, config, encoder: d_model, d_ff, n_heads, dropout, norm_first, quiet_softmax);
         check_field(&module, "n_layers", config.n_layers, encoder.layers.len())?;
-        check_field(&module, "dropout", config.dropout, encoder.dropout)?;
-        check_field(&module, "norm_first", config.norm_first, encoder.norm_first)?;
-        check_field(&module, "quiet_softmax", config.quiet_softmax, encoder.quiet_softmax)?;
         check_drawn::<B, _>(&encoder, scope)?;
         let layers = encoder.layers.into_iter().enumerate().map(|(number, layer)| {
             let scope = scope.scope(format!("layers.{number}"));

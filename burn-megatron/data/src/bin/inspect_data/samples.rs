@@ -175,7 +175,6 @@ impl Texts<'_> {
     }
 }
 
-/// The targets that count in the loss.
 fn counted(targets: &[Token], loss_mask: &[f32]) -> Vec<Token> {
     let counts = targets.iter().zip(loss_mask).filter(|(_, mask)| **mask > 0.0);
     counts.map(|(target, _)| *target).collect()

@@ -33,7 +33,6 @@ impl Default for WordCache {
 pub(super) struct Place(Option<usize>);
 
 impl WordCache {
-    /// Returns the place of a word.
     pub(super) fn place(&self, word: &[u8]) -> Place {
         if word.len() > MAX_BYTES {
             return Place(None);

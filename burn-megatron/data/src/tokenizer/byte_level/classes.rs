@@ -49,7 +49,6 @@ impl CharClasses {
         Self(&CLASSES)
     }
 
-    /// Returns a character's class.
     pub(super) fn of(self, character: char) -> CharClass {
         self.0[character as usize]
     }

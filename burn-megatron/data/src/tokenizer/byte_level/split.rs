@@ -5,7 +5,6 @@ use super::classes::{CharClass, CharClasses};
 /// How text is cut into words, before pairs of bytes are merged within each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// GPT-2's.
     Gpt2,
     /// That of Llama 3 and of OpenAI's `cl100k_base`, and with one digit that of Qwen 2.
     Llama3 {
@@ -127,7 +126,6 @@ fn gpt2(cursor: &mut Cursor<'_>) {
     }
 }
 
-/// [`LLAMA_3`].
 fn llama3(cursor: &mut Cursor<'_>, max_digits: usize) {
     let Some((first, class)) = cursor.peek() else { return };
     if first == '\''

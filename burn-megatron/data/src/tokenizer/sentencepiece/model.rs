@@ -32,7 +32,6 @@ pub(super) struct Piece {
     pub(super) r#type: Option<i32>,
 }
 
-/// What a piece is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub(super) enum PieceType {
