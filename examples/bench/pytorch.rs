@@ -13,9 +13,7 @@ use serde::de::DeserializeOwned;
 
 /// The program with the flags of every run.
 pub struct Peer<'a> {
-    /// The interpreter.
     pub python: &'a Path,
-    /// The program.
     pub script: &'a Path,
     /// Flags of every run.
     pub flags: Vec<String>,

@@ -14,7 +14,6 @@ use clap::ValueEnum;
 
 pub use burn_megatron::autodiff::TrainingBackend;
 
-/// The kinds of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DeviceKind {
     /// The processor.
@@ -75,7 +74,6 @@ pub(crate) struct GpuOptions {
 pub trait Program {
     type Output;
 
-    /// Runs it.
     fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<Self::Output>;
 }
 

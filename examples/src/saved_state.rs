@@ -46,7 +46,6 @@ pub struct ModelState<C: ModelFamily> {
     /// The name of the model's family.
     #[serde(default = "first_family")]
     pub family: String,
-    /// The model.
     pub model: C,
     /// The folder that the parameters come from, where they are another program's: then there is nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +150,6 @@ pub struct RunState<C: ModelFamily> {
     pub family: String,
     /// How far training has come.
     pub trainer: TrainerState,
-    /// The model.
     pub model: C,
     /// The settings of the training: its schedules, and how many samples were asked for, on which their order depends.
     pub training: TrainingConfig,

@@ -11,7 +11,6 @@ use crate::device::{Program, TrainingBackend};
 pub trait TrainingProgram {
     type Output;
 
-    /// Runs it.
     fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<Self::Output>;
 }
 

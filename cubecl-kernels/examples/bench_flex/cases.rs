@@ -234,7 +234,6 @@ pub fn softmax_cases(args: &Args) -> Vec<Case> {
     ]
 }
 
-/// The loss.
 pub fn loss_cases(args: &Args) -> Vec<Case> {
     let (rows, valid) = (args.rows, args.vocabulary);
     let logits = random([rows, valid]);

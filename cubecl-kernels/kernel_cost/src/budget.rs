@@ -30,7 +30,6 @@ pub struct Figure {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Budget {
-    /// One for each figure.
     pub limits: Vec<Figure>,
 }
 

@@ -85,7 +85,6 @@ impl Peer {
         })
     }
 
-    /// Returns the hot path.
     pub fn hot_path(&self) -> Result<HotPath, PeerError> {
         let instruction = |text: &String| {
             compact_instruction(text).ok_or_else(|| PeerError::Instruction {

@@ -33,7 +33,6 @@ pub(crate) fn bias_dropout_add<B: KernelBackend, C: CheckpointStrategy>(
     })
 }
 
-/// The addends on the inner backend.
 pub(crate) fn inner_addends<B: KernelBackend, C: CheckpointStrategy>(addends: &Addends<Autodiff<B, C>>) -> Addends<B> {
     Addends {
         input: inner(&addends.input),

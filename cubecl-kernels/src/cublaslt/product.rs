@@ -41,7 +41,6 @@ struct Library {
     plans: HashMap<PlanKind, Plan>,
 }
 
-/// A product.
 pub(super) struct QueuedProduct {
     pub kind: PlanKind,
     /// `a`, `b` and the output, which is row-major.

@@ -8,7 +8,6 @@ use super::kernel;
 use crate::cube::launch::{address_type, empty_beside, into_contiguous, own};
 use crate::cube::walk::{RowWalk, UNITS, cube_count, dims};
 
-/// Returns each token's row of the table.
 pub(crate) fn rows<R: CubeRuntime>(table: CubeTensor<R>, tokens: CubeTensor<R>, range: TokenRange) -> CubeTensor<R> {
     let (table, tokens) = (into_contiguous(table), into_contiguous(tokens));
     let (num_tokens, [rows, columns]) = (tokens.meta.shape()[0], dims(&table));

@@ -37,7 +37,6 @@ impl KeyLengths {
         &self.lengths
     }
 
-    /// A sample's.
     pub(super) fn of(&self, sample: usize) -> usize {
         self.lengths[sample]
     }

@@ -22,7 +22,6 @@ pub(crate) fn flat<const D: usize>(tensor: Tensor<Flex, D>) -> FlexTensor {
     in_order(primitive(tensor))
 }
 
-/// Returns a tensor of numbers.
 pub(crate) fn tensor<T: Number, const D: usize>(values: Vec<T>, shape: [usize; D]) -> Tensor<Flex, D> {
     float(FlexTensor::new(
         Bytes::from_elems(values),

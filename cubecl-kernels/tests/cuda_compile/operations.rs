@@ -23,7 +23,6 @@ pub const ROWS: usize = SAMPLES * TOKENS;
 /// Rows of 2048 numbers, of which 32 bits do not count all.
 pub const MANY_ROWS: usize = (1 << 21) + TOKENS;
 
-/// Calls an operation.
 pub type Run = Arc<dyn Fn(&Setting) -> Result<()> + Send + Sync>;
 
 /// An operation at a size, forward and backward.
@@ -104,7 +103,6 @@ impl List {
     }
 }
 
-/// Returns a dropout of `rows` tokens.
 pub fn tokens_dropout(rows: usize) -> RowDropout {
     let place = |row: usize| RowPlace {
         position: (row % TOKENS) as u32,

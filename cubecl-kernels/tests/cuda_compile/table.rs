@@ -21,7 +21,6 @@ static KERNELS: Mutex<BTreeMap<Key, Taken>> = Mutex::new(BTreeMap::new());
 
 const HEAD: &str = "| kernel | type | for | threads | registers | shared memory | spilled | matrix instructions |";
 
-/// Adds the kernels of an operation.
 pub fn add(operation: &Operation, architecture: Architecture, kernels: &[impl AsRef<KernelReport>]) {
     let mut table = KERNELS.lock();
     let place = Architecture::ALL.iter().position(|other| *other == architecture);

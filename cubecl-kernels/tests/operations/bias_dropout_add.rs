@@ -22,7 +22,6 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// What a trial has.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     rows: usize,

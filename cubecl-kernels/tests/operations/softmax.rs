@@ -39,7 +39,6 @@ struct Case {
     dims: [usize; 4],
     scale: f64,
     masks: Masks,
-    /// The scores' deviation.
     spread: f64,
 }
 

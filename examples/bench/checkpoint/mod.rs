@@ -83,7 +83,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Measures as one rank.
 fn measure(arguments: &Arguments, world: &World) -> anyhow::Result<()> {
     let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
     let folder = directory.join(format!("bench_checkpoint-{}", world.job_id()));

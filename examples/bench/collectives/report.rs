@@ -13,7 +13,6 @@ pub struct Measurement {
     /// `all_reduce` where a peer does not say.
     #[serde(default = "all_reduce")]
     pub operation: String,
-    /// Ranks.
     pub world: usize,
     /// Size of the message, which each rank holds before or after the operation, whichever is larger.
     pub bytes: usize,

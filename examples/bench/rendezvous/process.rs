@@ -24,11 +24,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Part {
     /// Ranks of the process; none is the store.
     pub own: Range<usize>,
-    /// Ranks of the job.
     pub ranks: usize,
-    /// Port of the store.
     pub port: u16,
-    /// The job's secret.
     pub token: String,
 }
 
@@ -206,7 +203,6 @@ impl Processes {
         Ok(())
     }
 
-    /// Returns the ranks of one.
     pub fn ranks_of(&self, number: usize) -> Range<usize> {
         self.living.get(&number).map_or(0..0, |process| process.own.clone())
     }

@@ -4,7 +4,6 @@ use crate::table::{Row, aligned, names};
 
 /// Measurement of a number of ranks.
 pub struct Size {
-    /// Ranks.
     pub ranks: usize,
     /// Sizes of the axes: `4×4×4`.
     pub axes: String,

@@ -8,7 +8,6 @@ use examples::arguments::ApiKey;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-/// Times of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// From the request to its first token.
@@ -19,7 +18,6 @@ pub struct Timing {
     pub tokens: usize,
 }
 
-/// Asks one server.
 pub struct Client {
     agent: Agent,
     url: String,

@@ -14,7 +14,6 @@ const WEIGHT_DECAY: f64 = 0.01;
 
 /// A model that is trained as on one device.
 pub trait Model<B: AutodiffBackend>: AutodiffModule<B> + 'static {
-    /// Update of a parameter.
     type Update: SimpleOptimizer<B::InnerBackend>;
 
     fn make(config: &PlainGptConfig) -> Self;

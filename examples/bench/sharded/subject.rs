@@ -32,7 +32,6 @@ type PlacedBackend = Autodiff<Sharded<Flex>>;
 const LEARNING_RATE: f64 = 6e-4;
 const SEED: u64 = 1;
 
-/// Models that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// `PlainGpt` on burn's backend.
@@ -63,7 +62,6 @@ pub struct Place<'a> {
     pub num_steps: usize,
 }
 
-/// A model in training.
 pub trait Subject {
     /// Trains on the tokens of a step, and returns its loss.
     fn step(&mut self, step: usize) -> anyhow::Result<f64>;

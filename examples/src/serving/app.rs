@@ -30,11 +30,9 @@ const REPORTED: usize = 256;
 pub(super) enum Prompt {
     /// Text, with what the tokenizer adds to prompts.
     Text(String),
-    /// Text alone.
     TextAlone(String),
     /// Text after the end-of-document token.
     TextAfterEnd(String),
-    /// Tokens.
     Tokens(Vec<u32>),
     /// Messages, which the chat template makes a text of.
     Conversation(Conversation),

@@ -45,7 +45,6 @@ const FIELDS: &Table = &[
     ("best_of", ONE),
 ];
 
-/// A request.
 #[derive(Debug)]
 struct ChatRequest {
     shared: SharedFields,

@@ -27,7 +27,6 @@ const FIELDS: &Table = &[
     ("top_logprobs", NEVER),
 ];
 
-/// A request.
 #[derive(Debug)]
 struct CompletionRequest {
     shared: SharedFields,

@@ -37,7 +37,6 @@ const FIELDS: &Table = &[
     ("sentences", NEVER),
 ];
 
-/// A request.
 #[derive(Clone, Debug)]
 struct GenerateRequest {
     prompts: Vec<String>,

@@ -14,7 +14,6 @@ use crate::run_tokenizer::RunTokenizer;
 
 /// What a run reads.
 pub(super) struct RunText {
-    /// What it trains on.
     pub(super) train: Arc<dyn BatchSource>,
     pub(super) validation: Validation,
     /// What tells this text from others.

@@ -41,7 +41,6 @@ impl SharedMemory {
         unsafe { &*self.slice(self.rank, 0..self.length) }
     }
 
-    /// As [`bytes`](Self::bytes).
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`.
         unsafe { &mut *self.slice(self.rank, 0..self.length) }

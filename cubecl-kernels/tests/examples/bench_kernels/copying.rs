@@ -10,7 +10,6 @@ use cubecl::server::Handle;
 
 use super::timing::Clock;
 
-/// Units of a cube.
 const UNITS: u32 = 256;
 
 /// Writes what it reads.
@@ -57,7 +56,6 @@ impl<R: CubeRuntime> Buffers<R> {
     }
 }
 
-/// Queues a copy.
 pub fn copy<R: CubeRuntime>(client: &ComputeClient<R>, buffers: &Buffers<R>) {
     let mut sizes = client.io_optimized_vector_sizes(size_of::<f32>());
     let vector_size = sizes.find(|size| buffers.floats.is_multiple_of(*size)).unwrap_or(1);

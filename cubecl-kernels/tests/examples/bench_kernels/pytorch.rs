@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
-/// What the process runs.
 const SCRIPT: &str = include_str!("bench_kernels.py");
 /// How long it may take to end when its input has.
 const ENDING: Duration = Duration::from_secs(20);
@@ -35,7 +34,6 @@ pub struct Options {
 /// The seconds of a call and by which of PyTorch's ways, or why there are none.
 pub type Answer = Result<(f64, String), String>;
 
-/// The process.
 pub struct PyTorch {
     child: Child,
     requests: Option<ChildStdin>,

@@ -26,7 +26,6 @@ fn row([operation, size, ours, theirs, ratio, rate, share, target]: [String; 8])
     format!("{operation:<26} {size:<35} {ours:>11} {theirs:>11} {ratio:>6} {rate:>21} {share:>6}  {target}")
 }
 
-/// What the columns mean.
 pub const NOTES: &str = "rate: bytes that must be moved, or operations, by our time; attention's with the half that \
 causal attention needs, and in brackets with all. share: of the faster copy of that many bytes, or of the faster of \
 burn's and PyTorch's largest product. target: 85 % of the copy; attention no slower than PyTorch's flash attention. \

@@ -18,7 +18,6 @@ const CALLS: usize = 200;
 const BUSY_BYTES: usize = 1 << 29;
 const BUSY_COPIES: usize = 12;
 
-/// What a call took.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// The median, of one call.

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use crate::cost::Measured;
 use crate::cost::budget::figures;
 
-/// What was measured.
 pub struct Tables {
     pub comparisons: Vec<Comparison>,
     pub kernels: Vec<Measured>,

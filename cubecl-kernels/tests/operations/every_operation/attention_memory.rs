@@ -47,7 +47,6 @@ enum Pass {
     Backward,
 }
 
-/// What is measured.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     seq: usize,

@@ -81,7 +81,6 @@ impl Operation {
     }
 }
 
-/// A layer norm's parameters.
 fn layer<B: Backend>(vectors: &[Tensor<B, 1>]) -> NormParameters<B> {
     NormParameters {
         kind: NormKind::Layer,

@@ -63,7 +63,6 @@ impl Scale {
     }
 }
 
-/// Draws a recording.
 pub(super) fn draw(recording: &Recording) -> anyhow::Result<String> {
     let measured = measured_rows(recording);
     let simulated = simulated_rows(recording);

@@ -193,7 +193,6 @@ pub fn host_alone(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns the port that `value` names.
 pub(in crate::launch) fn port(name: &'static str, value: String) -> Result<u16, LaunchError> {
     match value.parse::<u16>() {
         Ok(port) if port > 0 => Ok(port),

@@ -23,7 +23,6 @@ const FAILED_LINGER: Duration = Duration::from_secs(1);
 /// The key that says that a launcher was interrupted: its ranks will not be started again.
 const INTERRUPTED: &str = "launcher/interrupted";
 
-/// The job's store.
 pub(super) enum JobStore {
     /// This launcher hosts it.
     Hosted(StoreServer),

@@ -391,7 +391,6 @@ fn count_reply(bytes: usize, job: &Job) {
     traffic.reply_bytes += bytes as u64;
 }
 
-/// Sends what groups have gathered.
 async fn send_gathered(writer: &mut (impl AsyncWrite + Unpin), groups: &[Arc<[u8]>], job: &Job) -> io::Result<()> {
     let beginning = beginning_of_gathered(groups);
     count_reply(

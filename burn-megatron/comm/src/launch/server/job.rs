@@ -199,7 +199,6 @@ impl Job {
         }
     }
 
-    /// Returns the first failure.
     pub(in crate::launch) fn first_failure(&self) -> Option<PeerFailure> {
         self.state.lock().members.first_failure().cloned()
     }

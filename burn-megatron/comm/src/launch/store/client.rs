@@ -269,7 +269,6 @@ impl StoreConnection {
         Ok(address.ip())
     }
 
-    /// Returns where the store is.
     pub(in crate::launch) fn address(&self) -> &StoreAddress {
         &self.address
     }

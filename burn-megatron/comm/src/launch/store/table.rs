@@ -45,7 +45,6 @@ impl Table {
         }
     }
 
-    /// Returns a key's value.
     pub(in crate::launch) fn value(&self, key: &str) -> Option<Arc<[u8]>> {
         self.entries.get(key).cloned()
     }

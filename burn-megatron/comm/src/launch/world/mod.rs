@@ -50,7 +50,6 @@ pub struct JoinConfig {
 }
 
 impl Default for JoinConfig {
-    /// As [`JoinConfig::new`].
     fn default() -> JoinConfig {
         JoinConfig::new()
     }

@@ -162,7 +162,6 @@ fn check<I: Number, O: Number>(handle: Handle, trial: &Trial, stream: sys::CUstr
     Ok(())
 }
 
-/// As [`check`], for all types.
 pub fn check_types(handle: Handle, trial: &Trial, stream: sys::CUstream) -> Result<()> {
     let failed = |error: anyhow::Error| error.context(format!("{trial:?}"));
     check::<f16, f16>(handle, trial, stream).map_err(|error| failed(error.context("f16")))?;

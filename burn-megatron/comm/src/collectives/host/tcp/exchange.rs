@@ -112,7 +112,6 @@ impl<'a> Incoming<'a> {
 enum Sent {
     /// Nothing: later exchanges send the rest.
     Something,
-    /// The headers.
     Headers,
     /// Everything.
     All,

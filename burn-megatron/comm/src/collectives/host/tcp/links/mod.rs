@@ -38,7 +38,6 @@ const ACCEPT_SLICE: Duration = Duration::from_millis(20);
 /// What a connection of two ranks carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Channel {
-    /// Collectives.
     Collectives,
     /// Send and recv.
     Transfers,
