@@ -217,6 +217,9 @@ const HOST_REFERENCE: &str = "host";
 /// Sources that a folder holds at most, apart from its sub-folders.
 const MOST_SOURCES: usize = 20;
 
+/// Folders of what a build makes, and of burn's own tests.
+const NOT_OURS: [&str; 2] = ["target", "vendored"];
+
 /// The names from the crate's root to a module.
 type Module = Vec<String>;
 
@@ -418,7 +421,7 @@ impl Crate {
     }
 }
 
-/// Returns the sources in a folder and in those inside it, apart from what builds and tools leave there.
+/// Returns the sources in a folder and in those inside it, apart from tools' folders and those of [`NOT_OURS`].
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -426,7 +429,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         for entry in std::fs::read_dir(&next).expect("a folder of sources") {
             let path = entry.expect("a file of sources").path();
             let name = path.file_name().expect("an entry has a name").to_string_lossy();
-            if path.is_dir() && name != "target" && !name.starts_with('.') {
+            if path.is_dir() && !NOT_OURS.contains(&&*name) && !name.starts_with('.') {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(path);

@@ -1,0 +1,18 @@
+use super::*;
+use burn_tensor::TensorData;
+
+#[test]
+fn test_all() {
+    let tensor = TestTensor::<2>::placed_from([[0.0, 1.0, 0.0], [1.0, -1.0, 1.0]]);
+    let data_actual = tensor.all().into_data();
+    let data_expected = TensorData::from([false]);
+    data_expected.assert_eq(&data_actual, false);
+}
+
+#[test]
+fn test_all_dim() {
+    let tensor = TestTensor::<2>::placed_from([[0.0, 1.0, 0.0], [1.0, -1.0, 1.0]]);
+    let data_actual = tensor.all_dim(1).into_data();
+    let data_expected = TensorData::from([[false], [true]]);
+    data_expected.assert_eq(&data_actual, false);
+}
