@@ -71,9 +71,13 @@ pub fn is_same(left: &Value, right: &Value) -> bool {
     left == right || left.as_f64().is_some_and(|number| right.as_f64() == Some(number))
 }
 
-/// Returns whether a value is one of a table's.
+/// Returns whether a value is one of a table's; keys of it that are null count as left out.
 pub fn is_one_of(values: Values, value: &Value) -> bool {
-    values.iter().any(|known| is_same(&value_of(known), value))
+    let mut value = value.clone();
+    if let Value::Object(object) = &mut value {
+        object.retain(|_, value| !value.is_null());
+    }
+    values.iter().any(|known| is_same(&value_of(known), &value))
 }
 
 /// Says that a name has a value, which may be empty, that would change the result.
@@ -106,7 +110,9 @@ pub fn unknown<'a>(
     known: impl IntoIterator<Item = &'a str>,
     is_harmless: bool,
 ) -> Result<String, String> {
-    let edits = |known: &'a str| (known, strsim::damerau_levenshtein(known, name));
+    // In another case it is the same name.
+    let lower = name.to_ascii_lowercase();
+    let edits = |known: &'a str| (known, strsim::damerau_levenshtein(&known.to_ascii_lowercase(), &lower));
     let (nearest, edits) = known
         .into_iter()
         .map(edits)
@@ -117,7 +123,7 @@ pub fn unknown<'a>(
         format!("{section}{name} is not known{effect}: the nearest known name is {section}{nearest}")
     };
     // Of a short name a third may be another.
-    let is_slip = edits <= SLIP.min(nearest.len() / 3) || nearest.eq_ignore_ascii_case(name);
+    let is_slip = edits <= SLIP.min(nearest.len() / 3);
     if is_slip || !is_harmless {
         return Err(says(""));
     }
@@ -136,6 +142,7 @@ mod tests {
         for (name, nearest, is_slip) in [
             ("max_token", "max_tokens", true),
             ("maxTokens", "max_tokens", true),
+            ("MAX_TOKENS", "max_tokens", true),
             ("max_tokesn", "max_tokens", true),
             ("sed", "seed", true),
             ("N", "n", true),

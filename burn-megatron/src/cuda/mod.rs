@@ -68,8 +68,8 @@ pub enum CudaError {
     },
     #[error(
         "ranks {first} and {second} compute on the same GPU, {uuid}: expected one each; see CUDA_VISIBLE_DEVICES, or \
-         allow it (--share-gpu), for tests: without an NCCL that takes them they then \
-         communicate through host memory"
+         allow it (--share-gpu), for tests: they then communicate through host memory, unless \
+         NCCL takes them"
     )]
     Shared { first: usize, second: usize, uuid: String },
     /// Ranks compute matmuls differently, so that the same numbers would not give the same bits.

@@ -86,7 +86,7 @@ impl DeviceArguments {
         };
         let gpu = cuda::choose(world.local_rank(), sharing)?;
         #[cfg(feature = "nccl")]
-        let config = if !self.share_gpu || takes_shared_gpus() {
+        let config = if !self.share_gpu || all_take_shared_gpus(world)? {
             config.with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)))
         } else {
             config
@@ -101,6 +101,28 @@ impl DeviceArguments {
         cuda::check_same_matmuls(context.world_group())?;
         Ok(context)
     }
+}
+
+/// Whether NCCL takes ranks that share a GPU, on all ranks alike.
+#[cfg(feature = "nccl")]
+fn all_take_shared_gpus(world: &World) -> anyhow::Result<bool> {
+    const KEY: &str = "NCCL takes ranks that share a GPU";
+    let own = takes_shared_gpus();
+    if world.world_size() == 1 {
+        return Ok(own);
+    }
+    if world.rank() == 0 {
+        world.store().set(KEY, &[own.into()])?;
+    }
+    let first = world.store().wait(KEY, world.timeout())? == [1];
+    anyhow::ensure!(
+        own == first,
+        "NCCL takes ranks that share a GPU on rank {} and not on rank {}: set NCCL_MULTI_RANK_GPU_ENABLE on all or \
+         none, with the same NCCL",
+        if own { world.rank() } else { 0 },
+        if own { 0 } else { world.rank() }
+    );
+    Ok(own)
 }
 
 /// Binds this rank to cores, and prints on the first host which.

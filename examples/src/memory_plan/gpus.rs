@@ -24,8 +24,9 @@ const COMMUNICATOR_BYTES: [f64; 2] = [0.5e9, 0.1e9];
 /// Data-parallel ranks that are more than any run has.
 const MOST_RANKS: usize = 1 << 16;
 
-/// Returns the bytes of a rank's communicators, by the ranks that are tensor-, pipeline- and data-parallel: of each of
-/// these groups, of that of the first and the last stage, and for each direction to and from a neighbour.
+/// Returns the bytes of a rank's communicators, by the ranks that are tensor-, pipeline- and data-parallel: one of the
+/// tensor-parallel ranks, one of the data-parallel ranks, one of the first and the last stage, and one for each
+/// direction to and from a stage next to it. Groups of a sharded optimizer with several instances are not counted.
 pub(super) fn communicator_bytes([tensor, pipeline, data]: [usize; 3]) -> f64 {
     let groups = [tensor, pipeline, data].into_iter().filter(|&ranks| ranks > 1).count();
     let transfers = match pipeline {

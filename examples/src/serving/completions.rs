@@ -231,7 +231,7 @@ mod tests {
             ("skip_special_tokens", json!(true)),
             ("spaces_between_special_tokens", json!(false)),
             ("add_special_tokens", json!(true)),
-            ("response_format", json!({"type": "text"})),
+            ("response_format", json!({"type": "text", "json_schema": null})),
             ("user", json!("someone")),
             ("suffix", json!("")),
             ("logprobs", json!(false)),

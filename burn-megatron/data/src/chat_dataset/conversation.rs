@@ -182,7 +182,8 @@ fn ignored<'a>(keys: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Strin
     for key in keys {
         match effect_of(&[KEYS], key) {
             None => {
-                unknown("", key, KEYS.iter().map(|(known, _)| *known), true)?;
+                let read = KEYS.iter().filter(|(_, effect)| *effect == Effect::Read);
+                unknown("", key, read.map(|(known, _)| *known), true)?;
                 ignored.push(key.to_owned());
             }
             Some(Effect::Only(values, why)) => return Err(refusal(key, "", values, why)),

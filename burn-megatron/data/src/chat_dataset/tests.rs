@@ -361,7 +361,7 @@ fn other_forms_of_conversations_have_the_roles_and_the_system_of_templates() {
             {"from": "chatgpt", "value": "a"}, {"from": "observation", "value": "o"},
             {"from": "model", "value": "b"}]}"#,
         r#"{"system": "s", "messages": [{"role": "user", "content": "q"}, {"role": "gpt", "content": "a"}],
-            "tools": "[{}, {}]", "chat_template_kwargs": {"mood": "!"}, "id": 7, "source": "x", "score": NaN}"#,
+            "tools": "[{}, {}]", "chat_template_kwargs": {"mood": "!"}, "id": 7, "task": "x", "score": NaN}"#,
         r#"{"system": "s", "messages": [{"role": "system", "content": "s"}, {"role": "assistant", "content": "a"}]}"#,
     ]
     .map(|line| line.replace('\n', " "));
@@ -377,7 +377,7 @@ fn other_forms_of_conversations_have_the_roles_and_the_system_of_templates() {
     );
     let template = ChatTemplate::from_source(template).unwrap();
     let conversations = Folder::new().read(&lines[1], 100, &template).unwrap();
-    assert_eq!(conversations.ignored_keys().collect::<Vec<_>>(), ["id", "source"]);
+    assert_eq!(conversations.ignored_keys().collect::<Vec<_>>(), ["id", "task"]);
     let two = lines[2].replacen("\"s\"", "\"t\"", 1);
     let message = Folder::new().read(&two, 100, &template).unwrap_err().to_string();
     assert!(

@@ -143,13 +143,17 @@ impl Communicator {
             State::Open(comm) => *comm,
             State::Ended(why) => return Err(why.clone().into()),
         };
-        let check_wait = || match self.ending.get() {
-            Some(why) => Err(why.clone().into()),
-            None => check_wait().map_err(Refusal::Waited),
+        let check_ending = || match self.ending.get() {
+            Some(why) => Err(Refusal::from(why.clone())),
+            None => Ok(()),
         };
+        check_ending()?;
         match call(self.library, comm.0, self.stream.as_raw()) {
-            Status::SUCCESS => Ok(()),
-            Status::IN_PROGRESS => settle(self.library, comm, check_wait),
+            Status::SUCCESS => check_ending(),
+            Status::IN_PROGRESS => settle(self.library, comm, || {
+                check_ending()?;
+                check_wait().map_err(Refusal::Waited)
+            }),
             status => Err(self.library.describe(status, comm.0).into()),
         }
     }

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 
 use crate::cuda::driver::attributes;
 
-/// Those of a message between two ranks: a few already carry what a link between nodes does.
+/// Thread blocks of a message between two ranks: a few already carry what a link between nodes does.
 const TRANSFER: u16 = 4;
-/// Those of a group whose reductions are large: the number that NCCL takes itself on NVLink.
+/// Thread blocks of a group whose reductions are large: the number that NCCL takes itself on NVLink.
 const GROUP: u16 = 24;
-/// Those of groups whose calls are small or rare, by name.
+/// Thread blocks of groups whose calls are small or rare, by name.
 const SMALL: [(&str, u16); 4] = [("world", 4), ("model", 4), ("embedding", 4), ("replica", 8)];
 
 /// The blocks of all communicators, by device.
@@ -28,12 +28,12 @@ pub(super) struct Ctas {
 }
 
 impl Ctas {
-    /// Those of a communicator between a sender and its receiver.
+    /// Returns the bound of a communicator between a sender and its receiver.
     pub fn of_transfers(device: usize) -> Self {
         Self::take(device, TRANSFER)
     }
 
-    /// Those of a communicator of all ranks of a group.
+    /// Returns the bound of a communicator of all ranks of a group.
     pub fn of_group(name: &str, device: usize) -> Self {
         let small = SMALL.into_iter().find(|(small, _)| *small == name);
         Self::take(device, small.map_or(GROUP, |(_, most)| most))

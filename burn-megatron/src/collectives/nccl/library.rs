@@ -61,13 +61,13 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// What a field has that is not set.
+    /// The value of a field that is not set.
     const UNDEFINED: c_int = c_int::MIN;
     /// The size in the versions before [`WITH_CTAS`], which end with `blocking`.
     const SHORT: usize = 24;
 
-    /// Of a communicator of this version of NCCL whose calls return before they are done, and whose kernels have at
-    /// most `max_ctas` thread blocks; versions before [`WITH_CTAS`] do not bound them.
+    /// Returns that of a communicator of this version of NCCL whose calls return before they are done, and whose
+    /// kernels have at most `max_ctas` thread blocks; versions before [`WITH_CTAS`] do not bound them.
     pub fn non_blocking(version: c_int, max_ctas: u16) -> Self {
         let (size, version) = if version < WITH_CTAS {
             (Self::SHORT, OLDEST)

@@ -49,9 +49,10 @@
 //! the GPU each begins depends on what it waits for there. So on one rank the kernel of one communicator may run, and
 //! wait for a rank where the kernel of another runs and waits for this one. Neither hangs as long as both have room on
 //! the GPU: a kernel of a backend ends by itself, a communicator has one kernel at a time there, and the kernels of all
-//! communicators together have fewer thread blocks than the GPU has multiprocessors (`ctas`). Each has a stream, and
-//! the GPU the number of queues that `CUDA_DEVICE_MAX_CONNECTIONS` says: with fewer queues than streams a kernel that
-//! has room may come after one that waits.
+//! communicators together have no more thread blocks than the GPU has multiprocessors; where they may have, by
+//! `NCCL_MAX_CTAS` or on a small GPU, a warning says so (`ctas`). Ranks that share a GPU count each for itself. Each
+//! communicator has a stream, and the GPU the number of queues that `CUDA_DEVICE_MAX_CONNECTIONS` says: with fewer
+//! queues than streams a kernel that has room may come after one that waits.
 //!
 //! # Where there are group calls
 //!

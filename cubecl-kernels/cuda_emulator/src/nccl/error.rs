@@ -13,7 +13,7 @@ pub const INVALID_ARGUMENT: u32 = 4;
 pub const INVALID_USAGE: u32 = 5;
 pub const REMOTE_ERROR: u32 = 6;
 pub const IN_PROGRESS: u32 = 7;
-/// 2.22.3, as NCCL counts.
+/// 2.30.3, as NCCL counts.
 const VERSION: c_int = 23003;
 
 /// A code of `ncclResult_t` other than success, and what `ncclGetLastError` says of it.

@@ -112,13 +112,15 @@ pub(super) fn set_variables_of_nccl(chosen: Option<&str>) -> Result<(), LaunchEr
         values.push((variables::NCCL_INTERFACE, format!("={name}")));
     }
     values.retain(|(name, _)| is_unset(name));
-    for (name, value) in values {
-        if num_threads() == Some(1) {
+    if num_threads() == Some(1) {
+        for (name, value) in values {
             // SAFETY: this process has one thread, so that none reads the environment meanwhile.
             unsafe { std::env::set_var(name, value) };
-        } else {
-            tracing::info!("NCCL and CUDA choose by themselves: this process has several threads; set {name}={value}");
         }
+    } else if !values.is_empty() {
+        let settings: Vec<String> = values.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let settings = settings.join(" ");
+        tracing::info!("NCCL and CUDA choose by themselves, for this process has several threads: set {settings}");
     }
     Ok(())
 }

@@ -31,6 +31,8 @@ use crate::collectives::{CallDescriptor, CollectiveError, ElementType, Engine, O
 
 /// How many sends to one rank may be on their way: each keeps its tensor until it has been received.
 const MOST_SENDS: usize = 4;
+/// The version of a rank that has no NCCL.
+const NO_VERSION: i32 = 0;
 /// How long the end of a group waits for the others to close a communicator.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -86,18 +88,14 @@ pub(crate) fn wait_for_gpu_calls(group: &ProcessGroup, waits: bool) {
 /// Gives the group NCCL for tensors on the GPU, if all ranks have it. Collective over the group.
 pub(crate) fn attach(group: &ProcessGroup, gpu: &CudaDevice) -> Result<(), CollectiveError> {
     let nccl = Nccl::new(gpu, group.core());
-    let mut versions = vec![0_i32; group.size()];
-    // Of a rank that has none.
-    const NONE: i32 = 0;
-    group.all_gather(
-        &[nccl.as_ref().map_or(NONE, |nccl| nccl.library.version)],
-        &mut versions,
-    )?;
+    let mut versions = vec![NO_VERSION; group.size()];
+    let own = nccl.as_ref().map_or(NO_VERSION, |nccl| nccl.library.version);
+    group.all_gather(&[own], &mut versions)?;
     // Not in use by anybody yet.
     let _ = group.core().device.set(Box::new(nccl?));
     let ranks = group.ranks();
     let differs = versions.iter().position(|&version| version != versions[0]);
-    let what = match (versions.iter().position(|&version| version == NONE), differs) {
+    let what = match (versions.iter().position(|&version| version == NO_VERSION), differs) {
         (None, None) => return Ok(()),
         (Some(rank), _) => format!("rank {} has no NCCL; what it lacks is in its own message", ranks[rank]),
         (None, Some(rank)) => format!(
