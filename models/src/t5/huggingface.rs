@@ -26,6 +26,7 @@ const MT5_KEYS: &[Key] = &[
     Key::honoured("num_heads", "6", "3"),
     Key::honoured("feed_forward_proj", "gated-gelu", "relu"),
     Key::honoured("tie_word_embeddings", "false", "true"),
+    Key::honoured("scale_decoder_outputs", "null", "true"),
     Key::checked("is_gated_act", "null", "false"),
 ];
 

@@ -2,23 +2,21 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::device::multiprocessors;
 use super::error::{Error, Outcome};
 
 /// What an A100 says of itself; what is not asked for by those who use this is not known.
 pub fn attribute(attribute: c_uint) -> Outcome<c_int> {
     Ok(match attribute {
-        1..=3 => 1024,    // threads of a block, and of its x and y
-        4 => 64,          // of its z
-        5 => c_int::MAX,  // blocks of a grid's x
-        6 | 7 => 65535,   // of its y and z
-        8 => 48 * 1024,   // shared memory of a block
-        9 => 64 * 1024,   // constant memory
-        10 => 32,         // warp
-        11 => c_int::MAX, // pitch
-        12 | 82 => 65536, // registers of a block, of a multiprocessor
-        13 => 1_410_000,  // clock in kHz
-        16 => multiprocessors::count() as c_int,
+        1..=3 => 1024,            // threads of a block, and of its x and y
+        4 => 64,                  // of its z
+        5 => c_int::MAX,          // blocks of a grid's x
+        6 | 7 => 65535,           // of its y and z
+        8 => 48 * 1024,           // shared memory of a block
+        9 => 64 * 1024,           // constant memory
+        10 => 32,                 // warp
+        11 => c_int::MAX,         // pitch
+        12 | 82 => 65536,         // registers of a block, of a multiprocessor
+        13 => 1_410_000,          // clock in kHz
         18 => 0,                  // integrated
         19 | 31 | 41 | 83 => 1,   // host memory is mapped, concurrent kernels, unified addresses, managed memory
         33 => 1,                  // PCI bus

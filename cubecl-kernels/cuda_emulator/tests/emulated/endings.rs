@@ -417,7 +417,7 @@ fn refused(role: &Role) -> Result<()> {
         ensure!(result::comm_destroy(communicator).is_err());
     }
     let version = result::get_nccl_version().ok().context("a version")?;
-    ensure!((22000..23000).contains(&version), "{version}");
+    ensure!((23000..24000).contains(&version), "{version}");
     Ok(())
 }
 

@@ -224,8 +224,11 @@ exported! {
 
     fn cuDeviceGetAttribute(value: Out<c_int>, asked: c_uint, device: c_int) {
         get(device)?;
-        let found = attribute(asked).inspect_err(|_| tell(&format!("the device attribute {asked} is not known")))?;
-        value.give(found)
+        let found = match asked {
+            multiprocessors::ATTRIBUTE => Ok(multiprocessors::count() as c_int),
+            _ => attribute(asked),
+        };
+        value.give(found.inspect_err(|_| tell(&format!("the device attribute {asked} is not known")))?)
     }
 
     fn cuDeviceCanAccessPeer(can: Out<c_int>, device: c_int, peer: c_int) {

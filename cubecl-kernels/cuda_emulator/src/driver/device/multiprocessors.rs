@@ -1,5 +1,6 @@
 //! The multiprocessors that NCCL's kernels hold: a block of theirs stays on one until the other ranks have come.
 
+use std::ffi::c_uint;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use parking_lot::{Condvar, Mutex};
 
 use super::number_in_environment;
 
+/// The number of `CUdevice_attribute` that asks for them.
+pub const ATTRIBUTE: c_uint = 16;
 /// Those of an A100.
 const COUNT: usize = 108;
 /// Time between two looks at whether a kernel that waits for them is to end.
