@@ -24,8 +24,10 @@ use super::ctas::Ctas;
 use super::library::{Comm, Config, Library, Status, Stream, UniqueId};
 use super::order::{Context, Event, StreamHandle};
 use super::pauses::Pauses;
-use super::watchdog::ABORT_LIMIT;
 use crate::collectives::CollectiveError;
+
+/// How long the end of communicators may take that hang.
+pub(super) const ABORT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why a call has not been queued.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use burn_megatron_comm::collectives::device::{Awaited, GroupCore, GroupHealth, Made, NotedWait};
 
-use super::communicator::Communicator;
+use super::communicator::{ABORT_LIMIT, Communicator};
 use super::order::{Event, driver_message};
 use super::place::CallMemory;
 use crate::collectives::{CallDescriptor, CollectiveError};
@@ -33,8 +33,6 @@ const ERROR_SLICE: Duration = Duration::from_millis(100);
 const CAUSE_LIMIT: Duration = Duration::from_secs(3);
 /// How long after a rank has left its part of a call may still be on its way.
 const LEFT_LIMIT: Duration = Duration::from_secs(3);
-/// How long the end of communicators may take that hang.
-pub(super) const ABORT_LIMIT: Duration = Duration::from_secs(2);
 
 /// A call on its way.
 pub(super) struct Watched {

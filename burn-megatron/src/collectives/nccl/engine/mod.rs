@@ -20,13 +20,13 @@ use burn_megatron_comm::collectives::device::{DeviceEngine, GroupCore, GroupHeal
 use cubecl_kernels::cuda::server;
 use parking_lot::Mutex;
 
-use super::communicator::{Communicator, Refusal};
+use super::communicator::{ABORT_LIMIT, Communicator, Refusal};
 use super::library::{DataType, Library, Reduction, Status, dotted};
 use super::order::{Event, StreamHandle, driver_message};
 use super::pauses::Pauses;
 use super::place::{Buffers, CallMemory, Place, Prepared};
 use super::traffic::{Counted, NcclTraffic};
-use super::watchdog::{ABORT_LIMIT, Watchdog, Watched};
+use super::watchdog::{Watchdog, Watched};
 use crate::collectives::{CallDescriptor, CollectiveError, ElementType, Engine, Operation, ProcessGroup, ReduceOp};
 
 /// How many sends to one rank may be on their way: each keeps its tensor until it has been received.
