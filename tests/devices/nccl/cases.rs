@@ -183,7 +183,8 @@ fn add_products_and_refusals(trials: &mut Trials) {
         ("chunks_are_multiplied_where_they_belong_on_2_ranks", 2, chunks),
         ("chunks_are_multiplied_where_they_belong_on_3_ranks", 3, chunks),
         ("chunks_for_which_cublaslt_has_no_kernel_are_multiplied", 2, |ranks| {
-            let ended = play("chunks", ranks, &[("CUDA_EMULATOR_CUBLASLT_ALIGNMENT", "16")])?;
+            // Of two chunks of three rows, of nine columns of 16 bits, one begins at such an address.
+            let ended = play("chunks", ranks, &[("CUDA_EMULATOR_CUBLASLT_ALIGNMENT", "4")])?;
             ended.expect_code(0)?;
             ended.expect_line("cuBLASLt has no kernel for ")
         }),

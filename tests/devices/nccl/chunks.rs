@@ -20,8 +20,8 @@ use crate::devices::nccl::ranks::{Cuda, Outcome, expect_same};
 
 type B = Autodiff<Cuda>;
 
-/// Rows of each rank, in chunks of two, two and three.
-const ROWS: usize = 7;
+/// Rows of each rank, in chunks of two, three and three.
+const ROWS: usize = 8;
 const CHUNKS: u64 = 3;
 /// What two and three ranks divide.
 const INPUTS: usize = 12;
