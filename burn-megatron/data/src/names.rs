@@ -1,7 +1,7 @@
 //! Names that the files, requests and command lines of other programs have: tables of their effects here, and one rule
 //! for names and values that no table has.
 //!
-//! What cannot change a result is taken. A name that is not known is refused if it may be meant for a known one, or
+//! Names that cannot change a result are taken. One that is not known is refused if it may be meant for a known one, or
 //! stands where all names have an effect; otherwise it is taken, with a warning.
 
 use std::fmt::Display;
@@ -25,7 +25,7 @@ pub type Table = [(&'static str, Effect)];
 pub enum Effect {
     /// It is read.
     Read,
-    /// That of another name, or of other words.
+    /// The effect of another name, or of other words.
     Means(&'static str),
     /// None: no result depends on it.
     Idle,

@@ -54,8 +54,9 @@ pub(super) fn left_out<T>(run: impl FnOnce() -> T) -> T {
 struct Batch {
     mesh: WeakMesh,
     words: [i64; WORDS],
-    /// Its elements on the ranks that have it all; its own part of it is each rank's of this role.
+    /// The elements, on ranks that have given all of them.
     data: Option<TensorData>,
+    /// The role of the axis over which each rank has given a part of its own.
     part_over: Option<AxisRole>,
 }
 

@@ -103,7 +103,7 @@ impl DeviceArguments {
     }
 }
 
-/// Whether NCCL takes ranks that share a GPU, on all ranks alike.
+/// Returns whether NCCL takes ranks that share a GPU, on all ranks alike.
 #[cfg(feature = "nccl")]
 fn all_take_shared_gpus(world: &World) -> anyhow::Result<bool> {
     const KEY: &str = "NCCL takes ranks that share a GPU";

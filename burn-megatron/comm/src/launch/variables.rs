@@ -34,7 +34,7 @@ pub const HEARTBEAT_LIMIT: &str = "BURN_MEGATRON_HEARTBEAT_LIMIT_SECS";
 pub const INTERFACE: &str = "BURN_MEGATRON_INTERFACE";
 /// NCCL's own choice of an interface. [`join`](super::join) sets it where an interface was asked for.
 pub const NCCL_INTERFACE: &str = "NCCL_SOCKET_IFNAME";
-/// Whether NCCL connects each of its algorithms at its first use. [`join`](super::join) sets it to 0.
+/// NCCL's switch for connecting each of its algorithms at its first use. [`join`](super::join) sets it to 0.
 pub const NCCL_RUNTIME_CONNECT: &str = "NCCL_RUNTIME_CONNECT";
 /// The number of CUDA's queues to a GPU. [`join`](super::join) sets it to 32.
 pub const CUDA_MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";

@@ -56,7 +56,7 @@ pub(super) struct Config {
     max_ctas: c_int,
     net_name: *const c_char,
     split_share: c_int,
-    /// Of 2.25, which the version below excludes.
+    /// A field of 2.25, which the version above excludes.
     traffic_class: c_int,
 }
 
@@ -212,7 +212,7 @@ impl Library {
         Ok(library)
     }
 
-    /// Whether it takes several ranks on one GPU.
+    /// Returns whether it takes several ranks on one GPU.
     pub fn takes_shared_gpus(&self) -> bool {
         let (version, variable) = WITH_SHARED_GPUS;
         self.version >= version && std::env::var(variable).is_ok_and(|value| value == "1")

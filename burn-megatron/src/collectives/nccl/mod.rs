@@ -85,8 +85,8 @@ pub(crate) use engine::{Nccl, Started, attach, connect_all, of, of_core, wait_fo
 pub(crate) use place::{Buffers, Prepared};
 pub use traffic::NcclTraffic;
 
-/// Whether NCCL is there and takes ranks that share a GPU: from 2.30 on, where `NCCL_MULTI_RANK_GPU_ENABLE` is 1. By
-/// itself it takes two on each, with few thread blocks: `NCCL_MAX_CTAS`.
+/// Returns whether NCCL is there and takes ranks that share a GPU: from 2.30 on, where `NCCL_MULTI_RANK_GPU_ENABLE` is
+/// 1. By itself it takes two on each, with few thread blocks: `NCCL_MAX_CTAS`.
 pub fn takes_shared_gpus() -> bool {
     library::Library::find().is_ok_and(library::Library::takes_shared_gpus)
 }

@@ -10,7 +10,7 @@ use super::number_in_environment;
 
 /// The number of `CUdevice_attribute` that asks for them.
 pub const ATTRIBUTE: c_uint = 16;
-/// Those of an A100.
+/// Multiprocessors of an A100.
 const COUNT: usize = 108;
 /// Time between two looks at whether a kernel that waits for them is to end.
 const SLICE: Duration = Duration::from_millis(20);
@@ -29,7 +29,7 @@ pub struct Held<'a> {
     blocks: usize,
 }
 
-/// How many a device has: `CUDA_EMULATOR_MULTIPROCESSORS`, or 108.
+/// Returns the number that a device has: `CUDA_EMULATOR_MULTIPROCESSORS`, or 108.
 pub fn count() -> usize {
     static NUMBER: OnceLock<usize> = OnceLock::new();
     *NUMBER.get_or_init(|| number_in_environment("CUDA_EMULATOR_MULTIPROCESSORS").unwrap_or(COUNT))
