@@ -281,7 +281,10 @@ fn expect_options(served: &Served) -> anyhow::Result<()> {
         served.complete(&request)
     };
     let biased = greedy(json!({"logit_bias": {"3": 100}}))?;
-    ensure!(biased.body["choices"][0]["text"] == "ddd", "{biased:?}");
+    ensure!(
+        biased.body["choices"][0]["text"] == "ddd",
+        "not \"ddd\", of the biased token: {biased:?}"
+    );
     let penalized = greedy(json!({"logit_bias": {"3": 100, "4": 99}, "presence_penalty": 2, "ignore_eos": true}))?;
     ensure!(penalized.body["choices"][0]["text"] != "ddd", "{penalized:?}");
     let stopped = greedy(json!({"logit_bias": {"3": 100}, "stop_token_ids": [3]}))?;
@@ -320,7 +323,7 @@ fn requests_of_two_lengths_are_refused_and_half_closed_ones_answered() -> anyhow
         let answer = read_all(served.connect(&request)?);
         ensure!(
             answer.starts_with("HTTP/1.1 400 ") && answer.contains("this one has both"),
-            "{answer}"
+            "not refused: {answer}"
         );
         ensure!(answer.matches("HTTP/1.1 ").count() == 1, "{answer}");
     }

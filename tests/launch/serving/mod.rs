@@ -249,7 +249,11 @@ fn expect_streamed(served: &Served, asked: &Value) -> anyhow::Result<()> {
 /// Nothing of a stop sequence is streamed, nor what would come after it.
 fn expect_stopped(served: &Served, asked: &Value, drawn: &Value) -> anyhow::Result<()> {
     let text = drawn["text"].as_str().context("a text")?;
-    let stop: String = text.chars().skip(text.chars().count().saturating_sub(3)).collect();
+    // Each a token: bytes that are no characters may come together.
+    let characters: Vec<char> = text.chars().collect();
+    let mut triples = characters.windows(3).rev();
+    let stop = triples.find(|triple| triple.iter().all(char::is_ascii));
+    let stop = String::from_iter(stop.with_context(|| format!("no three letters in {text:?}"))?);
     let expected = &text[..text.find(&stop).context("the stop sequence")?];
     let mut asked = asked.clone();
     asked["prompt"] = drawn["prompt"].clone();

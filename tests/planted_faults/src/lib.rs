@@ -100,9 +100,16 @@ impl Test {
             ]
             .iter()
             .any(|words| line.contains(words)),
-            Self::Serving => [" is streamed and ends by ", "429 ", "the third is served", " stays Ok("]
-                .iter()
-                .any(|words| line.contains(words)),
+            Self::Serving => [
+                " is streamed and ends by ",
+                "429 ",
+                "the third is served",
+                " stays Ok(",
+                ", of the biased token: ",
+                "not refused: ",
+            ]
+            .iter()
+            .any(|words| line.contains(words)),
             // Each program's figures, by name.
             Self::Evaluation => {
                 line.contains(" instead of ") && (line.contains(": lm_eval, ") || line.contains(": megatron_lm, "))
