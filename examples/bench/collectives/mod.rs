@@ -1,9 +1,10 @@
-//! Measures the collectives of the host engines, alone or in turn with a peer program.
+//! Measures the collectives, of host memory or between GPUs, alone or in turn with a peer program.
 //!
 //! ```text
 //! cargo run --release --example bench -- collectives --operations all_reduce --world-sizes 2 --table
 //! cargo run --release --example bench -- collectives --sizes-kib 4,65536 --operations all_reduce --rounds 3 \
 //!     --against 'python3 gloo_allreduce.py 2'
+//! cargo run --release --features nccl --example bench -- collectives --device cuda --world-sizes 2 --table
 //! ```
 //!
 //! Every pair of engine and world size is a job of its own, whose ranks this program starts. Results are JSON lines on
@@ -11,32 +12,32 @@
 //! Where both `copy` and `all_reduce` were measured over shared memory, the all-reduce is compared with the time that
 //! its copies alone take on this machine.
 //!
-//! [`worker`] makes the calls on a rank, [`report`] the tables at the end.
+//! [`worker`] makes the calls on a rank, [`on_gpus`] those on tensors, [`report`] the tables at the end.
 
+mod on_gpus;
 mod report;
 mod worker;
 
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use burn_megatron::collectives::{ElementType, EngineChoice};
 use burn_megatron::launch::{JoinConfig, Launcher, Prefix};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
+use examples::arguments::DeviceArguments;
+use examples::device::DeviceKind;
 use examples::launching::{refuse_launcher, run_own_rank, show_warnings};
 use report::Measurement;
 
 use crate::measure::count;
 use crate::ranks;
 
-/// Measure the collectives of the host engines
+/// Measure the collectives of the host engines, or those between GPUs
 #[derive(Args)]
 pub struct Arguments {
-    /// What to measure
-    #[arg(
-        long, value_name = "NAME,...", value_delimiter = ',', value_enum,
-        default_values_t = Benchmark::value_variants()
-    )]
+    /// What to measure [default: all that there is on the device]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_enum)]
     operations: Vec<Benchmark>,
     /// Sizes of the message, in KiB
     #[arg(
@@ -53,7 +54,7 @@ pub struct Arguments {
         value_parser = count().range(2..)
     )]
     world_sizes: Vec<usize>,
-    /// Engines
+    /// Engines of host memory; between GPUs it is NCCL in a build with it
     #[arg(
         long, value_name = "NAME,...", value_delimiter = ',', default_value = "shared-memory,tcp",
         value_parser = PossibleValuesParser::new(["shared-memory", "tcp"]).try_map(|name| name.parse::<EngineChoice>())
@@ -77,6 +78,27 @@ pub struct Arguments {
     /// A shell command that prints such JSON lines, run in each round after our jobs
     #[arg(long, value_name = "COMMAND")]
     against: Option<String>,
+    #[command(flatten)]
+    device: DeviceArguments,
+}
+
+impl Arguments {
+    /// Returns the operations that are asked for, or all.
+    ///
+    /// # Errors
+    /// When one has no form on tensors, and they are in a GPU's memory.
+    fn operations(&self) -> anyhow::Result<Vec<Benchmark>> {
+        let on_gpus = self.device.kind != DeviceKind::Cpu;
+        let is_there = |benchmark: &Benchmark| !on_gpus || on_gpus::BENCHMARKS.contains(benchmark);
+        if self.operations.is_empty() {
+            let all = Benchmark::value_variants().iter().copied();
+            return Ok(all.filter(is_there).collect());
+        }
+        if let Some(absent) = self.operations.iter().find(|benchmark| !is_there(benchmark)) {
+            bail!("{} is not measured between GPUs", absent.name());
+        }
+        Ok(self.operations.clone())
+    }
 }
 
 /// Operations, by their names in the JSON lines.
@@ -125,17 +147,26 @@ impl Benchmark {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     show_warnings();
     if let Some((engine, log)) = ranks::part() {
-        return run_own_rank(ranks::PART, &JoinConfig::new(), |world| {
-            worker::run(arguments, engine.parse()?, world, &log)
+        return run_own_rank(ranks::PART, &JoinConfig::new(), |world| match arguments.device.kind {
+            DeviceKind::Cpu => worker::run(arguments, engine.parse()?, world, &log),
+            _ => on_gpus::run(arguments, world, &log),
         });
     }
     refuse_launcher("bench collectives")?;
+    arguments.operations()?;
+    let engines: Vec<String> = match arguments.device.kind {
+        DeviceKind::Cpu => arguments.engines.iter().map(EngineChoice::to_string).collect(),
+        _ => {
+            arguments.device.validate(on_gpus::dtype(arguments.element_type)?)?;
+            vec!["the collectives between GPUs".to_owned()]
+        }
+    };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds {
         for &world in &arguments.world_sizes {
-            for engine in &arguments.engines {
+            for engine in &engines {
                 let launcher = Launcher::new(world).prefix(Prefix::AllButRankZero);
-                ours.extend(show(ranks::launch(launcher, &engine.to_string())?)?);
+                ours.extend(show(ranks::launch(launcher, engine)?)?);
             }
         }
         if let Some(command) = &arguments.against {

@@ -18,6 +18,9 @@ pub struct Measurement {
     pub bytes: usize,
     /// The median over calls of the slowest rank's time.
     pub seconds: f64,
+    /// The part of it that the caller's thread cannot do anything else. Peers need not say.
+    #[serde(default)]
+    pub host_seconds: Option<f64>,
     /// `bytes / seconds` times the operation's bus factor, in 10^9 bytes per second.
     pub bus_gb_per_s: f64,
 }
@@ -50,9 +53,11 @@ pub fn medians(all: &[Measurement]) -> Vec<Measurement> {
     for first in all {
         if !medians.iter().any(|known| known.is_same_kind(first)) {
             let of_kind = all.iter().filter(|other| other.is_same_kind(first));
-            let seconds = median(of_kind.map(|measurement| measurement.seconds).collect());
+            let seconds = median(of_kind.clone().map(|measurement| measurement.seconds).collect());
+            let hosts: Vec<f64> = of_kind.filter_map(|measurement| measurement.host_seconds).collect();
             medians.push(Measurement {
                 seconds,
+                host_seconds: (!hosts.is_empty()).then(|| median(hosts)),
                 bus_gb_per_s: first.bus_gb_per_s * first.seconds / seconds,
                 ..first.clone()
             });
@@ -68,6 +73,7 @@ pub fn table<'a>(medians: impl Iterator<Item = &'a Measurement>) -> String {
             .text("engine", &measurement.engine)
             .and(measurement.row())
             .seconds("time", measurement.seconds)
+            .seconds("host", measurement.host_seconds.unwrap_or(f64::NAN))
             .number("bus GB/s", measurement.bus_gb_per_s)
     };
     table::table(&medians.map(row).collect::<Vec<_>>())

@@ -1,4 +1,6 @@
 //! One rank of a job: it makes the calls and times them.
+//!
+//! In host memory a call is over when it returns; [`on_gpus`](super::on_gpus) makes those that are not.
 
 use std::path::Path;
 use std::time::Instant;
@@ -43,7 +45,7 @@ fn measure_all<T: CollectiveElement + From<u8>>(
     log: &Path,
 ) -> anyhow::Result<()> {
     let mut log = (group.rank() == 0).then(|| JsonLines::create(log)).transpose()?;
-    for &benchmark in &arguments.operations {
+    for benchmark in arguments.operations()? {
         let mut sizes: Vec<usize> = match benchmark {
             Benchmark::Barrier => vec![0],
             _ => arguments.sizes_kib.iter().map(|kib| kib * 1024).collect(),
@@ -56,18 +58,14 @@ fn measure_all<T: CollectiveElement + From<u8>>(
                 Benchmark::AllGather | Benchmark::ReduceScatter => elements - elements % group.size(),
                 _ => elements,
             };
-            let seconds = measure(group, arguments.repeats, &mut *call::<T>(benchmark, group, elements)?)?;
-            let ways = if benchmark == Benchmark::SendRecv { 2.0 } else { 1.0 };
-            let (bytes, seconds) = (elements * T::ELEMENT_TYPE.size_bytes(), seconds / ways);
+            let mut call = call::<T>(benchmark, group, elements)?;
+            let times = measure(group, arguments.repeats, |number| {
+                call(number)?;
+                Ok(Instant::now())
+            })?;
             if let Some(log) = &mut log {
-                log.write(&Measurement {
-                    engine: group.engine_name().to_owned(),
-                    operation: benchmark.name(),
-                    world: group.size(),
-                    bytes,
-                    seconds,
-                    bus_gb_per_s: bytes as f64 * benchmark.bus_factor(group.size()) / seconds / 1e9,
-                })?;
+                let bytes = elements * T::ELEMENT_TYPE.size_bytes();
+                log.write(&measurement(benchmark, group.engine_name(), group.size(), bytes, times))?;
             }
         }
     }
@@ -130,28 +128,61 @@ fn call<'a, T: CollectiveElement + From<u8>>(
     })
 }
 
-/// Returns the median over calls of the slowest rank's time. Collective.
+/// Times of a call, in seconds; medians over calls of the slowest rank's.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    /// Until the call has returned.
+    host: f64,
+    /// Until its result is there.
+    whole: f64,
+}
+
+/// Returns the times of a call, which takes its number and returns when it has been made. Collective.
 ///
 /// Calls follow each other without a barrier, as in a training step.
-fn measure(group: &ProcessGroup, repeats: Option<usize>, call: &mut Call<'_>) -> Result<f64, CollectiveError> {
+pub(super) fn measure(
+    group: &ProcessGroup,
+    repeats: Option<usize>,
+    mut call: impl FnMut(usize) -> anyhow::Result<Instant>,
+) -> anyhow::Result<Times> {
     for number in 0..WARM_UP_CALLS {
         call(number)?;
     }
-    let mut seconds = Vec::new();
-    let start = Instant::now();
+    let (mut hosts, mut wholes) = (Vec::new(), Vec::new());
+    let begun = Instant::now();
     loop {
         for _ in 0..repeats.unwrap_or(CALLS_PER_BATCH) {
             let start = Instant::now();
-            call(WARM_UP_CALLS + seconds.len())?;
-            seconds.push(start.elapsed().as_secs_f64());
+            let returned = call(WARM_UP_CALLS + wholes.len())?;
+            wholes.push(start.elapsed().as_secs_f64());
+            hosts.push(returned.duration_since(start).as_secs_f64());
         }
         // All ranks come to the same decision.
-        let mut elapsed = [start.elapsed().as_secs_f64()];
+        let mut elapsed = [begun.elapsed().as_secs_f64()];
         group.all_reduce(&mut elapsed, ReduceOp::Max)?;
-        if repeats.is_some() || elapsed[0] >= SECONDS_PER_SIZE || seconds.len() >= MAX_CALLS {
+        if repeats.is_some() || elapsed[0] >= SECONDS_PER_SIZE || wholes.len() >= MAX_CALLS {
             break;
         }
     }
-    group.all_reduce(&mut seconds, ReduceOp::Max)?;
-    Ok(median(seconds))
+    group.all_reduce(&mut hosts, ReduceOp::Max)?;
+    group.all_reduce(&mut wholes, ReduceOp::Max)?;
+    Ok(Times {
+        host: median(hosts),
+        whole: median(wholes),
+    })
+}
+
+/// Returns what is reported of an operation on a message of `bytes`.
+pub(super) fn measurement(benchmark: Benchmark, engine: &str, world: usize, bytes: usize, times: Times) -> Measurement {
+    let ways = if benchmark == Benchmark::SendRecv { 2.0 } else { 1.0 };
+    let seconds = times.whole / ways;
+    Measurement {
+        engine: engine.to_owned(),
+        operation: benchmark.name(),
+        world,
+        bytes,
+        seconds,
+        host_seconds: Some(times.host / ways),
+        bus_gb_per_s: bytes as f64 * benchmark.bus_factor(world) / seconds / 1e9,
+    }
 }
