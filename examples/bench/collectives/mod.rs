@@ -25,7 +25,7 @@ use burn_megatron::collectives::{ElementType, EngineChoice};
 use burn_megatron::launch::{JoinConfig, Launcher, Prefix};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
-use examples::arguments::DeviceArguments;
+use examples::arguments::{DeviceArguments, Dtype};
 use examples::device::DeviceKind;
 use examples::launching::{refuse_launcher, run_own_rank, show_warnings};
 use report::Measurement;
@@ -154,13 +154,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     refuse_launcher("bench collectives")?;
     arguments.operations()?;
-    let engines: Vec<String> = match arguments.device.kind {
-        DeviceKind::Cpu => arguments.engines.iter().map(EngineChoice::to_string).collect(),
+    let (dtype, engines) = match arguments.device.kind {
+        // Elements of host memory are of any type.
+        DeviceKind::Cpu => (
+            Dtype::F32,
+            arguments.engines.iter().map(EngineChoice::to_string).collect(),
+        ),
         _ => {
-            arguments.device.validate(on_gpus::dtype(arguments.element_type)?)?;
-            vec!["the collectives between GPUs".to_owned()]
+            let part = "the collectives between GPUs".to_owned();
+            (on_gpus::dtype(arguments.element_type)?, vec![part])
         }
     };
+    arguments.device.validate(dtype)?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds {
         for &world in &arguments.world_sizes {

@@ -150,8 +150,9 @@ fn report(run: &Run, difference: Result<Difference, String>, tensors: usize) -> 
         0 if loss == 0.0 => println!("{:32} the same bits", run.name),
         _ => {
             let verdict = if is_rounding { "rounding" } else { "FAILED" };
+            let bits = format!("other bits in {other_bits} of {tensors} tensors");
             println!(
-                "{:32} {verdict}: other bits in {other_bits} of {tensors} tensors, loss {loss:.1e}, {worst} {tensor:.1e}",
+                "{:32} {verdict}: {bits}, loss {loss:.1e}, {worst} {tensor:.1e}",
                 run.name
             );
         }
