@@ -16,6 +16,7 @@
 
 mod factor;
 mod library;
+pub mod measured;
 mod plan;
 mod product;
 

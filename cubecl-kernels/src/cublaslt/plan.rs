@@ -12,6 +12,8 @@ use super::factor::Factor;
 /// What plans may use of the device's memory: what NVIDIA recommends for Hopper, and more than for Ampere.
 pub(super) const WORKSPACE_BYTES: usize = 32 << 20;
 
+const UNSUPPORTED: CublasError = CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
+
 /// What tells products of one kind from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
@@ -93,15 +95,27 @@ pub(super) fn data_type(dtype: DType) -> Option<sys::cudaDataType> {
     }
 }
 
+/// Choice among the kernels that the library recommends for a product.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Place in the order of its recommendations: it takes the kernel at 0 to be the fastest.
+    pub recommendation: usize,
+    /// Multiprocessors that it chooses for; all of them if `None`.
+    pub multiprocessors: Option<u32>,
+}
+
 impl Plan {
     /// Describes a product, and lets the library choose a kernel.
     ///
     /// # Errors
-    /// What the library refuses.
-    pub fn new(handle: sys::cublasLtHandle_t, PlanKind { kind, alignments }: &PlanKind) -> Result<Self, CublasError> {
-        let unsupported = CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
-        let data = data_type(kind.dtypes[0]).ok_or(unsupported)?;
-        let data_of_output = data_type(kind.dtypes[1]).ok_or(unsupported)?;
+    /// What the library refuses; `CUBLAS_STATUS_NOT_SUPPORTED` if it recommends too few kernels.
+    pub fn new(
+        handle: sys::cublasLtHandle_t,
+        PlanKind { kind, alignments }: &PlanKind,
+        choice: Choice,
+    ) -> Result<Self, CublasError> {
+        let data = data_type(kind.dtypes[0]).ok_or(UNSUPPORTED)?;
+        let data_of_output = data_type(kind.dtypes[1]).ok_or(UNSUPPORTED)?;
         let (compute, scale) = (
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
             sys::cudaDataType::CUDA_R_32F,
@@ -130,7 +144,10 @@ impl Plan {
             let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
             plan.describe(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue)?;
         }
-        plan.algorithm = plan.choose(handle, *alignments)?;
+        if let Some(multiprocessors) = choice.multiprocessors {
+            plan.describe(Attribute::CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, multiprocessors as i32)?;
+        }
+        plan.algorithm = plan.choose(handle, *alignments, choice.recommendation)?;
         Ok(plan)
     }
 
@@ -215,6 +232,7 @@ impl Plan {
         &self,
         handle: sys::cublasLtHandle_t,
         [a, b, output]: [u32; 3],
+        recommendation: usize,
     ) -> Result<sys::cublasLtMatmulAlgo_t, CublasError> {
         use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         let preference = Preference(result::create_matmul_pref()?);
@@ -227,12 +245,31 @@ impl Plan {
         preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, output)?;
         preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, output)?;
         let [first, second, product] = self.layouts;
-        // SAFETY: all of it is open.
-        let found = unsafe {
-            let (desc, preference) = (self.description, preference.0);
-            result::get_matmul_algo_heuristic(handle, desc, first, second, product, product, preference)
-        };
-        Ok(found?.algo)
+        let (desc, preference) = (self.description, preference.0);
+        let mut found = Vec::<sys::cublasLtMatmulHeuristicResult_t>::with_capacity(recommendation + 1);
+        let (asked, mut count) = (found.capacity() as i32, 0);
+        // SAFETY: all of it is open; there is room for the results that are asked for, of which the library writes
+        // `count`.
+        unsafe {
+            let results = found.as_mut_ptr();
+            sys::cublasLtMatmulAlgoGetHeuristic(
+                handle,
+                desc,
+                first,
+                second,
+                product,
+                product,
+                preference,
+                asked,
+                results,
+                &raw mut count,
+            )
+            .result()?;
+            found.set_len(count.clamp(0, asked) as usize);
+        }
+        let chosen = found.get(recommendation).ok_or(UNSUPPORTED)?;
+        chosen.state.result()?;
+        Ok(chosen.algo)
     }
 }
 

@@ -12,7 +12,7 @@ use cudarc::cublaslt::sys;
 use cudarc::driver;
 use parking_lot::Mutex;
 
-use super::plan::{Addresses, Plan, PlanKind, WORKSPACE_BYTES};
+use super::plan::{Addresses, Choice, Plan, PlanKind, WORKSPACE_BYTES};
 use crate::cuda::{Server, address, compute_stream};
 
 /// The kinds of products that are kept; a model has some dozens.
@@ -170,7 +170,7 @@ impl Library {
         }
         match self.plans.entry(kind) {
             Entry::Occupied(plan) => Ok(plan.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(Plan::new(self.handle, &kind)?)),
+            Entry::Vacant(place) => Ok(place.insert(Plan::new(self.handle, &kind, Choice::default())?)),
         }
     }
 

@@ -1,6 +1,7 @@
 """Trains the model of bench step in PyTorch on random tokens, and prints the median seconds of a step as JSON."""
 
 import argparse
+import contextlib
 import json
 import math
 import time
@@ -8,6 +9,9 @@ import time
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+ATTENTION = {"default": None, "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 
 SIZES = {
     "num_layers": 6,
@@ -116,44 +120,73 @@ class Model(nn.Module):
         self.loss = torch.compile(self.loss)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in SIZES.items():
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
-    parser.add_argument("--model-family", default="gpt", choices=["gpt", "llama"])
-    parser.add_argument("--compile", action="store_true")
-    sizes = parser.parse_args()
-    is_cuda = sizes.device == "cuda"
-    wait = torch.cuda.synchronize if is_cuda else lambda: None
-    torch.set_num_threads(sizes.threads)
-    if is_cuda:
-        # TF32, as burn's products of f32.
-        torch.set_float32_matmul_precision("high")
-    torch.manual_seed(1)
-    with torch.device(sizes.device):
-        model = Model(sizes)
-    if sizes.compile:
-        model.compile_parts()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=is_cuda)
+def attention_that_runs(sizes):
+    """Runs attention once, forward and backward, and returns the name of the implementation."""
+    shape = (sizes.micro_batch_size, sizes.num_attention_heads, sizes.seq_length)
+    dtype = torch.bfloat16 if sizes.dtype == "bf16" else torch.float32
+    heads = torch.randn(
+        3, *shape, sizes.hidden_size // sizes.num_attention_heads, dtype=dtype, device=sizes.device, requires_grad=True
+    )
+    functional.scaled_dot_product_attention(*heads, is_causal=True).sum().backward()
+    chosen = SDPBackend(torch._fused_sdp_choice(*heads, is_causal=True))
+    return chosen.name.lower().removesuffix("_attention")
+
+
+def train(sizes, micro_batches, model, optimizer):
+    """Returns the median seconds of a step of so many micro-batches, whose gradients are added up."""
+    wait = torch.cuda.synchronize if sizes.device == "cuda" else lambda: None
     cast = torch.autocast(sizes.device, dtype=torch.bfloat16, enabled=sizes.dtype == "bf16")
     seconds = []
     for _ in range(sizes.steps):
-        text = torch.randint(sizes.vocab_size, (sizes.micro_batch_size, sizes.seq_length + 1))
-        text = text.to(sizes.device)
+        texts = torch.randint(sizes.vocab_size, (micro_batches, sizes.micro_batch_size, sizes.seq_length + 1))
+        texts = texts.to(sizes.device)
         wait()
         start = time.perf_counter()
-        with cast:
-            loss = model(text[:, :-1], text[:, 1:])
-        loss.backward()
+        for text in texts:
+            with cast:
+                loss = model(text[:, :-1], text[:, 1:]) / micro_batches
+            loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         wait()
         seconds.append(time.perf_counter() - start)
     counted = sorted(seconds[sizes.warmup :])
-    print(json.dumps({"step_seconds": counted[len(counted) // 2], "loss": loss.item()}))
+    return counted[len(counted) // 2]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, default in SIZES.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
+    parser.add_argument("--micro-batches", default="1", help="per step: numbers with commas between them")
+    parser.add_argument("--attention", default="default", choices=ATTENTION)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
+    parser.add_argument("--model-family", default="gpt", choices=["gpt", "llama"])
+    parser.add_argument("--compile", action="store_true")
+    sizes = parser.parse_args()
+    torch.set_num_threads(sizes.threads)
+    if sizes.device == "cuda":
+        # TF32, as burn's products of f32.
+        torch.set_float32_matmul_precision("high")
+    torch.manual_seed(1)
+    kernel = ATTENTION[sizes.attention]
+    with contextlib.nullcontext() if kernel is None else sdpa_kernel(kernel):
+        try:
+            attention = attention_that_runs(sizes)
+        except RuntimeError as error:
+            if kernel is None:
+                raise
+            print(json.dumps({"unavailable": str(error).splitlines()[0]}))
+            return
+        with torch.device(sizes.device):
+            model = Model(sizes)
+        if sizes.compile:
+            model.compile_parts()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=sizes.device == "cuda")
+        seconds = [train(sizes, int(number), model, optimizer) for number in sizes.micro_batches.split(",")]
+    print(json.dumps({"attention": attention, "step_seconds": seconds}))
 
 
 if __name__ == "__main__":

@@ -9,15 +9,17 @@
 //! ```
 //!
 //! Both sides have the same sizes and threads, random tokens, AdamW and clipping, and main parameters in f32. In bf16
-//! ours also holds parameters in bf16, and PyTorch casts its parameters as it needs them. Machines drift, so a step is
-//! compared with the other side's of the same round; medians are printed. `--by-operation` measures the parts of our
-//! step on the CPU one by one instead.
+//! ours also holds parameters in bf16, and PyTorch casts its parameters as it needs them. With `--micro-batches`, both
+//! add up the gradients of that many passes, and clip and update once. Machines drift, so a step is compared with the
+//! other side's of the same round; medians are printed. `--by-operation` measures the parts of our step on the CPU one
+//! by one instead.
 
 mod operations;
 mod ours;
 mod theirs;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use burn_megatron::topology::ParallelConfig;
@@ -28,10 +30,11 @@ use examples::device::DeviceKind;
 use models::ModelConfig;
 use models::llama::LlamaConfig;
 
-use crate::measure::{count, in_turn, ratio};
+use crate::measure::{count, in_turn, ratio, seconds};
 use crate::ranks;
 use crate::sizes::Sizes;
 use crate::table::{Row, table};
+use theirs::{Attention, Outcome};
 
 /// Measure a training step against PyTorch's.
 #[derive(Args)]
@@ -48,6 +51,19 @@ pub struct Arguments {
     /// Let PyTorch compile its model
     #[arg(long)]
     compile: bool,
+    /// How PyTorch computes attention, each measured by itself; those after the first with the first number of
+    /// micro-batches only
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
+    attention: Vec<Attention>,
+    /// End PyTorch after this time since the start, and say what was not run
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    deadline: Option<Duration>,
     /// What the device does at best in this type: say which share of it the model's operations take
     #[arg(long, value_name = "TFLOP/s")]
     peak_tflops: Option<f64>,
@@ -78,9 +94,12 @@ struct Problem {
     model_family: ModelFamily,
     #[command(flatten)]
     sizes: Sizes,
-    /// Samples per step
+    /// Samples per micro-batch
     #[arg(long, value_name = "N", default_value_t = 4)]
     micro_batch_size: usize,
+    /// Micro-batches per step, each number measured by itself
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1", value_parser = count())]
+    micro_batches: Vec<usize>,
     /// Steps of each run
     #[arg(long, value_name = "N", default_value_t = 12)]
     steps: usize,
@@ -101,9 +120,9 @@ struct Problem {
 }
 
 impl Problem {
-    /// The model's operations in a step, forward and backward.
-    fn flops(&self) -> f64 {
-        let (seq, samples) = (self.sizes.seq_length, self.micro_batch_size);
+    /// The model's operations in a step of micro-batches, forward and backward.
+    fn flops(&self, micro_batches: usize) -> f64 {
+        let (seq, samples) = (self.sizes.seq_length, micro_batches * self.micro_batch_size);
         match self.model_family {
             ModelFamily::Gpt => self.sizes.gpt().flops_per_iteration(seq, samples),
             ModelFamily::Llama => self.llama().flops_per_iteration(seq, samples),
@@ -165,29 +184,79 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Runs both sides in turn, or ours alone, and prints the medians.
 fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let problem = &arguments.problem;
+    let deadline = arguments.deadline.map(|limit| Instant::now() + limit);
     let peer = (!arguments.alone).then(|| theirs::peer(arguments)).transpose()?;
-    let sides = 1 + usize::from(peer.is_some());
-    let measured = in_turn(arguments.rounds, sides, |round, side| {
-        let (name, seconds) = match &peer {
-            Some(peer) if side == 1 => ("PyTorch", theirs::step_seconds(peer)?),
-            _ => ("ours", ours::step_seconds(problem)?.value("step")),
+    let attentions: &[Attention] = if peer.is_some() { &arguments.attention } else { &[] };
+    let mut not_run = Vec::new();
+    let measured = in_turn(arguments.rounds, 1 + attentions.len(), |round, side| {
+        let numbers = &problem.micro_batches[..if side > 1 { 1 } else { problem.micro_batches.len() }];
+        let (name, rows) = match &peer {
+            Some(peer) if side > 0 => {
+                let attention = attentions[side - 1];
+                match theirs::steps(peer, attention, numbers, deadline)? {
+                    Outcome::Measured(ran, rows) => (their_name(attention, &ran)?, rows),
+                    Outcome::NotRun(why) => {
+                        let line = format!("not run: PyTorch, {} attention: {why}", theirs::name(attention)?);
+                        println!("round {round}: {line}");
+                        not_run.push(line);
+                        return Ok(Row::default());
+                    }
+                }
+            }
+            _ => ("ours".to_owned(), ours::steps(problem)?),
         };
-        let row = Row::default().text("side", name).seconds("step", seconds);
+        let mut row = Row::default().text("side", name);
+        for (number, of_number) in numbers.iter().zip(rows) {
+            row = row.seconds(&step_of(*number), of_number.value("step"));
+        }
         // Printed at once, as PyTorch may take long to compile.
         println!("round {round}: {row}");
         Ok(row)
     })?;
-    let rows = measured.iter().map(|own| {
-        let row = Row::median(own);
-        let rate = problem.flops() / row.value("step") / 1e12;
-        row.number("model TFLOP/s", rate)
-            .percent("of the peak", 1e2 * rate / arguments.peak_tflops.unwrap_or(f64::NAN))
-            .number("ours to it", ratio(&measured[0], own, "step"))
-    });
+    let mut rows = Vec::new();
+    for number in &problem.micro_batches {
+        let figure = step_of(*number);
+        for own in &measured {
+            let median = Row::median(own);
+            let step = median.value(&figure);
+            if step.is_nan() {
+                continue;
+            }
+            let rate = problem.flops(*number) / step / 1e12;
+            let row = Row::default()
+                .text("side", median.written("side"))
+                .number("micro-batches", *number as f64)
+                .seconds("step", step)
+                .number("model TFLOP/s", rate)
+                .percent("of the peak", 1e2 * rate / arguments.peak_tflops.unwrap_or(f64::NAN));
+            rows.push(row.number("ours to it", ratio(&measured[0], own, &figure)));
+        }
+    }
     println!(
         "medians of {} rounds on {} threads; attention not halved",
         arguments.rounds, problem.threads
     );
-    println!("{}", table(&rows.collect::<Vec<_>>()));
+    println!("{}", table(&rows));
+    for line in not_run {
+        println!("{line}");
+    }
     Ok(())
+}
+
+/// The figure of a step of this number of micro-batches.
+fn step_of(micro_batches: usize) -> String {
+    match micro_batches {
+        1 => "step".to_owned(),
+        _ => format!("step of {micro_batches}"),
+    }
+}
+
+/// PyTorch's side by the attention that was asked for and the one that ran.
+fn their_name(asked: Attention, ran: &str) -> anyhow::Result<String> {
+    let asked = theirs::name(asked)?;
+    Ok(if ran.starts_with(&asked) {
+        format!("PyTorch ({ran})")
+    } else {
+        format!("PyTorch ({asked}: {ran})")
+    })
 }

@@ -34,7 +34,7 @@ pub fn measure(problem: &Problem) -> anyhow::Result<()> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(problem.threads)
         .build_global()?;
-    let step = ours::step_seconds(problem)?;
+    let step = ours::steps(problem)?.swap_remove(0);
     let mut rows = Vec::new();
     let mut sum = 0.0;
     for_each_operation(problem, &mut |name, per_step, forward| {

@@ -26,17 +26,15 @@ pub const PHASES: [Activity; 4] = [
     Activity::Optimizer,
 ];
 
-/// Runs this program once more to train, and returns the medians of its steps: `step`, and each of [`PHASES`].
-pub fn step_seconds(problem: &Problem) -> anyhow::Result<Row> {
+/// Runs this program once more to train, and returns the medians of the steps of each number of micro-batches: `step`,
+/// and each of [`PHASES`].
+pub fn steps(problem: &Problem) -> anyhow::Result<Vec<Row>> {
     let launcher = Launcher::new(1).environment("RAYON_NUM_THREADS", problem.threads.to_string());
     let steps: Vec<Row> = ranks::launch(launcher, "our steps")?;
-    ensure!(
-        steps.len() == problem.steps,
-        "{} steps instead of {}",
-        steps.len(),
-        problem.steps
-    );
-    Ok(Row::median(&steps[problem.warmup..]))
+    let expected = problem.steps * problem.micro_batches.len();
+    ensure!(steps.len() == expected, "{} steps instead of {expected}", steps.len());
+    let runs = steps.chunks_exact(problem.steps);
+    Ok(runs.map(|steps| Row::median(&steps[problem.warmup..])).collect())
 }
 
 /// Trains on the device and reports the seconds of each step and of its phases.
@@ -55,11 +53,21 @@ impl Program for Training<'_> {
     type Output = ();
 
     fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<()> {
-        train_on::<B>(self.problem, self.log, &device)
+        let mut log = JsonLines::create(self.log)?;
+        for count in &self.problem.micro_batches {
+            train_on::<B>(self.problem, *count, &mut log, &device)?;
+        }
+        Ok(())
     }
 }
 
-fn train_on<B: TrainingBackend>(problem: &Problem, log: &Path, device: &B::Device) -> anyhow::Result<()> {
+/// Trains a new model on `count` micro-batches per step.
+fn train_on<B: TrainingBackend>(
+    problem: &Problem,
+    count: usize,
+    log: &mut JsonLines,
+    device: &B::Device,
+) -> anyhow::Result<()> {
     let kernels = if problem.no_fused_kernels {
         Kernels::Plain
     } else {
@@ -74,8 +82,8 @@ fn train_on<B: TrainingBackend>(problem: &Problem, log: &Path, device: &B::Devic
     let training = TrainingConfig::new(
         seq,
         samples,
-        samples,
-        (problem.steps * samples) as u64,
+        count * samples,
+        (problem.steps * count * samples) as u64,
         LearningRateConfig::constant(6e-4),
     )
     .with_seed(1);
@@ -83,12 +91,15 @@ fn train_on<B: TrainingBackend>(problem: &Problem, log: &Path, device: &B::Devic
     let mut trainer =
         Trainer::new(vec![model], &training, TrainerConfig::new(), &context, device)?.with_timeline(&timeline);
     timeline.start(context.world_group())?;
-    let mut log = JsonLines::create(log)?;
     for step in 0..problem.steps {
-        let tokens = random_samples(step as u64, samples, seq, problem.sizes.vocab_size);
-        let batch = micro_batch(&tokens, seq, (step * samples) as u64);
+        let batches: Vec<_> = (step * count..(step + 1) * count)
+            .map(|number| {
+                let tokens = random_samples(number as u64, samples, seq, problem.sizes.vocab_size);
+                micro_batch(&tokens, seq, (number * samples) as u64)
+            })
+            .collect();
         let start = Instant::now();
-        trainer.step(&[batch])?;
+        trainer.step(&batches)?;
         let mut row = Row::default().seconds("step", start.elapsed().as_secs_f64());
         let events = timeline.take();
         for phase in PHASES {

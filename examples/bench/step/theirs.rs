@@ -1,16 +1,42 @@
 //! PyTorch's side: a Python program that trains the same model and prints what it measured.
 
-use anyhow::Context as _;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
 use serde::Deserialize;
 
 use super::Arguments;
 use crate::pytorch::Peer;
+use crate::table::Row;
+
+/// PyTorch's implementations of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Attention {
+    /// Chosen by PyTorch
+    Default,
+    /// FlashAttention-2
+    Flash,
+    /// cuDNN's
+    Cudnn,
+}
 
 /// The last line that the program prints.
 #[derive(Deserialize)]
-struct Report {
-    step_seconds: f64,
+#[serde(untagged)]
+enum Report {
+    /// Medians by number of micro-batches, and the attention that ran.
+    Steps { attention: String, step_seconds: Vec<f64> },
+    /// Why it has no such attention.
+    Unavailable { unavailable: String },
+}
+
+/// What came of a run.
+pub enum Outcome {
+    /// The name of the attention that ran, and a row for each number of micro-batches.
+    Measured(String, Vec<Row>),
+    /// Why it was not run.
+    NotRun(String),
 }
 
 /// Returns the program that trains what we train.
@@ -47,16 +73,56 @@ pub fn peer(arguments: &Arguments) -> anyhow::Result<Peer<'_>> {
     })
 }
 
-/// Returns the median of a run's steps.
+/// Returns the medians of a run's steps with these numbers of micro-batches. One that takes longer than `deadline` is
+/// ended.
 ///
 /// # Errors
-/// Errors of [`Peer::run`].
-pub fn step_seconds(peer: &Peer<'_>) -> anyhow::Result<f64> {
-    Ok(peer.run::<Report>(&[])?.step_seconds)
+/// Errors of [`Peer::run`]; other than a median for each number.
+pub fn steps(
+    peer: &Peer<'_>,
+    attention: Attention,
+    micro_batches: &[usize],
+    deadline: Option<Instant>,
+) -> anyhow::Result<Outcome> {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    if left.is_some_and(|left| left.is_zero()) {
+        return Ok(Outcome::NotRun("no time is left".to_owned()));
+    }
+    let numbers: Vec<String> = micro_batches.iter().map(usize::to_string).collect();
+    let flags = [
+        format!("--micro-batches={}", numbers.join(",")),
+        format!("--attention={}", name(attention)?),
+    ];
+    let peer = Peer {
+        flags: peer.flags.clone(),
+        limit: left,
+        ..*peer
+    };
+    match peer.run(&flags) {
+        Ok(Report::Unavailable { unavailable }) => Ok(Outcome::NotRun(unavailable)),
+        Ok(Report::Steps {
+            attention,
+            step_seconds,
+        }) => {
+            let (found, expected) = (step_seconds.len(), micro_batches.len());
+            ensure!(
+                found == expected,
+                "{found} medians of {expected} numbers of micro-batches"
+            );
+            let rows = step_seconds
+                .into_iter()
+                .map(|seconds| Row::default().seconds("step", seconds));
+            Ok(Outcome::Measured(attention, rows.collect()))
+        }
+        Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+            Ok(Outcome::NotRun("no time was left".to_owned()))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// A flag's value as it is written.
-fn name(value: impl ValueEnum) -> anyhow::Result<String> {
+pub fn name(value: impl ValueEnum) -> anyhow::Result<String> {
     let value = value.to_possible_value().context("every value has a name")?;
     Ok(value.get_name().to_owned())
 }

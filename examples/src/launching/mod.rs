@@ -101,7 +101,7 @@ fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Ro
 /// Making the groups; on CUDA the ranks compare their GPUs.
 ///
 /// # Errors
-/// When the ranks do not agree, or two of them compute on one GPU.
+/// When the ranks do not agree, or two of them compute on one GPU without `--share-gpu`.
 pub fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ParallelContext> {
     let seed = u64::from(arguments.optimization.seed);
     let config = arguments.parallel.context_config().with_seed(seed);

@@ -209,7 +209,7 @@ fn add_products_and_refusals(trials: &mut Trials) {
         trials.add(Load::Computes, name, ranks, body);
     }
     // A driver, and with it perhaps NCCL, in the system's folders would be found.
-    if !std::fs::exists("/dev/nvidiactl").unwrap_or(false) {
+    if !is_on_gpu() && !std::fs::exists("/dev/nvidiactl").unwrap_or(false) {
         trials.add(Load::Computes, "a_missing_library_is_named", 2, missing_library);
     }
 }
@@ -476,8 +476,8 @@ fn drop_in_a_call(ranks: usize) -> Result<(), Failed> {
 }
 
 fn ranks_on_one_gpu(ranks: usize) -> Result<(), Failed> {
-    let folder = library_folder()?;
-    let ended = start("shared_gpu", ranks, 1, Some(folder.path()), &[(SHARED_GPUS, "0")])?.end()?;
+    let (_libraries, job) = start_on(1, "shared_gpu", ranks, &[(SHARED_GPUS, "0")])?;
+    let ended = job.end()?;
     ended.expect_code(0)?;
     for rank in 0..ranks {
         let line = format!("rank {rank} is refused: ranks 0 and 1 compute on the same GPU, GPU-");

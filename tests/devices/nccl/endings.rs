@@ -224,7 +224,7 @@ fn shared_gpu(world: &World) -> Outcome {
         refused.map_or_else(String::new, |error| error.to_string())
     );
     match gpu.sum() {
-        Ok(_) => Err("NCCL takes two ranks on one GPU".into()),
+        Ok(_) => Err("NCCL takes two ranks on one GPU, and was not asked to".into()),
         Err(error) => {
             println!("rank {}: {error}", world.rank());
             Ok(())

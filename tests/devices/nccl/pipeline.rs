@@ -8,7 +8,7 @@ use burn::module::{AutodiffModule, Module, Param};
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use burn_cuda::CudaDevice;
 use burn_megatron::collectives::GroupConfig;
-use burn_megatron::context::ParallelContextConfig;
+use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::launch::World;
@@ -41,22 +41,32 @@ struct Step {
     gradient: Vec<f64>,
 }
 
-/// Steps on the same weights and samples: the first, whose transfers are in their places, and those whose receives are
-/// posted ahead give the same bits.
-pub fn pipeline(world: &World) -> Outcome {
+/// Chooses this rank's GPU and connects a pipeline of all ranks.
+fn join(world: &World) -> anyhow::Result<(CudaDevice, ParallelContext)> {
     let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
-    let stages = world.world_size();
-    let context = ParallelContextConfig::new(ParallelConfig::new().with_pipeline_parallel_size(stages))
+    let layout = ParallelConfig::new().with_pipeline_parallel_size(world.world_size());
+    let context = ParallelContextConfig::new(layout)
         .with_seed(7)
         .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
         .init(world)?;
-    let schedule = ScheduleConfig {
+    Ok((device, context))
+}
+
+fn schedule(num_stages: usize, num_micro_batches: usize) -> ScheduleConfig {
+    ScheduleConfig {
         kind: ScheduleKind::OneForwardOneBackward,
-        num_stages: stages,
+        num_stages,
         num_chunks: 1,
-        num_micro_batches: MICRO_BATCHES,
-    };
-    let executor = PipelineExecutor::new(schedule.init()?, &context)?;
+        num_micro_batches,
+    }
+}
+
+/// Steps on the same weights and samples: the first, whose transfers are in their places, and those whose receives are
+/// posted ahead give the same bits.
+pub fn pipeline(world: &World) -> Outcome {
+    let stages = world.world_size();
+    let (device, context) = join(world)?;
+    let executor = PipelineExecutor::new(schedule(stages, MICRO_BATCHES).init()?, &context)?;
     let stage = Stage::new(world.rank(), stages, &device);
     let mut wrapped = DistributedDataParallel::new(vec![stage], &context, DataParallelConfig::new())?;
     let micro_batches: Vec<usize> = (0..MICRO_BATCHES).collect();
@@ -93,18 +103,9 @@ static MOST: AtomicU64 = AtomicU64::new(0);
 /// back. The first evaluation loads the kernels.
 pub fn evaluation(world: &World) -> Outcome {
     const MANY: usize = 80;
-    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
     let stages = world.world_size();
-    let context = ParallelContextConfig::new(ParallelConfig::new().with_pipeline_parallel_size(stages))
-        .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
-        .init(world)?;
-    let schedule = ScheduleConfig {
-        kind: ScheduleKind::OneForwardOneBackward,
-        num_stages: stages,
-        num_chunks: 1,
-        num_micro_batches: MANY,
-    };
-    let executor = PipelineExecutor::new(schedule.forward_only()?, &context)?;
+    let (device, context) = join(world)?;
+    let executor = PipelineExecutor::new(schedule(stages, MANY).forward_only()?, &context)?;
     let stage = Stage::new(world.rank(), stages, &device).valid();
     let chunks = vec![Paced { stage }];
     let micro_batches: Vec<usize> = (0..MANY).collect();

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 use super::descriptor::{Descriptors, take};
-use super::error::Outcome;
+use super::error::{Error, Outcome};
+use crate::driver::device::multiprocessors;
 use crate::exported::{Out, exported};
 
 /// The numbers of `cublasLtMatmulDescAttributes_t`.
@@ -15,6 +16,7 @@ const TRANSPOSITION_B: u32 = 4;
 const TRANSPOSITION_C: u32 = 5;
 const EPILOGUE: u32 = 7;
 const BIAS_POINTER: u32 = 8;
+const MULTIPROCESSORS: u32 = 15;
 const BIAS_TYPE: u32 = 26;
 /// Of `cublasLtEpilogue_t`: nothing.
 const DEFAULT: u32 = 1;
@@ -70,6 +72,13 @@ exported! {
                 EPILOGUE => operation.epilogue = take(value, bytes)?,
                 BIAS_POINTER => operation.bias = take(value, bytes)?,
                 BIAS_TYPE => operation.bias_type = take(value, bytes)?,
+                // It chooses between algorithms: there is one.
+                MULTIPROCESSORS => {
+                    let asked: i32 = take(value, bytes)?;
+                    if !(0..=multiprocessors::count() as i32).contains(&asked) {
+                        return Err(Error::invalid(format!("{asked} multiprocessors")));
+                    }
+                }
                 _ => return Err(OPERATIONS.unsupported(attribute)),
             }
             Ok(())

@@ -14,9 +14,15 @@ mod cases;
 mod copying;
 #[cfg(feature = "cuda")]
 mod cuda_copy;
+#[cfg(feature = "cuda")]
+mod driver;
+#[cfg(feature = "cuda")]
+mod overlap;
 mod products;
 mod pytorch;
 mod sizes;
+#[cfg(feature = "cuda")]
+mod step_products;
 mod table;
 mod timing;
 
@@ -78,6 +84,12 @@ struct Arguments {
     /// Time every kind of matrix product that CubeCL's library has instead of the operations
     #[arg(long)]
     products: bool,
+    /// Time the matmuls of a GPT's step by shape instead, on CUDA: cuBLASLt's first kernel and the best of eight
+    #[arg(long, conflicts_with = "products")]
+    step_products: bool,
+    /// Time matmuls next to a kernel that occupies multiprocessors instead, on CUDA
+    #[arg(long, conflicts_with_all = ["products", "step_products"])]
+    overlap: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,10 +142,20 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         arguments.pytorch_timeout
     );
     match arguments.device {
+        Device::Vulkan if arguments.step_products || arguments.overlap => {
+            anyhow::bail!("--step-products and --overlap need --device cuda")
+        }
         Device::Vulkan => bench::<WgpuRuntime>(arguments, WgpuDevice::DefaultDevice),
         #[cfg(feature = "cuda")]
         Device::Cuda => {
             let device = kernel_tests::cuda::device().map_err(anyhow::Error::msg)?;
+            let (step, dtype) = (sizes::StepSizes::new(arguments.small), arguments.dtype.dtype());
+            if arguments.step_products {
+                return step_products::print(step, dtype);
+            }
+            if arguments.overlap {
+                return overlap::print(step, dtype, arguments.small);
+            }
             bench::<cubecl::cuda::CudaRuntime>(arguments, device)
         }
         #[cfg(not(feature = "cuda"))]

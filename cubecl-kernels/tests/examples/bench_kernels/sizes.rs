@@ -61,3 +61,30 @@ impl Sizes {
         }
     }
 }
+
+/// The sizes of a training step of a GPT.
+#[derive(Clone, Copy, Debug)]
+pub struct StepSizes {
+    /// Tokens of a micro-batch.
+    pub tokens: usize,
+    pub d_model: usize,
+    pub n_layers: usize,
+    pub vocabulary: usize,
+}
+
+impl StepSizes {
+    /// Those of 1.3 billion parameters, or small ones for a machine without a GPU.
+    pub fn new(small: bool) -> Self {
+        let [tokens, d_model, n_layers, vocabulary] = if small {
+            [96, 64, 2, 256]
+        } else {
+            [8192, 2048, 24, 51200]
+        };
+        Self {
+            tokens,
+            d_model,
+            n_layers,
+            vocabulary,
+        }
+    }
+}
