@@ -187,28 +187,28 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let deadline = arguments.deadline.map(|limit| Instant::now() + limit);
     let peer = (!arguments.alone).then(|| theirs::peer(arguments)).transpose()?;
     let attentions: &[Attention] = if peer.is_some() { &arguments.attention } else { &[] };
-    let mut not_run = Vec::new();
+    let (mut left_out, mut failed) = (Vec::new(), false);
     let measured = in_turn(arguments.rounds, 1 + attentions.len(), |round, side| {
         let numbers = &problem.micro_batches[..if side > 1 { 1 } else { problem.micro_batches.len() }];
-        let (name, rows) = match &peer {
+        let row = match &peer {
             Some(peer) if side > 0 => {
                 let attention = attentions[side - 1];
-                match theirs::steps(peer, attention, numbers, deadline)? {
-                    Outcome::Measured(ran, rows) => (their_name(attention, &ran)?, rows),
-                    Outcome::NotRun(why) => {
-                        let line = format!("not run: PyTorch, {} attention: {why}", theirs::name(attention)?);
-                        println!("round {round}: {line}");
-                        not_run.push(line);
-                        return Ok(Row::default());
+                let name = theirs::name(attention)?;
+                match theirs::steps(peer, attention, numbers, deadline) {
+                    Ok(Outcome::Measured(ran, rows)) => row_of(&their_name(&name, &ran), numbers, &rows),
+                    Ok(Outcome::NotRun(why)) => {
+                        left_out.push(format!("not run: PyTorch, {name} attention: {why}"));
+                        Row::default()
+                    }
+                    Err(error) => {
+                        failed = true;
+                        left_out.push(format!("failed: PyTorch, {name} attention: {error:#}"));
+                        Row::default()
                     }
                 }
             }
-            _ => ("ours".to_owned(), ours::steps(problem)?),
+            _ => row_of("ours", numbers, &ours::steps(problem)?),
         };
-        let mut row = Row::default().text("side", name);
-        for (number, of_number) in numbers.iter().zip(rows) {
-            row = row.seconds(&step_of(*number), of_number.value("step"));
-        }
         // Printed at once, as PyTorch may take long to compile.
         println!("round {round}: {row}");
         Ok(row)
@@ -237,10 +237,19 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
         arguments.rounds, problem.threads
     );
     println!("{}", table(&rows));
-    for line in not_run {
+    for line in left_out {
         println!("{line}");
     }
+    ensure!(!failed, "PyTorch failed");
     Ok(())
+}
+
+/// A side's seconds by number of micro-batches.
+fn row_of(side: &str, micro_batches: &[usize], rows: &[Row]) -> Row {
+    let steps = micro_batches.iter().zip(rows);
+    steps.fold(Row::default().text("side", side), |row, (number, own)| {
+        row.seconds(&step_of(*number), own.value("step"))
+    })
 }
 
 /// The figure of a step of this number of micro-batches.
@@ -252,11 +261,10 @@ fn step_of(micro_batches: usize) -> String {
 }
 
 /// PyTorch's side by the attention that was asked for and the one that ran.
-fn their_name(asked: Attention, ran: &str) -> anyhow::Result<String> {
-    let asked = theirs::name(asked)?;
-    Ok(if ran.starts_with(&asked) {
+fn their_name(asked: &str, ran: &str) -> String {
+    if ran.starts_with(asked) {
         format!("PyTorch ({ran})")
     } else {
         format!("PyTorch ({asked}: {ran})")
-    })
+    }
 }

@@ -126,3 +126,25 @@ pub fn name(value: impl ValueEnum) -> anyhow::Result<String> {
     let value = value.to_possible_value().context("every value has a name")?;
     Ok(value.get_name().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pytorch::last_line;
+
+    #[test]
+    fn missing_attention_is_no_failure() {
+        let steps = r#"{"attention": "flash", "step_seconds": [0.5, 2.0]}"#;
+        let Ok(Report::Steps {
+            attention,
+            step_seconds,
+        }) = last_line(steps)
+        else {
+            panic!("{steps} is a report");
+        };
+        assert_eq!((attention.as_str(), &step_seconds[..]), ("flash", &[0.5, 2.0][..]));
+        let found = last_line(r#"{"unavailable": "No available kernel."}"#).expect("a report");
+        assert!(matches!(found, Report::Unavailable { unavailable } if unavailable == "No available kernel."));
+        assert!(last_line::<Report>(r#"{"step_seconds": [0.5]}"#).is_err());
+    }
+}

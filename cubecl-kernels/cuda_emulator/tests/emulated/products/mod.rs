@@ -6,7 +6,9 @@ mod trial;
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Error, Result, ensure};
+use burn::tensor::DType;
+use cubecl_kernels::cublaslt::measured::{self, Product, Products};
 use cudarc::cublaslt::result as lt;
 use cudarc::cublaslt::sys::{
     cublasLtMatmulDescAttributes_t as OperationAttribute, cublasLtMatmulHeuristicResult_t as Choice,
@@ -33,11 +35,83 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("products::of_large_matrices_take_little_time", large),
         Scene::new("products::overwrite_their_workspace", workspace),
         Scene::new("products::whose_result_overlaps_an_operand_are_not_numbers", overlap),
+        Scene::new("products::are_those_that_layers_run_when_they_are_measured", measured),
         Scene::new("products::of_other_types_are_refused", refusals::other_types),
         Scene::new("products::of_shapes_that_do_not_fit_are_refused", refusals::shapes),
         Scene::new("products::with_wrong_arguments_are_refused", refusals::wrong_arguments).devices(2),
         Scene::new("products::of_freed_memory_end_the_context", refusals::freed),
     ]
+}
+
+/// Products of row-major matrices, planned for all multiprocessors and for some, are added to what is there.
+fn measured(_: &Role) -> Result<()> {
+    let stream = open(0)?;
+    // SAFETY: the device's context is current, and stays.
+    let products = unsafe { Products::new() }.map_err(Error::msg)?;
+    let [rows, depth, columns] = [5, 7, 13];
+    for is_transposed in TRANSPOSITIONS {
+        let product = Product {
+            dtypes: [DType::F32; 2],
+            shape: [rows, depth, columns],
+            is_transposed,
+            is_added: true,
+        };
+        let stored = |seed, [rows, columns]: [usize; 2], is_transposed| {
+            let [outer, inner] = if is_transposed {
+                [columns, rows]
+            } else {
+                [rows, columns]
+            };
+            let numbers = (0..outer * inner).map(|at| (at / inner, at % inner));
+            let numbers = numbers.map(|(outer, inner)| match is_transposed {
+                true => number(seed, inner, outer) as f32,
+                false => number(seed, outer, inner) as f32,
+            });
+            upload(&numbers.collect::<Vec<f32>>(), stream)
+        };
+        let a = stored(1, [rows, depth], is_transposed[0])?;
+        let b = stored(2, [depth, columns], is_transposed[1])?;
+        let output = upload(&vec![1f32; rows * columns], stream)?;
+        for multiprocessors in [None, Some(100)] {
+            let choice = measured::Choice {
+                multiprocessors,
+                ..Default::default()
+            };
+            let planned = products
+                .plan(&product, choice)
+                .map_err(Error::msg)?
+                .context("a kernel")?;
+            // SAFETY: the matrices are never freed.
+            unsafe { products.launch(&planned, [a, b, output], stream) }.map_err(Error::msg)?;
+        }
+        for (place, found) in download::<f32>(output, rows * columns, stream)?.into_iter().enumerate() {
+            let (row, column) = (place / columns, place % columns);
+            let sum: f64 = (0..depth).map(|at| number(1, row, at) * number(2, at, column)).sum();
+            let expected = 1.0 + 2.0 * sum;
+            ensure!(
+                (f64::from(found) - expected).abs() < 1e-4,
+                "{found} for {expected} at {row}, {column}"
+            );
+        }
+        // The emulator has one kernel, and the device 108 multiprocessors.
+        let second = measured::Choice {
+            recommendation: 1,
+            ..Default::default()
+        };
+        ensure!(
+            products.plan(&product, second).map_err(Error::msg)?.is_none(),
+            "a second kernel"
+        );
+        let most = measured::Choice {
+            multiprocessors: Some(109),
+            ..Default::default()
+        };
+        ensure!(
+            products.plan(&product, most).is_err(),
+            "more multiprocessors than there are"
+        );
+    }
+    Ok(())
 }
 
 const TRANSPOSITIONS: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cubecl_kernels::cublaslt::measured::{Choice, Planned};
 
-use super::occupier::Work;
+use super::occupier::{Occupation, Work};
 use super::{OCCUPIED, Scene};
 use crate::driver::Stream;
 use crate::step_products::{Placed, StepProduct};
@@ -48,12 +48,12 @@ fn print_layer(scene: &Scene<'_>, layer: &StepProduct, reserves: &[u32]) -> anyh
             multiprocessors: (*reserve > 0).then_some(all - reserve),
             ..Choice::default()
         };
-        plans.push(
-            scene
-                .products
-                .plan(&layer.product, choice)
-                .map_err(anyhow::Error::msg)?,
-        );
+        let plan = scene
+            .products
+            .plan(&layer.product, choice)
+            .map_err(anyhow::Error::msg)?;
+        let with_time = |plan| placed.seconds(&plan, &scene.stream).map(|alone| (plan, alone));
+        plans.push(plan.map(with_time).transpose()?);
     }
     let other = Stream::new()?;
     let states = OCCUPIED
@@ -63,15 +63,14 @@ fn print_layer(scene: &Scene<'_>, layer: &StepProduct, reserves: &[u32]) -> anyh
         let mut cells = Vec::new();
         let mut times = Vec::new();
         for plan in &plans {
-            let measured = match plan {
-                Some(plan) => Some(meanwhile(
-                    scene,
-                    &placed,
-                    plan,
-                    &other,
-                    work.map(|work| (work, blocks)),
-                )?),
-                None => None,
+            let measured = match (plan, work) {
+                (None, _) => None,
+                (Some((_, alone)), None) => Some((*alone, true)),
+                (Some((plan, alone)), Some(work)) => {
+                    let seconds = 3.0 * LAUNCHES as f64 * alone + 2.0 * STARTED.as_secs_f64();
+                    let occupation = scene.occupier.lasting(work, blocks, seconds, &other)?;
+                    Some(meanwhile(scene, &placed, plan, &other, occupation)?)
+                }
             };
             cells.push(measured.map_or_else(
                 || "-".to_owned(),
@@ -99,14 +98,8 @@ fn meanwhile(
     placed: &Placed<'_>,
     plan: &Planned,
     other: &Stream,
-    occupied: Option<(Work, u32)>,
+    occupation: Occupation,
 ) -> anyhow::Result<(f64, bool)> {
-    let alone = placed.seconds(plan, &scene.stream)?;
-    let Some((work, blocks)) = occupied else {
-        return Ok((alone, true));
-    };
-    let seconds = 3.0 * LAUNCHES as f64 * alone + 2.0 * STARTED.as_secs_f64();
-    let occupation = scene.occupier.lasting(work, blocks, seconds, other)?;
     let (mut taken, mut is_whole) = (Vec::new(), true);
     for _ in 0..SAMPLES {
         scene.occupier.launch(occupation, other)?;
