@@ -63,6 +63,7 @@ impl Sizes {
 }
 
 /// The sizes of a training step of a GPT.
+#[cfg(feature = "cuda")]
 #[derive(Clone, Copy, Debug)]
 pub struct StepSizes {
     /// Tokens of a micro-batch.
@@ -72,6 +73,7 @@ pub struct StepSizes {
     pub vocabulary: usize,
 }
 
+#[cfg(feature = "cuda")]
 impl StepSizes {
     /// Those of 1.3 billion parameters, or small ones for a machine without a GPU.
     pub fn new(small: bool) -> Self {

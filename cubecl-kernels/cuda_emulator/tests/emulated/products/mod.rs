@@ -62,10 +62,10 @@ fn measured(_: &Role) -> Result<()> {
             } else {
                 [rows, columns]
             };
-            let numbers = (0..outer * inner).map(|at| (at / inner, at % inner));
-            let numbers = numbers.map(|(outer, inner)| match is_transposed {
-                true => number(seed, inner, outer) as f32,
-                false => number(seed, outer, inner) as f32,
+            let numbers = (0..outer * inner).map(|at| {
+                let (outer, inner) = (at / inner, at % inner);
+                let [row, column] = if is_transposed { [inner, outer] } else { [outer, inner] };
+                number(seed, row, column) as f32
             });
             upload(&numbers.collect::<Vec<f32>>(), stream)
         };
