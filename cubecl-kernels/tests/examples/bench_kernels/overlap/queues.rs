@@ -27,6 +27,7 @@ pub fn print(scene: &Scene<'_>, layer: &StepProduct, connections: &str) -> anyho
         anyhow::bail!("cuBLASLt has no kernel for {:?}", layer.product);
     };
     let alone = placed.seconds(&plan, &scene.stream)?;
+    println!("µs of a kernel that is launched next to those of other streams:");
     println!("| connections | what | µs | alone |");
     println!("|---|---|---|---|");
     for count in STREAMS {
