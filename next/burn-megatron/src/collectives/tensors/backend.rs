@@ -1,0 +1,91 @@
+//! `CollectiveBackend`: the collectives on burn tensors, backend by backend.
+//!
+//! Unless a backend says otherwise, tensors travel through host memory (`staging`).
+
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, DType, Shape};
+use burn_flex::Flex;
+
+use super::{CallMode, PendingTensor, TensorCall, staging};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup};
+
+/// A backend whose tensors can take part in collectives.
+///
+/// A backend that can do better than host memory says how in [`collective`](CollectiveBackend::collective),
+/// [`send_start`](CollectiveBackend::send_start) and [`recv_start`](CollectiveBackend::recv_start); all other
+/// communication is made of these. Collectives keep the element type.
+pub trait CollectiveBackend: Backend {
+    /// Whether tensors are in the memory of a device.
+    const HAS_DEVICE_MEMORY: bool = false;
+
+    /// The name of what moves tensors over the group.
+    fn tensor_engine(group: &ProcessGroup) -> &'static str {
+        if Self::HAS_DEVICE_MEMORY {
+            "host copies"
+        } else {
+            group.engine_name()
+        }
+    }
+
+    /// Makes a collective on the tensor, which [`run`](Self::run) and [`start`](Self::start) call.
+    ///
+    /// # Panics
+    /// When the group's size does not divide the dimension that is cut.
+    #[track_caller]
+    fn collective(
+        tensor: FloatTensor<Self>,
+        call: TensorCall,
+        mode: CallMode,
+        group: &ProcessGroup,
+    ) -> PendingTensor<Self> {
+        staging::collective::<Self>(tensor, call, mode, group)
+    }
+
+    /// Returns the result of a collective on the tensor.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce`].
+    ///
+    /// # Panics
+    /// As [`collective`](Self::collective).
+    #[track_caller]
+    fn run(
+        tensor: FloatTensor<Self>,
+        call: TensorCall,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        Self::collective(tensor, call, CallMode::Blocking, group).wait()
+    }
+
+    /// Starts a collective on the tensor.
+    ///
+    /// # Panics
+    /// As [`collective`](Self::collective).
+    #[track_caller]
+    fn start(tensor: FloatTensor<Self>, call: TensorCall, group: &ProcessGroup) -> PendingTensor<Self> {
+        Self::collective(tensor, call, CallMode::Started, group)
+    }
+
+    /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if
+    /// nothing else holds the tensor.
+    ///
+    /// The other rank must receive with the same number of elements and the same type.
+    #[track_caller]
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()> {
+        staging::send_start::<Self>(tensor, to, group)
+    }
+
+    /// Starts to receive a tensor from the rank with index `from` in the group.
+    #[track_caller]
+    fn recv_start(
+        shape: Shape,
+        dtype: DType,
+        device: &Self::Device,
+        from: usize,
+        group: &ProcessGroup,
+    ) -> PendingTensor<Self> {
+        staging::recv_start::<Self>(shape, dtype, device, from, group)
+    }
+}
+
+impl CollectiveBackend for Flex {}

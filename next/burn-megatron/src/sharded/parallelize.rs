@@ -1,0 +1,142 @@
+//! [`parallelize`]: a model's parameters, placed by a plan; [`distribute`]: a batch, placed by hand.
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::Tensor;
+use burn_backend::TensorMetadata;
+
+use super::device::{OtherDevice, SlotKind, closed, opened};
+use super::kind::Kind;
+use super::mesh::Mesh;
+use super::movement::redistribute::redistribute;
+use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED};
+use super::plan::{Plan, PlanError, planned_parameters};
+use super::{ShardedTensor, traffic};
+use crate::collectives::CollectiveBackend;
+
+/// Returns the model with its parameters placed on a mesh by a plan. The model is on a device of
+/// [`device`](super::device()).
+///
+/// Parameters without values get them first, in the order of the model: every rank must have drawn the same random
+/// numbers until then. What burn loads into the model's parameters later is placed in the same way. A record of the
+/// model is whole on every rank.
+///
+/// # Communication
+/// None: each rank keeps its part of what it has. Of a record later, one all-gather for each parameter that is cut.
+///
+/// # Errors
+/// When the plan does not fit the model: see [`Plan::resolve`]. When a parameter is on another device.
+pub fn parallelize<M: Module>(model: M, plan: &Plan, mesh: &Mesh) -> Result<M, PlanError> {
+    let placements = plan.resolve(&planned_parameters(&model)?, mesh.shape())?;
+    traffic::set_operation("parallelize");
+    Ok(model.map(&mut Placer {
+        placements: placements.into_iter(),
+        mesh,
+    }))
+}
+
+/// Gives each parameter its placements, in the order of the model.
+struct Placer<'a> {
+    placements: std::vec::IntoIter<Placements>,
+    mesh: &'a Mesh,
+}
+
+impl ModuleMapper for Placer<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let places = self.placements.next().expect("one for each parameter that was listed");
+        if places == REPLICATED {
+            return param;
+        }
+        let mesh = self.mesh.clone();
+        let place = move |tensor: Tensor<D>| {
+            let requires_grad = tensor.is_require_grad();
+            with_places(tensor, &mesh, places).set_require_grad(requires_grad)
+        };
+        let (id, tensor, mapper) = param.consume();
+        // Such as that of a linear layer whose weight is stored transposed.
+        let (loads, saves) = (mapper.clone(), mapper.clone());
+        Param::from_mapped_value(id, place(tensor), mapper)
+            .load_mapper(move |tensor| place(loads.on_load(tensor)))
+            .save_mapper(move |tensor| saves.on_save(whole(tensor)))
+    }
+}
+
+/// The tensor under another placement.
+#[track_caller]
+pub(super) fn placed<B: CollectiveBackend, K: Kind<B>>(
+    tensor: ShardedTensor<B, K>,
+    mesh: &Mesh,
+    places: Placements,
+) -> ShardedTensor<B, K> {
+    let shape = tensor.shape();
+    let local = redistribute(tensor, mesh, &places);
+    ShardedTensor::placed(local, shape, Some(mesh.clone()), places)
+}
+
+/// The same, of a tensor of burn's, without its graph.
+#[track_caller]
+fn with_places<const D: usize, K: SlotKind>(tensor: Tensor<D, K>, mesh: &Mesh, places: Placements) -> Tensor<D, K> {
+    let (own, placing) = or_panic(opened(tensor.clone()));
+    closed(placing.place(own, mesh, places), &tensor)
+}
+
+#[track_caller]
+pub(super) fn or_panic<T>(result: Result<T, OtherDevice>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Returns the tensor, which every rank has, cut along a dimension over the ranks of a role: a batch over those of
+/// data. Unchanged if the mesh has no axis of the role.
+///
+/// # Panics
+/// When the dimension has fewer elements than there are ranks. When the tensor belongs to a graph, which would end
+/// here: gradients of a batch are asked for after this, by `require_grad`. When it is on another device than one of
+/// [`device`](super::device()).
+#[track_caller]
+pub fn distribute<const D: usize>(tensor: Tensor<D>, mesh: &Mesh, role: AxisRole, dimension: usize) -> Tensor<D> {
+    assert!(
+        !tensor.is_tracked(),
+        "a tensor of shape {:?} of a graph is distributed: gradients would not go through; distribute what comes into \
+         the model, and call require_grad after it",
+        tensor.dims()
+    );
+    let several = |&axis: &usize| mesh.shape().size(axis) > 1;
+    let axes = mesh.shape().axes_of(role).filter(several);
+    axes.fold(tensor, |tensor, axis| {
+        let (own, placing) = or_panic(opened(tensor.clone()));
+        let (_, mut places) = placing.places(own);
+        let shape = tensor.dims();
+        assert!(
+            mesh.shape().can_cut(&shape, &places, axis, dimension),
+            "dimension {dimension} of a tensor of shape {shape:?} cannot be cut over {} ranks: each must have an \
+             element",
+            mesh.shape().size(axis)
+        );
+        places[axis] = AxisPlacement::Shard(dimension);
+        with_places(tensor, mesh, places)
+    })
+}
+
+/// Returns the tensor whole, on every rank, and outside any graph: to be read by one rank alone, or on another thread.
+///
+/// # Communication
+/// Of a tensor that is cut an all-gather, of a sum that has not been made an all-reduce; every rank must call.
+///
+/// # Panics
+/// When that fails, with its [`CollectiveError`](crate::collectives::CollectiveError) as payload. When the tensor is on
+/// another device than one of [`device`](super::device()).
+#[track_caller]
+pub fn whole<const D: usize, K: SlotKind>(tensor: Tensor<D, K>) -> Tensor<D, K> {
+    traffic::set_operation("whole");
+    let (own, placing) = or_panic(opened(tensor.clone()));
+    closed(placing.whole(own), &tensor)
+}
+
+/// Returns how a tensor is placed on a mesh, `[2, 8] F32, S(0) R`.
+///
+/// # Panics
+/// When it is on another device than one of [`device`](super::device()).
+#[track_caller]
+pub fn describe<const D: usize, K: SlotKind>(tensor: &Tensor<D, K>) -> String {
+    let (own, placing) = or_panic(opened(tensor.clone()));
+    placing.describe(own)
+}

@@ -1,0 +1,135 @@
+//! [`NdArrayDevice`]: a device of the slot, and the tensors of the backend that it runs.
+
+use std::sync::Arc;
+
+use burn_backend::{Backend, DeviceId, DeviceOps, DeviceSettings};
+use burn_ir::{BackendIr, HandleKind};
+use burn_router::{CustomOpRegistry, RouterTensor, TensorInterpreter, get_client};
+use parking_lot::{Mutex, RwLock};
+
+use super::{Executor, NdArray, Slot, SlotClient};
+
+/// Shared by the clients of a device. Without poisoning: a panic of an operation ends the pass that called it, and the
+/// tensors that it did not take are still there.
+pub(crate) type SharedExecutor = Arc<Mutex<Box<dyn Executor>>>;
+
+/// The devices of the process, by their index. They stay until its end, as other devices do.
+static DEVICES: RwLock<Vec<(SharedExecutor, DeviceSettings)>> = RwLock::new(Vec::new());
+
+/// A device of the slot: its operations are run by the [`Executor`] that it was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct NdArrayDevice {
+    index: u16,
+}
+
+impl NdArrayDevice {
+    /// The first device, by the name that burn's dispatch asks for.
+    #[allow(non_upper_case_globals, reason = "burn's own device is an enum")]
+    pub const Cpu: Self = Self { index: 0 };
+
+    /// Returns a new device whose operations the backend runs on a device of its own.
+    ///
+    /// # Panics
+    /// As [`execute`](Self::execute).
+    pub fn serve<B: BackendIr>(device: B::Device) -> Self {
+        Self::execute(TensorInterpreter::<B>::new(device))
+    }
+
+    /// Returns a new device, as [`serve`](Self::serve), that also runs these custom operations.
+    ///
+    /// # Panics
+    /// As [`execute`](Self::execute).
+    pub fn serve_with<B: BackendIr>(device: B::Device, operations: CustomOpRegistry<B>) -> Self {
+        Self::execute(TensorInterpreter::<B>::with_custom_ops(device, operations))
+    }
+
+    /// Returns a new device whose operations this runs.
+    ///
+    /// # Panics
+    /// When there are 65,536 devices already.
+    pub fn execute(executor: impl Executor) -> Self {
+        let settings = executor.settings();
+        let mut devices = DEVICES.write();
+        let index = u16::try_from(devices.len()).expect("at most 65,536 devices of the slot");
+        devices.push((Arc::new(Mutex::new(Box::new(executor))), settings));
+        Self { index }
+    }
+
+    /// Takes a tensor out of the slot: the primitive of the backend that runs the device.
+    ///
+    /// # Panics
+    /// When another backend runs the tensor's device.
+    pub fn take<B: BackendIr>(tensor: RouterTensor<SlotClient>) -> HandleKind<B> {
+        let client = tensor.client.clone();
+        let tensor = tensor.into_ir();
+        client.with_interpreter(|interpreter: &mut TensorInterpreter<B>| interpreter.get_tensor(&tensor))
+    }
+
+    /// Puts a primitive of the backend that runs the device into the slot.
+    ///
+    /// # Panics
+    /// When another backend runs the device.
+    pub fn put<B: BackendIr>(&self, tensor: HandleKind<B>) -> RouterTensor<SlotClient> {
+        use burn_backend::TensorMetadata;
+        let (shape, dtype) = match &tensor {
+            HandleKind::Float(tensor) => (tensor.shape(), tensor.dtype()),
+            HandleKind::Int(tensor) => (tensor.shape(), tensor.dtype()),
+            HandleKind::Bool(tensor) => (tensor.shape(), tensor.dtype()),
+            HandleKind::Quantized(tensor) => (tensor.shape(), tensor.dtype()),
+        };
+        let handle = match tensor {
+            HandleKind::Float(tensor) => B::float_tensor_handle(tensor),
+            HandleKind::Int(tensor) => B::int_tensor_handle(tensor),
+            HandleKind::Bool(tensor) => B::bool_tensor_handle(tensor),
+            HandleKind::Quantized(tensor) => B::quantized_tensor_handle(tensor),
+        };
+        let client = get_client::<Slot>(self);
+        client.with_interpreter(|interpreter: &mut TensorInterpreter<B>| {
+            interpreter.register_tensor(handle, shape, dtype, client.clone())
+        })
+    }
+
+    /// The executor of the device.
+    pub(crate) fn executor(&self) -> SharedExecutor {
+        self.entry(|(executor, _)| executor.clone())
+    }
+
+    fn entry<T>(&self, of: impl FnOnce(&(SharedExecutor, DeviceSettings)) -> T) -> T {
+        let devices = DEVICES.read();
+        let entry = devices.get(usize::from(self.index));
+        of(entry.unwrap_or_else(|| {
+            panic!(
+                "the slot has {} devices, and none of index {}: make one by NdArrayDevice::serve; this package takes \
+                 the place of burn's ndarray backend",
+                devices.len(),
+                self.index
+            )
+        }))
+    }
+}
+
+impl DeviceOps for NdArrayDevice {
+    fn defaults(&self) -> DeviceSettings {
+        self.entry(|&(_, settings)| settings)
+    }
+}
+
+impl burn_backend::Device for NdArrayDevice {
+    fn from_id(id: DeviceId) -> Self {
+        Self { index: id.index_id }
+    }
+
+    fn to_id(&self) -> DeviceId {
+        DeviceId {
+            type_id: 0,
+            index_id: self.index,
+        }
+    }
+}
+
+/// What burn asks of a backend in its dispatch.
+#[allow(dead_code, reason = "that it compiles is the proof")]
+const fn the_slot_is_a_backend() {
+    const fn is_backend<B: Backend>() {}
+    is_backend::<NdArray>();
+}
