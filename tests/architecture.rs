@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// A crate's folder of sources, and its modules in the order in which they may import from each other.
-const CRATES: [(&str, &[&str]); 9] = [
+const CRATES: [(&str, &[&str]); 10] = [
     (
         "cubecl-kernels/src",
         &[
@@ -205,6 +205,18 @@ const CRATES: [(&str, &[&str]); 9] = [
             "deepspeed",
             "pretraining",
             "comparing",
+        ],
+    ),
+    (
+        "next/burn-megatron/src",
+        &[
+            "collectives",
+            "launch",
+            "topology",
+            "parameters",
+            "parity",
+            "random",
+            "sharded",
         ],
     ),
 ];

@@ -16,7 +16,10 @@ use burn_megatron::launch::World;
 use burn_megatron::sharded::{AxisRole, Mesh, Plan, backward, device, parallelize};
 use burn_ndarray::NdArrayDevice;
 
-const [BATCH, SEQ, WIDTH, LAYERS]: [usize; 4] = [4, 128, 256, 2];
+const BATCH: usize = 4;
+const SEQ: usize = 128;
+const WIDTH: usize = 256;
+const LAYERS: usize = 2;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -52,7 +55,9 @@ fn time(kind: &str, steps: usize, world: &World) -> Result<(), Box<dyn Error>> {
         model = parallelize(model, &plan, mesh)?;
     }
     let mut optimizer = AdamWConfig::new().init();
-    let values: Vec<f32> = (0..BATCH * SEQ * WIDTH).map(|index| (index as f32 * 0.37).sin()).collect();
+    let values: Vec<f32> = (0..BATCH * SEQ * WIDTH)
+        .map(|index| (index as f32 * 0.37).sin())
+        .collect();
     let input = Tensor::<3>::from_data(TensorData::new(values, [BATCH, SEQ, WIDTH]), &device);
     let mut times = Vec::new();
     let mut last = 0.0;

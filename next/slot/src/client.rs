@@ -4,11 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn_backend::{DType, DTypeUsageSet, ExecutionError, Shape, TensorData};
 use burn_ir::{BackendIr, GraphBindings, GraphId, OperationIr, TensorId, TensorIr};
-use burn_router::{
-    MultiBackendBridge, RouterChannel, RouterClient, RouterTensor, TensorInterpreter, get_client,
-};
+use burn_router::{MultiBackendBridge, RouterChannel, RouterClient, RouterTensor, TensorInterpreter, get_client};
 
-use super::device::SharedExecutor;
+use super::executor::SharedExecutor;
 use super::{NdArrayDevice, Read};
 
 /// Channel of the router to the executors of this process.

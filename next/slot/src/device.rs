@@ -1,17 +1,14 @@
-//! [`NdArrayDevice`]: a device of the slot, and the tensors of the backend that it runs.
+//! [`NdArrayDevice`]: a device of the slot.
 
 use std::sync::Arc;
 
-use burn_backend::{Backend, DeviceId, DeviceOps, DeviceSettings};
-use burn_ir::{BackendIr, HandleKind};
-use burn_router::{CustomOpRegistry, RouterTensor, TensorInterpreter, get_client};
+use burn_backend::{DeviceId, DeviceOps, DeviceSettings};
+use burn_ir::BackendIr;
+use burn_router::{CustomOpRegistry, TensorInterpreter};
 use parking_lot::{Mutex, RwLock};
 
-use super::{Executor, NdArray, Slot, SlotClient};
-
-/// Shared by the clients of a device. Without poisoning: a panic of an operation ends the pass that called it, and the
-/// tensors that it did not take are still there.
-pub(crate) type SharedExecutor = Arc<Mutex<Box<dyn Executor>>>;
+use super::Executor;
+use super::executor::SharedExecutor;
 
 /// The devices of the process, by their index. They stay until its end, as other devices do.
 static DEVICES: RwLock<Vec<(SharedExecutor, DeviceSettings)>> = RwLock::new(Vec::new());
@@ -55,40 +52,6 @@ impl NdArrayDevice {
         Self { index }
     }
 
-    /// Takes a tensor out of the slot: the primitive of the backend that runs the device.
-    ///
-    /// # Panics
-    /// When another backend runs the tensor's device.
-    pub fn take<B: BackendIr>(tensor: RouterTensor<SlotClient>) -> HandleKind<B> {
-        let client = tensor.client.clone();
-        let tensor = tensor.into_ir();
-        client.with_interpreter(|interpreter: &mut TensorInterpreter<B>| interpreter.get_tensor(&tensor))
-    }
-
-    /// Puts a primitive of the backend that runs the device into the slot.
-    ///
-    /// # Panics
-    /// When another backend runs the device.
-    pub fn put<B: BackendIr>(&self, tensor: HandleKind<B>) -> RouterTensor<SlotClient> {
-        use burn_backend::TensorMetadata;
-        let (shape, dtype) = match &tensor {
-            HandleKind::Float(tensor) => (tensor.shape(), tensor.dtype()),
-            HandleKind::Int(tensor) => (tensor.shape(), tensor.dtype()),
-            HandleKind::Bool(tensor) => (tensor.shape(), tensor.dtype()),
-            HandleKind::Quantized(tensor) => (tensor.shape(), tensor.dtype()),
-        };
-        let handle = match tensor {
-            HandleKind::Float(tensor) => B::float_tensor_handle(tensor),
-            HandleKind::Int(tensor) => B::int_tensor_handle(tensor),
-            HandleKind::Bool(tensor) => B::bool_tensor_handle(tensor),
-            HandleKind::Quantized(tensor) => B::quantized_tensor_handle(tensor),
-        };
-        let client = get_client::<Slot>(self);
-        client.with_interpreter(|interpreter: &mut TensorInterpreter<B>| {
-            interpreter.register_tensor(handle, shape, dtype, client.clone())
-        })
-    }
-
     /// The executor of the device.
     pub(crate) fn executor(&self) -> SharedExecutor {
         self.entry(|(executor, _)| executor.clone())
@@ -125,11 +88,4 @@ impl burn_backend::Device for NdArrayDevice {
             index_id: self.index,
         }
     }
-}
-
-/// What burn asks of a backend in its dispatch.
-#[allow(dead_code, reason = "that it compiles is the proof")]
-const fn the_slot_is_a_backend() {
-    const fn is_backend<B: Backend>() {}
-    is_backend::<NdArray>();
 }

@@ -1,14 +1,20 @@
 //! [`Executor`]: runs the operations of one device.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use burn_backend::{DType, DTypeUsageSet, DeviceSettings, ExecutionError, TensorData};
 use burn_ir::{BackendIr, OperationIr, TensorId, TensorIr};
 use burn_router::TensorInterpreter;
 use burn_std::future::DynFut;
+use parking_lot::Mutex;
 
 /// Elements on their way to the host.
 pub type Read = DynFut<Result<TensorData, ExecutionError>>;
+
+/// Shared by the clients of a device. Without poisoning: a panic of an operation ends the pass that called it, and the
+/// tensors that it did not take are still there.
+pub(crate) type SharedExecutor = Arc<Mutex<Box<dyn Executor>>>;
 
 /// Runs the operations of one device, in the order in which the program makes them.
 pub trait Executor: Send + 'static {
@@ -31,7 +37,7 @@ pub trait Executor: Send + 'static {
     fn usage(&self, dtype: DType) -> DTypeUsageSet;
     /// Element types of tensors for which the program names none.
     fn settings(&self) -> DeviceSettings;
-    /// The executor itself, for [`NdArrayDevice::take`](super::NdArrayDevice::take).
+    /// The executor itself, for [`take`](super::take) and [`put`](super::put).
     fn as_any(&mut self) -> &mut dyn Any;
 }
 

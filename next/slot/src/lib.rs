@@ -16,11 +16,13 @@
 mod client;
 mod device;
 mod executor;
+mod tensors;
 
 pub use burn_router::{BackendRouter, RouterTensor, TensorInterpreter};
 pub use client::{Slot, SlotClient};
 pub use device::NdArrayDevice;
 pub use executor::{Executor, Read};
+pub use tensors::{put, take};
 
 /// The backend by the name that burn's dispatch asks for.
 pub type NdArray = BackendRouter<Slot>;

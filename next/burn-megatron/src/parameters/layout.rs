@@ -109,24 +109,6 @@ impl Placement {
         self.fused_dimension
     }
 
-    /// Returns how many dimensions, the first ones, are the rows of a matrix of this number of rows on this rank;
-    /// `None` if none are.
-    pub(crate) fn row_dimensions(&self, rows: usize) -> Option<usize> {
-        let product = |shape: &[usize]| shape.iter().product::<usize>();
-        (1..self.local_shape.len()).find(|&split| product(&self.local_shape[..split]) == rows)
-    }
-
-    /// Returns the placement of an array that has some of the dimensions only.
-    pub(crate) fn of_dimensions(&self, dimensions: impl Iterator<Item = usize>) -> Self {
-        let (mut logical, mut offset, mut local) = (Vec::new(), Vec::new(), Vec::new());
-        for dimension in dimensions {
-            logical.push(self.logical_shape[dimension]);
-            offset.push(self.offset[dimension]);
-            local.push(self.local_shape[dimension]);
-        }
-        Self::new(logical, offset, local)
-    }
-
     /// The number of adjacent matrices; 1 where there is but one.
     pub fn num_fused(&self) -> usize {
         self.fused_dimension.map_or(1, |d| self.logical_shape[d])

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use burn_backend::tensor::FloatTensor;
 use burn_backend::{Shape, TensorMetadata};
 
-use super::kind::{Float, Kind};
+use super::kind::Kind;
 use super::mesh::Mesh;
 use super::movement::redistribute::{local_of_whole, redistribute};
-use super::placement::{AxisPlacement, Placements, Reduction};
+use super::placement::Placements;
 use super::rules::{self, Operand, Rule, Setting};
 use super::tensor::ShardedTensor;
 use super::traffic::{self, Phase};
@@ -99,38 +98,6 @@ impl Placed {
             None => true,
             Some(mesh) => mesh.shape().parts(&self.needs[operand], dimension) == 1,
         }
-    }
-
-    /// A part of a first result with the other ranks' added in, over the axes that cut a dimension of an operand; of
-    /// other axes it is as the result is. `lead` is the number of dimensions that it has before the result's.
-    #[track_caller]
-    pub(super) fn joined<B: CollectiveBackend>(
-        &self,
-        part: FloatTensor<B>,
-        reduction: Reduction,
-        (operand, dimension): (usize, usize),
-        lead: usize,
-    ) -> FloatTensor<B> {
-        let Some(mesh) = &self.mesh else {
-            return part;
-        };
-        let mut shape = part.shape();
-        let result = &self.results[0];
-        for (index, &length) in result.shape.iter().enumerate() {
-            shape[lead + index] = length;
-        }
-        let whole = result.places.map(|place| match place {
-            AxisPlacement::Shard(cut) => AxisPlacement::Shard(lead + cut),
-            place => place,
-        });
-        let mut terms = whole;
-        for (place, cut) in terms.iter_mut().zip(self.needs[operand]) {
-            if cut == AxisPlacement::Shard(dimension) {
-                *place = AxisPlacement::Partial(reduction);
-            }
-        }
-        let terms = ShardedTensor::<B, Float>::placed(part, shape, Some(mesh.clone()), terms);
-        redistribute(terms, mesh, &whole)
     }
 
     /// Returns true if everything is whole.

@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 
 use burn_backend::DType;
-use burn_backend::{Backend, BackendTypes, DTypeUsageSet, ExecutionError};
 use burn_backend::distributed::DistributedOps;
 use burn_backend::ops::TransactionOps;
 use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, BackendTypes, DTypeUsageSet, ExecutionError};
 
 use super::ShardedTensor;
 use super::kind::{Bool, Float, Int};

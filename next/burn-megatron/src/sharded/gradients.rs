@@ -9,12 +9,12 @@ use burn_backend::{Shape, TensorMetadata};
 use burn_ndarray::NdArray;
 
 use super::ShardedTensor;
-use super::device::{Placing, SlotTensor, opened};
 use super::kind::{Float, Kind};
 use super::mesh::Mesh;
-use super::movement::redistribute::{along, forget_gathered, local_part, redistribute};
-use super::parallelize::{or_panic, placed, whole};
+use super::movement::redistribute::{along, forget_gathered, local_part, placed, redistribute};
+use super::parallelize::whole;
 use super::placement::{AxisPlacement, PARTIAL_SUM, Placements, REPLICATED};
+use super::slot::{Placing, SlotTensor, opened, or_panic};
 use super::traffic::{Phase, in_phase, set_operation};
 use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_error};
 
@@ -41,7 +41,10 @@ pub fn backward<M: Module, const D: usize>(
         let value = whole(loss.clone().inner());
         let gradients = in_phase(Phase::Backward, || loss.backward());
         forget_gathered();
-        (value, placed_gradients(GradientsParams::from_grads(gradients, model), model))
+        (
+            value,
+            placed_gradients(GradientsParams::from_grads(gradients, model), model),
+        )
     })
 }
 
@@ -64,7 +67,12 @@ fn placed_gradients<M: Module>(gradients: GradientsParams, model: &M) -> Gradien
             placing: None,
         };
         model.visit(&mut collected);
-        let Collected { mut gradients, pairs, registers, placing } = collected;
+        let Collected {
+            mut gradients,
+            pairs,
+            registers,
+            placing,
+        } = collected;
         if let Some(placing) = placing {
             for (register, gradient) in registers.into_iter().zip(placing.place_like(pairs)) {
                 register(&mut gradients, gradient);

@@ -14,7 +14,7 @@
 //! | `movement` | how they get from one placement to another |
 //! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
-//! | `intermediate`, `device` | tensors by burn's descriptions of operations; a device of burn's for them |
+//! | `intermediate`, `slot`, `device` | tensors by burn's descriptions of operations, and in burn's `Tensor`; a device for them |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
 //! | `gradients` | a backward pass whose gradients end where their parameters are |
 
@@ -32,11 +32,12 @@ mod placement;
 mod plan;
 mod random;
 mod rules;
+mod slot;
 mod tensor;
 mod traffic;
 
 pub use backend::Sharded;
-pub use device::{OtherDevice, SlotKind, device};
+pub use device::device;
 pub use gradients::{backward, place_gradients};
 pub use kind::{Bool, Float, Int, Kind, KindCall};
 pub use mesh::{Mesh, MeshAxis, MeshError};
@@ -44,5 +45,6 @@ pub use operations::{OperationRule, operation_rules};
 pub use parallelize::{describe, distribute, parallelize, whole};
 pub use placement::{AxisPlacement, AxisRole, MAX_AXES, MeshShape, Placements, REPLICATED, Reduction};
 pub use plan::{Plan, PlanError, PlannedParameter};
+pub use slot::{OtherDevice, SlotKind};
 pub use tensor::ShardedTensor;
 pub use traffic::{Phase, TrafficKind, TrafficRecord};

@@ -2,16 +2,12 @@
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::Tensor;
-use burn_backend::TensorMetadata;
 
-use super::device::{OtherDevice, SlotKind, closed, opened};
-use super::kind::Kind;
 use super::mesh::Mesh;
-use super::movement::redistribute::redistribute;
 use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED};
 use super::plan::{Plan, PlanError, planned_parameters};
-use super::{ShardedTensor, traffic};
-use crate::collectives::CollectiveBackend;
+use super::slot::{SlotKind, closed, opened, or_panic};
+use super::traffic;
 
 /// Returns the model with its parameters placed on a mesh by a plan. The model is on a device of
 /// [`device`](super::device()).
@@ -60,28 +56,11 @@ impl ModuleMapper for Placer<'_> {
     }
 }
 
-/// The tensor under another placement.
-#[track_caller]
-pub(super) fn placed<B: CollectiveBackend, K: Kind<B>>(
-    tensor: ShardedTensor<B, K>,
-    mesh: &Mesh,
-    places: Placements,
-) -> ShardedTensor<B, K> {
-    let shape = tensor.shape();
-    let local = redistribute(tensor, mesh, &places);
-    ShardedTensor::placed(local, shape, Some(mesh.clone()), places)
-}
-
-/// The same, of a tensor of burn's, without its graph.
+/// The tensor under another placement, without its graph.
 #[track_caller]
 fn with_places<const D: usize, K: SlotKind>(tensor: Tensor<D, K>, mesh: &Mesh, places: Placements) -> Tensor<D, K> {
     let (own, placing) = or_panic(opened(tensor.clone()));
     closed(placing.place(own, mesh, places), &tensor)
-}
-
-#[track_caller]
-pub(super) fn or_panic<T>(result: Result<T, OtherDevice>) -> T {
-    result.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns the tensor, which every rank has, cut along a dimension over the ranks of a role: a batch over those of

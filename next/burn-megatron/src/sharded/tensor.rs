@@ -110,18 +110,9 @@ impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
         self.id
     }
 
-    /// This rank's part, if it is there.
-    pub(super) fn here(&self) -> Option<K::Tensor> {
-        match &self.local {
-            Local::Here(local) => Some(local.clone()),
-            Local::Settling(_) | Local::Deferred(_) => None,
-        }
-    }
-
     pub(super) fn into_local(self) -> Local<B, K> {
         self.local
     }
-
 }
 
 impl<B: CollectiveBackend, K: Kind<B>> Deferred<B, K> {
@@ -143,11 +134,6 @@ impl<B: CollectiveBackend, K: Kind<B>> Deferred<B, K> {
     /// Whose part is made once.
     pub(super) fn kept(self) -> Self {
         Self { is_kept: true, ..self }
-    }
-
-    /// Makes the part of these ranges, and keeps nothing.
-    pub(super) fn make(&self, ranges: &[std::ops::Range<usize>]) -> K::Tensor {
-        (self.make)(ranges)
     }
 
     /// This rank's part under a placement.

@@ -100,18 +100,6 @@ pub(super) fn set_operation(name: &'static str) {
     OPERATION.set(name);
 }
 
-/// Runs as part of an operation, and returns to the one before even if it unwinds.
-pub(super) fn in_operation<T>(name: &'static str, run: impl FnOnce() -> T) -> T {
-    struct Restore(&'static str);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            OPERATION.set(self.0);
-        }
-    }
-    let _restore = Restore(OPERATION.replace(name));
-    run()
-}
-
 /// The part of the step that this thread is in.
 pub(super) fn phase() -> Phase {
     PHASE.get()

@@ -62,9 +62,7 @@ impl Subject for TransformerEncoder {
     }
 
     fn tensor_plan() -> Plan {
-        Plan::new()
-            .attention("layers.*.mha")
-            .feed_forward("layers.*.pwff")
+        Plan::new().attention("layers.*.mha").feed_forward("layers.*.pwff")
     }
 }
 
@@ -82,7 +80,9 @@ pub fn filled<M: Module>(model: M, dtype: DType) -> M {
                 let mut values = vec![0.0; tensor.shape().num_elements()];
                 RandomStream::new(5, &name).fill_normal(0, 0.3, &mut values);
                 let is_vector = D == 1;
-                values.iter_mut().for_each(|value| *value += if is_vector { 0.5 } else { 0.0 });
+                values
+                    .iter_mut()
+                    .for_each(|value| *value += if is_vector { 0.5 } else { 0.0 });
                 of_values(values, tensor.dims(), dtype, &tensor.device()).require_grad()
             })
         }

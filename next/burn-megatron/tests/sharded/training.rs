@@ -63,9 +63,10 @@ pub fn train<M: Subject>(
         });
         let loss = (model.forward(input) - target).powi_scalar(2).mean();
         let (loss, gradients) = match ranks {
-            Ranks::One | Ranks::Unplaced(_) => {
-                (loss.clone().inner(), GradientsParams::from_grads(loss.backward(), &model))
-            }
+            Ranks::One | Ranks::Unplaced(_) => (
+                loss.clone().inner(),
+                GradientsParams::from_grads(loss.backward(), &model),
+            ),
             Ranks::Many(_) => backward(loss, &model)?,
         };
         run.losses.push(loss.into_data().iter::<f64>().next().ok_or("a loss")?);
@@ -132,14 +133,21 @@ pub fn compare(dtype: DType, reference: &Run, run: &Run) -> Result<(), Box<dyn E
     let elements = reference.parameters.iter().map(|array| array.values.len()).sum();
     let mut judge = Judge::new(Tolerance::of(dtype), elements, dtype == DType::F64);
     let num_parameters = reference.parameters.len();
-    let counts: Vec<usize> = [reference, run].iter().flat_map(|run| run.gradients.iter().map(Vec::len)).collect();
+    let counts: Vec<usize> = [reference, run]
+        .iter()
+        .flat_map(|run| run.gradients.iter().map(Vec::len))
+        .collect();
     if counts.iter().any(|&count| count != num_parameters) || counts.len() != 2 * STEPS {
         return Err(format!("gradients of steps {counts:?}, of {num_parameters} parameters").into());
     }
     for step in 0..STEPS {
         let [theirs, ours] = [reference, run].map(|run| &run.gradients[step]);
         let [norm, our_norm] = [theirs, ours].map(|arrays| norm(arrays));
-        judge.scalars(step as u64, [run.losses[step], reference.losses[step]], [our_norm, norm]);
+        judge.scalars(
+            step as u64,
+            [run.losses[step], reference.losses[step]],
+            [our_norm, norm],
+        );
         for (theirs, ours) in theirs.iter().zip(ours) {
             for part in differences(theirs, ours)? {
                 judge.gradient(step as u64, &part, norm);

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use burn_backend::{Shape, TensorData, Backend};
 use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, Shape, TensorData};
 
 use crate::collectives::{CollectiveElement, CollectiveError, Pending};
 

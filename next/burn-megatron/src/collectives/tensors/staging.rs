@@ -3,8 +3,8 @@
 //! The default of [`CollectiveBackend`](super::CollectiveBackend)'s methods, for backends that have nothing better. On
 //! Flex, tensors are in host memory already: one that is not shared is reduced in place.
 
-use burn_backend::{DType, Shape, TensorData, TensorMetadata, Backend, try_read_sync};
 use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, DType, Shape, TensorData, TensorMetadata, try_read_sync};
 use half::{bf16, f16};
 
 use super::{CallMode, PendingTensor, TensorCall};

@@ -80,6 +80,18 @@ pub(in crate::sharded) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
     }
 }
 
+/// The tensor under another placement.
+#[track_caller]
+pub(in crate::sharded) fn placed<B: CollectiveBackend, K: Kind<B>>(
+    tensor: ShardedTensor<B, K>,
+    mesh: &Mesh,
+    places: Placements,
+) -> ShardedTensor<B, K> {
+    let shape = tensor.shape();
+    let local = redistribute(tensor, mesh, &places);
+    ShardedTensor::placed(local, shape, Some(mesh.clone()), places)
+}
+
 /// Returns the whole tensor.
 ///
 /// # Panics
@@ -349,11 +361,6 @@ fn last_gathered<T: Clone + 'static>(id: u64, target: &Placements) -> Option<T> 
 
 fn remember_gathered<T: Clone + 'static>(id: u64, target: &Placements, gathered: &T) {
     LAST_GATHERED.set(Some((id, *target, Box::new(gathered.clone()))));
-}
-
-/// Returns the last gathered activation, and remembers another one in its place.
-pub(in crate::sharded) fn replace_gathered(gathered: Option<Gathered>) -> Option<Gathered> {
-    LAST_GATHERED.replace(gathered)
 }
 
 /// Lets go of the last gathered activation.

@@ -4,12 +4,11 @@ use std::future::Future;
 
 use burn_backend::ExecutionError;
 use burn_backend::ops::{FloatTensorOps, GridSampleOptions};
+use burn_backend::tensor::IndexingUpdateOp;
 use burn_backend::tensor::{BoolTensor, FloatTensor};
 use burn_backend::{
-    BoolDType, Distribution, FloatDType, IntDType, Scalar, Shape, Slice, SliceOps, TensorData,
-    TensorMetadata,
+    BoolDType, Distribution, FloatDType, IntDType, Scalar, Shape, Slice, SliceOps, TensorData, TensorMetadata,
 };
-use burn_backend::tensor::IndexingUpdateOp;
 
 use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};

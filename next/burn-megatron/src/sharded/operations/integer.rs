@@ -5,12 +5,11 @@ use std::ops::Range;
 
 use burn_backend::ExecutionError;
 use burn_backend::ops::IntTensorOps;
+use burn_backend::tensor::IndexingUpdateOp;
 use burn_backend::tensor::{BoolTensor, IntTensor};
 use burn_backend::{
-    BoolDType, Distribution, FloatDType, IntDType, Scalar, Shape, Slice, SliceOps, TensorData,
-    TensorMetadata,
+    BoolDType, Distribution, FloatDType, IntDType, Scalar, Shape, Slice, SliceOps, TensorData, TensorMetadata,
 };
-use burn_backend::tensor::IndexingUpdateOp;
 
 use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};

@@ -4,8 +4,8 @@ use std::future::Future;
 
 use burn_backend::ExecutionError;
 use burn_backend::ops::QTensorOps;
-use burn_backend::tensor::{FloatTensor, IntTensor, QuantizedTensor};
 use burn_backend::quantization::{QuantScheme, QuantizationParametersPrimitive};
+use burn_backend::tensor::{FloatTensor, IntTensor, QuantizedTensor};
 use burn_backend::{FloatDType, Shape, Slice, TensorData};
 
 use super::super::Sharded;

@@ -1,7 +1,7 @@
 //! [`PlanError`]: a plan that does not fit the model.
 
-use crate::sharded::OtherDevice;
 use crate::sharded::placement::AxisRole;
+use crate::sharded::slot::OtherDevice;
 
 /// A plan that does not fit the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

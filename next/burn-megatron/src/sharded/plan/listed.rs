@@ -4,7 +4,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 
 use super::{PlanError, PlannedParameter};
-use crate::sharded::device::opened;
+use crate::sharded::slot::opened;
 
 /// Returns a model's float parameters, in the order of the model. Forces lazy ones.
 ///

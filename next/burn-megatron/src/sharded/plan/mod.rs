@@ -152,15 +152,6 @@ impl Plan {
         self
     }
 
-    /// Returns the plan with the lines of another after its own.
-    pub(in crate::sharded) fn and(mut self, other: &Plan) -> Self {
-        self.lines.extend(other.lines.iter().cloned());
-        other
-            .fully_sharded
-            .iter()
-            .fold(self, |plan, &role| plan.fully_shard(role))
-    }
-
     fn line(mut self, text: String, role: AxisRole, parts: impl IntoIterator<Item = (String, Option<usize>)>) -> Self {
         self.lines.push(Line {
             text,

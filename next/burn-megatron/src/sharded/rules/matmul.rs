@@ -116,20 +116,6 @@ impl Rule for Linear {
     }
 }
 
-/// As [`Linear`], of a weight of `[d_output, d_input]`.
-#[derive(Clone, Copy, Debug)]
-pub struct LinearTransposed;
-
-impl Rule for LinearTransposed {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        linear_shapes(operands, 0)
-    }
-
-    fn plan(&self, view: &AxisView) -> AxisPlan {
-        linear_plan(view, 0)
-    }
-}
-
 /// `free` is the weight's dimension that becomes the last of the output.
 fn linear_shapes(operands: &[Operand], free: usize) -> Vec<Vec<usize>> {
     let mut shape = operands[0].shape.clone();

@@ -27,10 +27,6 @@ pub struct Named {
     linear: &'static [usize],
     /// Names that must be whole, such as channels in groups.
     fixed: &'static [u8],
-    /// Names over which the operation puts its results together by itself.
-    joined: &'static [u8],
-    /// Whether ranks may have terms of a result although it is linear in no operand alone.
-    is_summed: bool,
 }
 
 impl Named {
@@ -55,8 +51,6 @@ impl Named {
             added: &[],
             linear: &[],
             fixed: &[],
-            joined: &[],
-            is_summed: false,
         }
     }
 
@@ -75,20 +69,6 @@ impl Named {
         Self { linear, ..self }
     }
 
-    /// With terms of the results that have no dimension of a name that is cut. Unlike with [`linear`](Self::linear), an
-    /// operand's sum is made first: several results would need it, each by itself.
-    pub fn summed(self) -> Self {
-        Self {
-            is_summed: true,
-            ..self
-        }
-    }
-
-    /// With names that may be cut although a result lacks them: the operation reduces that over the ranks itself.
-    pub fn joined(self, joined: &'static [u8]) -> Self {
-        Self { joined, ..self }
-    }
-
     /// With these names whole.
     pub fn fixed(self, fixed: &'static [u8]) -> Self {
         Self { fixed, ..self }
@@ -100,8 +80,7 @@ impl Named {
         let name = self.operands[operand][cut];
         let is_summed = !self.results.iter().all(|result| result.contains(&name));
         // A sum over ranks is the sum of what the operation gives only where that is linear in its operands.
-        let has_terms = self.is_summed || !self.linear.is_empty();
-        let is_possible = !is_summed || has_terms || self.joined.contains(&name);
+        let is_possible = !is_summed || !self.linear.is_empty();
         let is_free = name != UNNAMED && !self.fixed.contains(&name);
         (is_free && is_possible && length_of(name, &self.operands, view.operands).is_some()).then_some(name)
     }
@@ -141,12 +120,7 @@ impl Rule for Named {
         let Some(name) = names.next() else {
             return whole();
         };
-        let without = if self.joined.contains(&name) {
-            Replicated
-        } else {
-            PARTIAL_SUM
-        };
-        let in_result = |names: &&[u8]| position(names, name).map_or(without, Shard);
+        let in_result = |names: &&[u8]| position(names, name).map_or(PARTIAL_SUM, Shard);
         let results: Vec<_> = self.results.iter().map(in_result).collect();
         let needs = (0..count).map(|operand| match position(self.operands[operand], name) {
             Some(dimension) if view.shape(operand)[dimension] == 1 => Replicated,

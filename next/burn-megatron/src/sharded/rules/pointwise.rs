@@ -136,24 +136,6 @@ impl Rule for Elementwise {
     }
 }
 
-/// Operands of one shape that several results of this shape are made of, element by element; they move to the first.
-#[derive(Clone, Copy, Debug)]
-pub struct Each {
-    /// The number of results.
-    pub results: usize,
-}
-
-impl Rule for Each {
-    fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        vec![operands[0].shape.clone(); self.results]
-    }
-
-    fn plan(&self, view: &AxisView) -> AxisPlan {
-        let place = view.settled(0);
-        AxisPlan::new(vec![place; view.operands.len()], vec![place; self.results])
-    }
-}
-
 /// Every operand cut along a dimension, apart from those that are broadcast along it.
 fn cut_all(view: &AxisView, dimension: usize) -> AxisPlan {
     let needs = view.operands.iter().map(|operand| match operand.shape[dimension] {
