@@ -3,15 +3,15 @@
 use std::error::Error;
 
 use burn::nn::transformer::TransformerEncoder;
-use burn::tensor::{DType, Device};
+use burn::tensor::{DType, Device, Tensor};
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::launch::World;
-use burn_megatron::sharded::{AxisRole, Mesh, Plan, device, parallelize};
+use burn_megatron::sharded::{AxisRole, Mesh, Phase, Plan, TrafficKind, backward, device, distribute, parallelize};
 use libtest_mimic::Trial;
 
 use super::job;
-use super::models::{Pair, Subject};
+use super::models::{Pair, Subject, filled, of_values};
 use super::training::{Ranks, compare, train};
 
 /// Of every case.
@@ -23,7 +23,23 @@ const LAYOUTS: [&str; 5] = ["tp2", "tp2sp", "tp2_unplaced", "dp2", "fsdp2"];
 const TYPES: [&str; 2] = ["f64", "f32"];
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let counted = |case: &'static str, name: &str| Trial::test(name, move || job::run(case));
+    let mut trials = vec![
+        counted("encoder counted tp2", "encoder_in_tp2_communicates_as_megatrons_layers"),
+        counted(
+            "encoder counted tp2sp",
+            "encoder_in_tp2sp_communicates_as_megatrons_layers",
+        ),
+        counted(
+            "encoder counted dp2",
+            "encoder_in_dp2_communicates_its_loss_and_gradients_alone",
+        ),
+        counted(
+            "encoder failing tp2",
+            "a_rank_that_is_gone_is_an_error_of_the_pass_and_locks_stay_usable",
+        ),
+        counted("encoder elsewhere tp2", "a_model_on_another_device_is_refused_by_name"),
+    ];
     for model in MODELS {
         for layout in LAYOUTS {
             for dtype in TYPES {
@@ -42,14 +58,18 @@ pub fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
     let [model, layout, dtype] = words[..] else {
         return Err(format!("a case of three words, got {case}").into());
     };
-    let dtype = if dtype == "f64" { DType::F64 } else { DType::F32 };
-    match model {
-        "pair" => trains::<Pair>(layout, dtype, world),
-        _ => trains::<TransformerEncoder>(layout, dtype, world),
+    let kind = if dtype == "f64" { DType::F64 } else { DType::F32 };
+    match (model, layout) {
+        (_, "counted") => counted(dtype, world),
+        (_, "failing") => failing(dtype, world),
+        (_, "elsewhere") => elsewhere(dtype, world),
+        ("pair", _) => trains::<Pair>(layout, kind, world),
+        _ => trains::<TransformerEncoder>(layout, kind, world),
     }
 }
 
-fn trains<M: Subject>(layout: &str, dtype: DType, world: &World) -> Result<(), Box<dyn Error>> {
+/// The mesh of a layout, and what it cuts.
+fn placed<M: Subject>(layout: &str, world: &World) -> Result<(Mesh, Plan), Box<dyn Error>> {
     let is_tensor = layout.starts_with("tp2");
     let role = if is_tensor { AxisRole::Tensor } else { AxisRole::Data };
     let mesh = Mesh::connect(world, &[(role, RANKS)], &GroupConfig::new())?;
@@ -63,6 +83,11 @@ fn trains<M: Subject>(layout: &str, dtype: DType, world: &World) -> Result<(), B
         "fsdp2" => Plan::new().fully_shard(AxisRole::Data),
         _ => M::tensor_plan(),
     };
+    Ok((mesh, plan))
+}
+
+fn trains<M: Subject>(layout: &str, dtype: DType, world: &World) -> Result<(), Box<dyn Error>> {
+    let (mesh, plan) = placed::<M>(layout, world)?;
     let ranks = match layout {
         "tp2_unplaced" => Ranks::Unplaced(&mesh),
         _ => Ranks::Many(&mesh),
@@ -71,4 +96,82 @@ fn trains<M: Subject>(layout: &str, dtype: DType, world: &World) -> Result<(), B
     let placed = device::<Flex>(FlexDevice).autodiff();
     let run = train::<M>(&placed, dtype, &ranks, |model| Ok(parallelize(model, &plan, &mesh)?))?;
     compare(dtype, &plain, &run)
+}
+
+/// An encoder on a mesh, and the loss of a batch.
+fn encoder(mesh: &Mesh, plan: &Plan) -> Result<(TransformerEncoder, Tensor<1>), Box<dyn Error>> {
+    let device = device::<Flex>(FlexDevice).autodiff();
+    let model = parallelize(filled(TransformerEncoder::make(&device), DType::F64), plan, mesh)?;
+    let shape = TransformerEncoder::SHAPE;
+    let values = (0..shape.iter().product()).map(|index| f64::from(index as u32).sin());
+    let batch = of_values(values.collect(), shape, DType::F64, &device);
+    let batch = distribute(batch, mesh, AxisRole::Data, 0);
+    let loss = Subject::forward(&model, batch).powi_scalar(2).mean();
+    Ok((model, loss))
+}
+
+/// A step's collectives are those of Megatron's layers: a merge of dimensions, which burn's linear layers begin with,
+/// keeps cuts and terms.
+fn counted(layout: &str, world: &World) -> Result<(), Box<dyn Error>> {
+    let (mesh, plan) = placed::<TransformerEncoder>(layout, world)?;
+    mesh.start_counting();
+    let (model, loss) = encoder(&mesh, &plan)?;
+    backward(loss, &model)?;
+    let records = mesh.stop_counting();
+    let kinds = [
+        TrafficKind::AllReduce,
+        TrafficKind::AllGather,
+        TrafficKind::ReduceScatter,
+    ];
+    let found = [Phase::Forward, Phase::Backward, Phase::Gradients].map(|phase| {
+        kinds.map(|kind| {
+            let of_kind = records
+                .iter()
+                .filter(|record| record.phase == phase && record.kind == kind);
+            of_kind.count()
+        })
+    });
+    let expected = match layout {
+        // Two of each layer in each pass, and one of all gradients that are sums.
+        "tp2" => [[4, 0, 0], [4, 0, 0], [1, 0, 0]],
+        "tp2sp" => [[1, 4, 4], [0, 8, 4], [1, 0, 0]],
+        // The loss.
+        _ => [[1, 0, 0], [0, 0, 0], [1, 0, 0]],
+    };
+    if found != expected {
+        return Err(format!("collectives {found:?}, expected {expected:?}: {records:#?}").into());
+    }
+    Ok(())
+}
+
+/// The error of a collective ends the pass with itself as the result, and the device can be used after it.
+fn failing(layout: &str, world: &World) -> Result<(), Box<dyn Error>> {
+    let (mesh, plan) = placed::<TransformerEncoder>(layout, world)?;
+    let (model, loss) = encoder(&mesh, &plan)?;
+    if world.rank() == 1 {
+        mesh.group(0).give_up("this rank takes part no longer");
+        return Ok(());
+    }
+    let Err(error) = backward(loss, &model) else {
+        return Err("a pass without the other rank has no error".into());
+    };
+    let local = Tensor::<1>::ones([3], &device::<Flex>(FlexDevice))
+        .sum()
+        .into_scalar::<f32>();
+    let on_device = model.layers[0].mha.query.weight.val().inner() * 0.0;
+    let whole_here = Tensor::<1>::ones([3], &on_device.device()).sum().into_scalar::<f32>();
+    if !error.to_string().contains("this rank takes part no longer") || [local, whole_here] != [3.0; 2] {
+        return Err(format!("{error}; then {local} and {whole_here}").into());
+    }
+    Ok(())
+}
+
+fn elsewhere(layout: &str, world: &World) -> Result<(), Box<dyn Error>> {
+    let (mesh, plan) = placed::<TransformerEncoder>(layout, world)?;
+    let model = TransformerEncoder::make(&Device::flex());
+    match parallelize(model, &plan, &mesh).map_err(|error| error.to_string()) {
+        Err(error) if error.starts_with("parameter layers.0.mha.query.weight: a tensor on Flex") => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err("it was placed".into()),
+    }
 }

@@ -5,7 +5,6 @@ use std::error::Error;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{DType, Device, Tensor};
-use burn_megatron::collectives::CollectiveError;
 use burn_megatron::parameters::Placement;
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::random::RandomStream;
