@@ -36,6 +36,9 @@ mod slot;
 mod tensor;
 mod traffic;
 
+#[cfg(test)]
+mod tests;
+
 pub use backend::Sharded;
 pub use device::device;
 pub use gradients::{backward, place_gradients};
