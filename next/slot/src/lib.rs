@@ -1,4 +1,5 @@
-//! An open slot in burn's dispatch: runs any backend that has a [`BackendIr`], chosen when the program runs.
+//! An open slot in burn's dispatch: runs any backend that has a [`BackendIr`](burn_ir::BackendIr), chosen when the program
+//! runs.
 //!
 //! burn 0.22 has a closed list of backends. One of them is the deprecated crate `burn-ndarray`, which `burn-dispatch`
 //! knows by two names only: [`NdArray`] and [`NdArrayDevice`]. A program that takes this package in its place, by a line
@@ -18,7 +19,7 @@ mod device;
 mod executor;
 mod tensors;
 
-pub use burn_router::{BackendRouter, RouterTensor, TensorInterpreter};
+pub use burn_router::{BackendRouter, CustomOpRegistry, RouterClient, RouterTensor, TensorInterpreter};
 pub use client::{Slot, SlotClient};
 pub use device::NdArrayDevice;
 pub use executor::{Executor, Read};

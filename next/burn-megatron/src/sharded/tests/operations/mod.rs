@@ -254,7 +254,7 @@ fn run(case: &Case, mesh: &Mesh, mut draw: Draw) -> Result<(), String> {
     let mut operands = Vec::new();
     let mut placed_as = Vec::new();
     for input in &tensors {
-        let places = placements(&mut draw, mesh.shape(), &input.data.shape(), reductions(input));
+        let places = placements(&mut draw, mesh.shape(), input.data.shape(), reductions(input));
         let operand = if draw.chance(8) {
             deferred(&input.data)
         } else {
