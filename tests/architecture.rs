@@ -208,6 +208,10 @@ const CRATES: [(&str, &[&str]); 10] = [
         ],
     ),
     (
+        "next/cubecl-kernels/src",
+        &["precision", "error", "flex", "cube", "operation", "swiglu"],
+    ),
+    (
         "next/burn-megatron/src",
         &[
             "collectives",

@@ -1,10 +1,8 @@
 //! The generated CUDA C++ source, made ready for a C++ compiler of the host.
 //!
-//! Four things are written differently, and nothing else: the declaration of dynamic shared memory, `asm` statements,
-//! the number of threads, which is left out, and at the end a function that calls the kernel is added.
-
-/// What CubeCL declares dynamic shared memory with.
-const SHARED: &str = "uint8 dynamic_shared_mem[];";
+//! Five things are written differently, and nothing else: the declaration of dynamic shared memory, `asm` statements,
+//! the number of threads and the names of whole numbers that the host's headers have, which are left out, and at the end
+//! a function that calls the kernel is added.
 
 /// Returns a kernel's source for the host.
 ///
@@ -14,8 +12,10 @@ const SHARED: &str = "uint8 dynamic_shared_mem[];";
 pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
     let mut text = String::with_capacity(source.len() + 512);
     for line in source.lines() {
-        if line.starts_with("extern __shared__") && line.ends_with(SHARED) {
-            text.push_str("uint8* const dynamic_shared_mem = emulator::shared();");
+        if let Some((of, name)) = shared_memory(line) {
+            text.push_str(&format!("{of}* const {name} = reinterpret_cast<{of}*>(emulator::shared());"));
+        } else if is_name_of_integer(line) {
+            // The line stays, so that the compiler's messages name the source's.
         } else if let Some((before, after)) = launch_bounds(line) {
             text.push_str(before);
             text.push_str(after);
@@ -31,6 +31,23 @@ pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
          arguments); }}\n"
     ));
     Ok(text)
+}
+
+/// Returns the type and the name of dynamic shared memory that a line declares, aligned in one way or another.
+fn shared_memory(line: &str) -> Option<(&str, &str)> {
+    let rest = line.trim_start().strip_prefix("extern __shared__ ")?;
+    let rest = rest.strip_prefix("__align__(").map_or(Some(rest), |rest| Some(rest.split_once(')')?.1))?;
+    let (of, name) = rest.trim_end().strip_suffix("[];")?.trim().rsplit_once(' ')?;
+    Some((of.trim(), name))
+}
+
+/// Returns whether a line names a type of whole numbers as `stdint.h` does, of which one of 64 bits is another there.
+fn is_name_of_integer(line: &str) -> bool {
+    let name = line.strip_prefix("typedef ").and_then(|rest| rest.strip_suffix("_t;")?.rsplit_once(' '));
+    name.is_some_and(|(_, name)| {
+        let bits = name.trim_start_matches('u').strip_prefix("int");
+        bits.is_some_and(|bits| matches!(bits, "8" | "16" | "32" | "64"))
+    })
 }
 
 /// Returns what is before and after the number of threads that a kernel is declared for: a launch says it again, and
@@ -128,6 +145,25 @@ fn call(inside: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_memory_is_the_emulators_and_names_of_integers_are_the_hosts() {
+        for (source, expected) in [
+            (
+                "extern __shared__ __align__(16) uint8 dynamic_shared_mem[];",
+                "uint8* const dynamic_shared_mem = reinterpret_cast<uint8*>(emulator::shared());",
+            ),
+            (
+                "  extern __shared__ unsigned char v1[];",
+                "unsigned char* const v1 = reinterpret_cast<unsigned char*>(emulator::shared());",
+            ),
+            ("typedef unsigned long long uint64_t;", ""),
+            ("typedef long long int_t;", "typedef long long int_t;"),
+            ("typedef short2 int16_t2;", "typedef short2 int16_t2;"),
+        ] {
+            assert_eq!(for_host(source, "k").unwrap().lines().next(), Some(expected));
+        }
+    }
 
     #[test]
     fn assembly_becomes_a_call() {

@@ -172,6 +172,21 @@ fn find_devices() -> Vec<Device> {
     numbers.map(|(ordinal, number)| Device::new(ordinal, number)).collect()
 }
 
+/// Writes as much of a text as there is room for, and a zero.
+fn give_text(text: &str, to: *mut c_char, length: c_int) -> Outcome {
+    let length = usize::try_from(length).map_err(|_| Error::INVALID_VALUE)?;
+    if to.is_null() || length == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let copied = text.len().min(length - 1);
+    // SAFETY: the caller has `length` bytes there, of which a zero takes the last.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, copied);
+        to.add(copied).write(0);
+    }
+    Ok(())
+}
+
 exported! {
     fn cuInit(flags: c_uint) {
         if flags != 0 {
@@ -196,18 +211,18 @@ exported! {
 
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) {
         get(device)?;
-        const NAME: &[u8] = b"CUDA emulator (as NVIDIA A100)\0";
-        let length = usize::try_from(length).map_err(|_| Error::INVALID_VALUE)?;
-        if name.is_null() || length == 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        let copied = length.min(NAME.len());
-        // SAFETY: the caller has `length` bytes there, and `copied` is no more; the last one becomes zero.
-        unsafe {
-            std::ptr::copy_nonoverlapping(NAME.as_ptr().cast(), name, copied);
-            name.add(copied - 1).write(0);
-        }
-        Ok(())
+        give_text("CUDA emulator (as NVIDIA A100)", name, length)
+    }
+
+    fn cuDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) {
+        get(device)?;
+        give_text(&format!("0000:{:02x}:00.0", device + 1), id, length)
+    }
+
+    // Of Windows alone.
+    fn cuDeviceGetLuid(_luid: *mut c_char, _mask: *mut c_uint, device: c_int) {
+        get(device)?;
+        Err(Error::NOT_SUPPORTED)
     }
 
     fn cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: c_int) {

@@ -1,0 +1,119 @@
+//! `KernelError`: what an operation says of inputs that it does not support, before anything is launched.
+
+use std::borrow::Cow;
+
+use burn::backend::{Backend, DTypeUsage, Dispatch, DispatchTensor, TensorMetadata};
+use burn::tensor::DType;
+
+use crate::precision::is_half;
+
+/// Inputs that an operation does not support.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum KernelError {
+    #[error("{operation}: {what} must have the shape {expected:?}, got {actual:?}")]
+    Shape {
+        operation: &'static str,
+        what: Cow<'static, str>,
+        actual: Vec<usize>,
+        expected: Vec<usize>,
+    },
+    #[error("{operation}: {what} must be {expected:?}, as the other inputs are, got {actual:?}")]
+    MixedTypes {
+        operation: &'static str,
+        what: Cow<'static, str>,
+        actual: DType,
+        expected: DType,
+    },
+    #[error("{operation}: {what} must be one of {valid:?}, got {actual:?}")]
+    Type {
+        operation: &'static str,
+        what: Cow<'static, str>,
+        actual: DType,
+        valid: &'static [DType],
+    },
+    #[error("{operation}: {what} is {actual:?}, which {device} does not take")]
+    Device {
+        operation: &'static str,
+        what: Cow<'static, str>,
+        actual: DType,
+        device: String,
+    },
+    #[error("{operation}: {what} must be {valid}, got {actual}")]
+    Value {
+        operation: &'static str,
+        what: Cow<'static, str>,
+        actual: f64,
+        valid: String,
+    },
+}
+
+/// The types that operations compute with.
+pub(crate) const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+
+/// Checks of one operation's inputs, to be chained with `?`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Check(pub &'static str);
+
+impl Check {
+    /// Checks that a type is one of those that are valid.
+    pub fn one_of(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: DType,
+        valid: &'static [DType],
+    ) -> Result<(), KernelError> {
+        if valid.contains(&actual) {
+            Ok(())
+        } else {
+            Err(KernelError::Type {
+                operation: self.0,
+                what: what.into(),
+                actual,
+                valid,
+            })
+        }
+    }
+
+    /// Checks that a type is among [`FLOATS`], and one that the device takes.
+    pub fn float(self, what: impl Into<Cow<'static, str>>, tensor: &DispatchTensor) -> Result<(), KernelError> {
+        let (what, actual, device) = (what.into(), tensor.dtype(), tensor.device());
+        self.one_of(what.clone(), actual, FLOATS)?;
+        // Numbers of 16 bits are read and written, and computed with in f32.
+        let needed = if is_half(actual) {
+            DTypeUsage::Storage.into()
+        } else {
+            DTypeUsage::general()
+        };
+        if Dispatch::dtype_usage(&device, actual).is_superset(needed) {
+            Ok(())
+        } else {
+            Err(KernelError::Device {
+                operation: self.0,
+                what,
+                actual,
+                device: format!("{device:?}"),
+            })
+        }
+    }
+
+    /// Checks a number.
+    pub fn value(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: f64,
+        is_valid: bool,
+        valid: impl FnOnce() -> String,
+    ) -> Result<(), KernelError> {
+        if is_valid {
+            Ok(())
+        } else {
+            Err(KernelError::Value {
+                operation: self.0,
+                what: what.into(),
+                actual,
+                valid: valid(),
+            })
+        }
+    }
+}
