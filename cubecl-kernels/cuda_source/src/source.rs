@@ -1,8 +1,8 @@
 //! The generated CUDA C++ source, made ready for a C++ compiler of the host.
 //!
 //! Five things are written differently, and nothing else: the declaration of dynamic shared memory, `asm` statements,
-//! the number of threads and the names of whole numbers that the host's headers have, which are left out, and at the end
-//! a function that calls the kernel is added.
+//! the number of threads and the names of whole numbers that the host's headers have, which are left out, and at the
+//! end a function that calls the kernel is added.
 
 /// Returns a kernel's source for the host.
 ///

@@ -1,7 +1,7 @@
 //! Fused operations for burn, forward and backward, in CubeCL and for the CPU.
 //!
-//! Each is a type that implements [`Operation`]: its shapes, its form for each kind of device, its backward rule. It has
-//! a folder with its kernels, and a line here.
+//! Each is a type that implements [`Operation`]: its shapes, its form for each kind of device, its backward rule. It
+//! has a folder with its kernels, and a line here.
 
 #[cfg(feature = "cuda")]
 mod cube;
