@@ -27,6 +27,9 @@ use crate::device_memory::allocate_exactly;
 use state::{Bucket, State};
 
 /// The buckets of a module's gradients. Shared by the wrapper and by the backward steps of one forward pass.
+///
+/// Calls are started under the lock, which their order needs. The time that the host takes for one holds up no other
+/// thread: a rank's passes, its wrapper and its optimizer run on one.
 #[derive(Debug)]
 pub(in crate::data_parallel) struct Reducer<B: Backend> {
     state: Mutex<State<B>>,
