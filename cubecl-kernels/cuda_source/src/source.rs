@@ -13,7 +13,9 @@ pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
     let mut text = String::with_capacity(source.len() + 512);
     for line in source.lines() {
         if let Some((of, name)) = shared_memory(line) {
-            text.push_str(&format!("{of}* const {name} = reinterpret_cast<{of}*>(emulator::shared());"));
+            text.push_str(&format!(
+                "{of}* const {name} = reinterpret_cast<{of}*>(emulator::shared());"
+            ));
         } else if is_name_of_integer(line) {
             // The line stays, so that the compiler's messages name the source's.
         } else if let Some((before, after)) = launch_bounds(line) {
@@ -36,14 +38,18 @@ pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
 /// Returns the type and the name of dynamic shared memory that a line declares, aligned in one way or another.
 fn shared_memory(line: &str) -> Option<(&str, &str)> {
     let rest = line.trim_start().strip_prefix("extern __shared__ ")?;
-    let rest = rest.strip_prefix("__align__(").map_or(Some(rest), |rest| Some(rest.split_once(')')?.1))?;
+    let rest = rest
+        .strip_prefix("__align__(")
+        .map_or(Some(rest), |rest| Some(rest.split_once(')')?.1))?;
     let (of, name) = rest.trim_end().strip_suffix("[];")?.trim().rsplit_once(' ')?;
     Some((of.trim(), name))
 }
 
 /// Returns whether a line names a type of whole numbers as `stdint.h` does, of which one of 64 bits is another there.
 fn is_name_of_integer(line: &str) -> bool {
-    let name = line.strip_prefix("typedef ").and_then(|rest| rest.strip_suffix("_t;")?.rsplit_once(' '));
+    let name = line
+        .strip_prefix("typedef ")
+        .and_then(|rest| rest.strip_suffix("_t;")?.rsplit_once(' '));
     name.is_some_and(|(_, name)| {
         let bits = name.trim_start_matches('u').strip_prefix("int");
         bits.is_some_and(|bits| matches!(bits, "8" | "16" | "32" | "64"))

@@ -21,9 +21,9 @@ pub struct Product {
     pub dtypes: [DType; 2],
     /// `[rows, depth, columns]`
     pub shape: [usize; 3],
-    /// Whether each factor is stored transposed.
+    /// `true` for a factor that is stored transposed.
     pub is_transposed: [bool; 2],
-    /// Whether it is added to what the output holds.
+    /// Adds the product to what the output holds.
     pub is_added: bool,
 }
 
@@ -84,7 +84,7 @@ impl Products {
     /// When there is no such library, or it refuses the device.
     ///
     /// # Safety
-    /// The thread has a current context, which stays until this is dropped.
+    /// The thread has a current context, which stays current on it until this is dropped.
     pub unsafe fn new() -> Result<Self, String> {
         super::version().map_err(|error| error.to_string())?;
         let handle = result::create_handle().map_err(|error| format!("cublasLtCreate: {error}"))?;

@@ -33,6 +33,9 @@ use report::Measurement;
 use crate::measure::count;
 use crate::ranks;
 
+/// Engines of host memory.
+const ENGINES: [&str; 2] = ["shared-memory", "tcp"];
+
 /// Measure the collectives of the host engines, or those between GPUs
 #[derive(Args)]
 pub struct Arguments {
@@ -54,10 +57,10 @@ pub struct Arguments {
         value_parser = count().range(2..)
     )]
     world_sizes: Vec<usize>,
-    /// Engines of host memory; between GPUs it is NCCL in a build with it
+    /// Engines of host memory [default: shared-memory,tcp]; between GPUs it is NCCL in a build with it
     #[arg(
-        long, value_name = "NAME,...", value_delimiter = ',', default_value = "shared-memory,tcp",
-        value_parser = PossibleValuesParser::new(["shared-memory", "tcp"]).try_map(|name| name.parse::<EngineChoice>())
+        long, value_name = "NAME,...", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(ENGINES).try_map(|name| name.parse::<EngineChoice>())
     )]
     engines: Vec<EngineChoice>,
     /// Type of the elements
@@ -156,11 +159,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.operations()?;
     let (dtype, engines) = match arguments.device.kind {
         // Elements of host memory are of any type.
+        DeviceKind::Cpu if arguments.engines.is_empty() => (Dtype::F32, ENGINES.map(str::to_owned).into()),
         DeviceKind::Cpu => (
             Dtype::F32,
             arguments.engines.iter().map(EngineChoice::to_string).collect(),
         ),
         _ => {
+            ensure!(arguments.engines.is_empty(), "--engines is for --device cpu");
             let part = "the collectives between GPUs".to_owned();
             (on_gpus::dtype(arguments.element_type)?, vec![part])
         }

@@ -16,7 +16,7 @@ use examples::json_lines::JsonLines;
 use super::worker::{measure, measurement};
 use super::{Arguments, Benchmark};
 
-/// What has a form on tensors.
+/// Operations that have a form on tensors.
 pub const BENCHMARKS: [Benchmark; 5] = [
     Benchmark::AllReduce,
     Benchmark::AllGather,

@@ -18,7 +18,7 @@ pub struct Measurement {
     pub bytes: usize,
     /// The median over calls of the slowest rank's time.
     pub seconds: f64,
-    /// The part of it that the caller's thread cannot do anything else. Peers need not say.
+    /// Median over calls of the slowest rank's time until the call has returned. `None` if a peer does not report it.
     #[serde(default)]
     pub host_seconds: Option<f64>,
     /// `bytes / seconds` times the operation's bus factor, in 10^9 bytes per second.

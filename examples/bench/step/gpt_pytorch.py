@@ -133,7 +133,7 @@ def attention_that_runs(sizes):
 
 
 def train(sizes, micro_batches, model, optimizer):
-    """Returns the median seconds of a step of so many micro-batches, whose gradients are added up."""
+    """Returns the median seconds of a step of `micro_batches` micro-batches, whose gradients are added up."""
     wait = torch.cuda.synchronize if sizes.device == "cuda" else lambda: None
     cast = torch.autocast(sizes.device, dtype=torch.bfloat16, enabled=sizes.dtype == "bf16")
     seconds = []
@@ -176,7 +176,8 @@ def main():
         try:
             attention = attention_that_runs(sizes)
         except RuntimeError as error:
-            if kernel is None:
+            # Anything else, such as too little memory, is a failure.
+            if kernel is None or "No available kernel" not in str(error):
                 raise
             print(json.dumps({"unavailable": str(error).splitlines()[0]}))
             return

@@ -31,7 +31,7 @@ enum Report {
     Unavailable { unavailable: String },
 }
 
-/// What came of a run.
+/// End of a run.
 pub enum Outcome {
     /// The name of the attention that ran, and a row for each number of micro-batches.
     Measured(String, Vec<Row>),
@@ -114,8 +114,8 @@ pub fn steps(
                 .map(|seconds| Row::default().seconds("step", seconds));
             Ok(Outcome::Measured(attention, rows.collect()))
         }
-        Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-            Ok(Outcome::NotRun("no time was left".to_owned()))
+        Err(error) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+            Ok(Outcome::NotRun(format!("no time was left: {error:#}")))
         }
         Err(error) => Err(error),
     }

@@ -2,8 +2,13 @@
 
 use crate::record::{Record, Summary, norm};
 
-/// Largest relative differences that rounding explains, by element type: of losses, of gradients and parameters.
-const LIMITS: [(&str, f64, f64); 3] = [("f64", 1e-12, 1e-10), ("f32", 2e-6, 1e-3), ("bf16", 1e-2, 1e-1)];
+/// Largest relative differences that rounding explains, by element type: of losses, of gradient norms, of gradients and
+/// parameters. Those of f64 and f32 are the tolerances between layouts; of bf16, whose epsilon is 8e-3, a few roundings.
+const LIMITS: [(&str, [f64; 3]); 3] = [
+    ("f64", [1e-12, 1e-10, 1e-10]),
+    ("f32", [2e-6, 1e-4, 1e-3]),
+    ("bf16", [1e-2, 3e-2, 1e-1]),
+];
 
 /// Distance of a run from its record.
 #[derive(Debug, Default, PartialEq)]
@@ -12,6 +17,8 @@ pub struct Difference {
     pub other_bits: usize,
     /// Largest relative difference of a loss.
     pub loss: f64,
+    /// Largest relative difference of a gradient norm.
+    pub gradient_norm: f64,
     /// Largest difference of a tensor's values over its norm, or a thousandth of all its kind's for a small one.
     pub tensor: f64,
     /// Where that is.
@@ -44,7 +51,7 @@ impl Difference {
             difference.note(distance(old, new, floor(name, recorded)), name);
         }
         for (old, new) in recorded.gradient_norms.iter().zip(&now.gradient_norms) {
-            difference.note((old - new).abs() / old.abs(), "gradient norm");
+            difference.gradient_norm = larger(difference.gradient_norm, (old - new).abs() / old.abs());
         }
         Ok(difference)
     }
@@ -59,11 +66,13 @@ impl Difference {
 
     /// Returns whether rounding explains it in an element type.
     pub fn is_rounding(&self, dtype: &str) -> bool {
-        let (_, loss, tensor) = LIMITS
-            .into_iter()
-            .find(|limit| limit.0 == dtype)
-            .expect("a limit for each type");
-        self.loss <= loss && self.tensor <= tensor
+        let limit = LIMITS.iter().find(|limit| limit.0 == dtype);
+        let (_, limits) = limit.expect("limits for each type");
+        let differences = [self.loss, self.gradient_norm, self.tensor];
+        differences
+            .iter()
+            .zip(limits)
+            .all(|(difference, limit)| difference <= limit)
     }
 }
 
@@ -159,6 +168,17 @@ mod tests {
         let difference =
             Difference::between(&record(2.0, [3.0, 4.0], "a"), &record(f64::NAN, [3.0, 4.0], "a")).unwrap();
         assert!(!difference.is_rounding("bf16"), "{difference:?}");
+    }
+
+    #[test]
+    fn finds_another_gradient_norm() {
+        let mut other = record(2.0, [3.0, 4.0], "a");
+        other.gradient_norms = vec![1.0 + 2e-4];
+        let difference = Difference::between(&record(2.0, [3.0, 4.0], "a"), &other).unwrap();
+        assert!(
+            !difference.is_rounding("f32") && difference.is_rounding("bf16"),
+            "{difference:?}"
+        );
     }
 
     #[test]

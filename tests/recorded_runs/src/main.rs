@@ -69,6 +69,7 @@ fn main() -> Result<()> {
     runs.retain(|run| run.name.contains(&filter));
     ensure!(!runs.is_empty(), "no run is named like {filter:?}");
     match action {
+        Action::Write { .. } if !filter.is_empty() => bail!("all records are written at once: leave out --filter"),
         Action::Write { compare_sharding } => write(&runs, &compare_sharding, &records),
         Action::Check { compare_sharding } => check(&runs, &compare_sharding, &records),
         Action::Compare { old, new } => compare(&runs, &old, &new),
@@ -104,6 +105,7 @@ fn write(runs: &[Run], program: &Path, records: &Path) -> Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     for run in runs {
         let record = Record::read(&run.name, train(run, program)?.path())?;
+        ensure!(record.is_finite(), "{:?} has numbers that are not finite", run.name);
         println!("{:32} loss {}", run.name, record.losses.last().context("no step")?);
         writeln!(file, "{}", serde_json::to_string(&record)?)?;
     }
@@ -114,6 +116,10 @@ fn write(runs: &[Run], program: &Path, records: &Path) -> Result<()> {
 fn check(runs: &[Run], program: &Path, records: &Path) -> Result<()> {
     let text = std::fs::read_to_string(records).with_context(|| records.display().to_string())?;
     let recorded: Vec<Record> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let names: Vec<String> = all().into_iter().map(|run| run.name).collect();
+    if let Some(Record { run, .. }) = recorded.iter().find(|record| !names.contains(&record.run)) {
+        bail!("{run:?} is recorded, and no run any more");
+    }
     let mut failed = 0;
     for run in runs {
         let old = recorded.iter().find(|record| record.run == run.name);
@@ -143,16 +149,17 @@ fn report(run: &Run, difference: Result<Difference, String>, tensors: usize) -> 
     let Difference {
         other_bits,
         loss,
+        gradient_norm,
         tensor,
         worst,
     } = difference;
     match other_bits {
-        0 if loss == 0.0 => println!("{:32} the same bits", run.name),
+        0 if loss == 0.0 && gradient_norm == 0.0 => println!("{:32} the same bits", run.name),
         _ => {
             let verdict = if is_rounding { "rounding" } else { "FAILED" };
             let bits = format!("other bits in {other_bits} of {tensors} tensors");
             println!(
-                "{:32} {verdict}: {bits}, loss {loss:.1e}, {worst} {tensor:.1e}",
+                "{:32} {verdict}: {bits}, loss {loss:.1e}, gradient norm {gradient_norm:.1e}, {worst} {tensor:.1e}",
                 run.name
             );
         }

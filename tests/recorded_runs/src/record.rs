@@ -69,6 +69,18 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Returns whether all its numbers are finite: JSON has no others.
+    pub fn is_finite(&self) -> bool {
+        let figures = self.losses.iter().chain(&self.gradient_norms);
+        let tensors = self
+            .tensors
+            .values()
+            .flat_map(|summary| summary.values.iter().chain([&summary.norm]));
+        figures.chain(tensors).all(|value| value.is_finite())
+    }
+}
+
 impl Summary {
     fn of(values: &[f64]) -> Self {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();

@@ -32,7 +32,7 @@ const FAMILY_LAYOUTS: [&str; 3] = ["tp1", "tp2", "pp2"];
 /// Further layouts of the GPT.
 const LAYOUTS: [&str; 7] = ["tp4", "tp2sp", "tp4sp", "dp2", "tp2dp2", "pp2dp2", "tp2sp-pp2"];
 
-/// What else may change the arithmetic of a GPT, each with the layout that it is tried in.
+/// Settings that may change the arithmetic of a GPT, each with the layout that it is tried in.
 const SETTINGS: [(&str, &str, &str); 19] = [
     ("plain-kernels", "tp1", "--no-fused-kernels"),
     ("plain-kernels", "tp2sp", "--no-fused-kernels"),

@@ -75,7 +75,7 @@ pub struct StepSizes {
 
 #[cfg(feature = "cuda")]
 impl StepSizes {
-    /// Those of 1.3 billion parameters, or small ones for a machine without a GPU.
+    /// Returns the sizes of 1.3 billion parameters, or small ones for a machine without a GPU.
     pub fn new(small: bool) -> Self {
         let [tokens, d_model, n_layers, vocabulary] = if small {
             [96, 64, 2, 256]

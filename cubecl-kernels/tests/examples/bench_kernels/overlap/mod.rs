@@ -16,12 +16,12 @@ use occupier::Occupier;
 /// Multiprocessors that are occupied.
 const OCCUPIED: [u32; 5] = [4, 8, 16, 32, 64];
 
-/// What both parts use.
+/// Device, streams and matmul of both parts.
 struct Scene<'a> {
     gpu: &'a Gpu,
     occupier: Occupier,
     products: &'a cubecl_kernels::cublaslt::measured::Products,
-    /// Of the matmuls.
+    /// Stream of the matmuls.
     stream: Stream,
 }
 

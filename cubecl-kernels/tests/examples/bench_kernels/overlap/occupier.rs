@@ -18,7 +18,7 @@ extern "C" __global__ void occupy(float *data, unsigned int floats, unsigned int
 }
 "#;
 
-/// What a block does meanwhile.
+/// Work of a block meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// It keeps its multiprocessor, and works in the cache.
