@@ -1,4 +1,4 @@
-//! Times training steps of burn's `TransformerEncoder`: `block_step flex|slot|sharded|tp2 [steps]`.
+//! Times training steps of burn's `TransformerEncoder`: `block_step flex|slot|sharded|tp2 [steps [width]]`.
 //!
 //! `flex` is burn's own backend, `slot` the same in the open slot, `sharded` one rank of `Sharded`, `tp2` two ranks of
 //! it. Prints milliseconds: the median and the least.
@@ -18,22 +18,23 @@ use burn_ndarray::NdArrayDevice;
 
 const BATCH: usize = 4;
 const SEQ: usize = 128;
-const WIDTH: usize = 256;
+
 const LAYERS: usize = 2;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let kind = arguments.next().unwrap_or_default();
-    let steps = arguments.next().map_or(Ok(15), |steps| steps.parse());
-    let (Ok(steps @ 1..), "flex" | "slot" | "sharded" | "tp2") = (steps, kind.as_str()) else {
-        eprintln!("usage: block_step flex|slot|sharded|tp2 [steps], at least one step");
+    let mut number = |otherwise| arguments.next().map_or(Ok(otherwise), |text| text.parse::<usize>());
+    let (steps, width) = (number(15), number(256));
+    let (Ok(steps @ 1..), Ok(width @ 8..), "flex" | "slot" | "sharded" | "tp2") = (steps, width, kind.as_str()) else {
+        eprintln!("usage: block_step flex|slot|sharded|tp2 [steps [width]], of one step and a width of 8 at least");
         return ExitCode::FAILURE;
     };
     let ranks = if kind == "tp2" { 2 } else { 1 };
-    burn_megatron::run(ranks, |world| time(&kind, steps, world))
+    burn_megatron::run(ranks, |world| time(&kind, [steps, width], world))
 }
 
-fn time(kind: &str, steps: usize, world: &World) -> Result<(), Box<dyn Error>> {
+fn time(kind: &str, [steps, width]: [usize; 2], world: &World) -> Result<(), Box<dyn Error>> {
     let device = match kind {
         "flex" => Device::flex(),
         "slot" => Device::new(NdArrayDevice::serve::<Flex>(FlexDevice)),
@@ -46,7 +47,7 @@ fn time(kind: &str, steps: usize, world: &World) -> Result<(), Box<dyn Error>> {
     };
     device.seed(1);
     let device = device.autodiff();
-    let config = TransformerEncoderConfig::new(WIDTH, 4 * WIDTH, 4, LAYERS).with_dropout(0.0);
+    let config = TransformerEncoderConfig::new(width, 4 * width, 4, LAYERS).with_dropout(0.0);
     let mut model: TransformerEncoder = config.init(&device);
     if kind == "tp2"
         && let Some(mesh) = &mesh
@@ -55,10 +56,10 @@ fn time(kind: &str, steps: usize, world: &World) -> Result<(), Box<dyn Error>> {
         model = parallelize(model, &plan, mesh)?;
     }
     let mut optimizer = AdamWConfig::new().init();
-    let values: Vec<f32> = (0..BATCH * SEQ * WIDTH)
+    let values: Vec<f32> = (0..BATCH * SEQ * width)
         .map(|index| (index as f32 * 0.37).sin())
         .collect();
-    let input = Tensor::<3>::from_data(TensorData::new(values, [BATCH, SEQ, WIDTH]), &device);
+    let input = Tensor::<3>::from_data(TensorData::new(values, [BATCH, SEQ, width]), &device);
     let mut times = Vec::new();
     let mut last = 0.0;
     // The first one fills caches.

@@ -1,10 +1,10 @@
-//! An open slot in burn's dispatch: runs any backend that has a [`BackendIr`](burn_ir::BackendIr), chosen when the program
-//! runs.
+//! An open slot in burn's dispatch: runs any backend that has a [`BackendIr`](burn_ir::BackendIr), chosen when the
+//! program runs.
 //!
 //! burn 0.22 has a closed list of backends. One of them is the deprecated crate `burn-ndarray`, which `burn-dispatch`
-//! knows by two names only: [`NdArray`] and [`NdArrayDevice`]. A program that takes this package in its place, by a line
-//! of `[patch.crates-io]`, has a backend that describes each operation ([`BackendRouter`]) and hands the description to
-//! the [`Executor`] of the device, in this process and on the calling thread. burn's own interpreter,
+//! knows by two names only: [`NdArray`] and [`NdArrayDevice`]. A program that takes this package in its place, by a
+//! line of `[patch.crates-io]`, has a backend that describes each operation ([`BackendRouter`]) and hands the
+//! description to the [`Executor`] of the device, in this process and on the calling thread. burn's own interpreter,
 //! [`TensorInterpreter`], is one for every `BackendIr`.
 //!
 //! ```

@@ -16,8 +16,9 @@ use crate::collectives::{CallMode, CollectiveBackend, PendingTensor, ProcessGrou
 
 /// A backend whose tensors are placed on a [`Mesh`](super::Mesh) of ranks.
 ///
-/// A [`device`](super::device()) of burn's runs it, with autodiff around it. Every rank runs the same program; each operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a
-/// collective: every rank must.
+/// A [`device`](super::device()) of burn's runs it, with autodiff around it. Every rank runs the same program; each
+/// operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a collective:
+/// every rank must.
 ///
 /// Random tensors are drawn by logical index, each rank its part: every rank must call [`Backend::seed`] with the same
 /// seed.

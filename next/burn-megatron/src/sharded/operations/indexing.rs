@@ -12,7 +12,8 @@ use super::super::rules::index::{Gather, Select};
 use crate::collectives::CollectiveBackend;
 
 /// burn's operations that take or change elements by index, of tensors of one kind. `clear` is given for kinds that
-/// have sums, and `update` where the operation has several ways to change an element; `finish` makes what the backend returns a tensor of the first operand's type.
+/// have sums, and `update` where the operation has several ways to change an element; `finish` makes what the backend
+/// returns a tensor of the first operand's type.
 macro_rules! indexing {
     (
         $tensor:ty, $clear:expr, $finish:expr;
@@ -42,7 +43,10 @@ macro_rules! indexing {
                 stringify!($select_add),
                 (tensor, indices, value),
                 rule,
-                |(tensor, indices, value), _| $finish(B::$select_add(tensor, dim, indices, value $(, $update )?), dtype),
+                |(tensor, indices, value), _| {
+                    let changed = B::$select_add(tensor, dim, indices, value $(, $update )?);
+                    $finish(changed, dtype)
+                },
             )
         }
 
@@ -70,7 +74,10 @@ macro_rules! indexing {
                 stringify!($scatter_add),
                 (tensor, indices, value),
                 rule,
-                |(tensor, indices, value), _| $finish(B::$scatter_add(dim, tensor, indices, value $(, $update )?), dtype),
+                |(tensor, indices, value), _| {
+                    let changed = B::$scatter_add(dim, tensor, indices, value $(, $update )?);
+                    $finish(changed, dtype)
+                },
             )
         }
     };

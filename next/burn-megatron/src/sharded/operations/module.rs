@@ -372,7 +372,8 @@ operations! {
     ) -> MaxPool1dWithIndices<Sharded<B>> {
         let rule = || Box::new(Named::new("bc.->bc.,bc.")) as _;
         let (output, indices) = apply("max_pool1d_with_indices", x, rule, |x, _| {
-            let pooled = B::max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode, indices_dtype);
+            let dtype = indices_dtype;
+            let pooled = B::max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode, dtype);
             (pooled.output, pooled.indices)
         });
         MaxPool1dWithIndices::new(output, indices)
@@ -407,7 +408,8 @@ operations! {
     ) -> MaxPool2dWithIndices<Sharded<B>> {
         let rule = || Box::new(Named::new("bc..->bc..,bc..")) as _;
         let (output, indices) = apply("max_pool2d_with_indices", x, rule, |x, _| {
-            let pooled = B::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode, indices_dtype);
+            let dtype = indices_dtype;
+            let pooled = B::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode, dtype);
             (pooled.output, pooled.indices)
         });
         MaxPool2dWithIndices::new(output, indices)

@@ -5,10 +5,12 @@ use burn_backend::tensor::IndexingUpdateOp;
 use super::super::case::{Case, Value, case, cases};
 use super::super::draw::{Draw, Input, Inputs, Make, float, int, positive, truth};
 
+const ADD: IndexingUpdateOp = IndexingUpdateOp::Add;
+
 pub fn cases() -> Vec<Case> {
     [
-        indexing!(Float, float, float; float_select, float_select_assign, float_gather, float_scatter; IndexingUpdateOp::Add),
-        indexing!(Int, int, int; int_select, int_select_assign, int_gather, int_scatter; IndexingUpdateOp::Add),
+        indexing!(Float, float, float; float_select, float_select_assign, float_gather, float_scatter; ADD),
+        indexing!(Int, int, int; int_select, int_select_assign, int_gather, int_scatter; ADD),
         indexing!(Bool, bool, truth; bool_select, bool_select_or, bool_gather, bool_scatter_or),
         of_many_dimensions!(Float, float, float, float_gather_nd, float_scatter_nd),
         of_many_dimensions!(Int, int, int, int_gather_nd, int_scatter_nd),
