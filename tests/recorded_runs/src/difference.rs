@@ -2,8 +2,9 @@
 
 use crate::record::{Record, Summary, norm};
 
-/// Largest relative differences that rounding explains, by element type: of losses, of gradient norms, of gradients and
-/// parameters. Those of f64 and f32 are the tolerances between layouts; of bf16, whose epsilon is 8e-3, a few roundings.
+/// Largest relative differences that rounding explains, by element type: of losses, of gradient norms, of gradients
+/// and parameters. Those of f64 and f32 are the tolerances between layouts; of bf16, whose epsilon is 8e-3, a few
+/// roundings.
 const LIMITS: [(&str, [f64; 3]); 3] = [
     ("f64", [1e-12, 1e-10, 1e-10]),
     ("f32", [2e-6, 1e-4, 1e-3]),

@@ -17,7 +17,7 @@ const _: &str = burn_ndarray::OPEN_SLOT;
 /// A tensor as burn's dispatch has it.
 pub(super) type SlotTensor = RouterTensor<SlotClient>;
 
-/// A tensor that is on no device of [`device`](device()).
+/// A tensor that is on no device of [`device`](super::device()).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a tensor on {device} cannot be placed on a mesh: make the model and its inputs on a device of sharded::device"

@@ -304,8 +304,7 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
 
 /// Adds to an error about calls that do not fit together, or that another thread makes, what is most often wrong.
 pub(in crate::sharded) fn with_advice(mut error: CollectiveError) -> CollectiveError {
-    const RECORDS: &str =
-        "an optimizer's record is whole from sharded::whole_records(optimizer) or whole_record(record, …)";
+    const RECORDS: &str = "an optimizer's record is read on every rank at the same place";
     match &mut error {
         CollectiveError::Mismatch { progress, .. } => {
             *progress = format!(

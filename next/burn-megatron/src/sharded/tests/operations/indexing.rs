@@ -14,6 +14,28 @@ pub fn cases() -> Vec<Case> {
         indexing!(Bool, bool, truth; bool_select, bool_select_or, bool_gather, bool_scatter_or),
         of_many_dimensions!(Float, float, float, float_gather_nd, float_scatter_nd),
         of_many_dimensions!(Int, int, int, int_gather_nd, int_scatter_nd),
+        vec![
+            case!(
+                "float_select_assign, products",
+                |d| select_added(d, float),
+                |a, values| [Value::Float(B::float_select_assign(
+                    values.float(),
+                    a[0],
+                    values.int(),
+                    values.float(),
+                    IndexingUpdateOp::Mul
+                ))]
+            ),
+            case!("float_scatter, maxima", |d| scattered(d, float), |a, values| [
+                Value::Float(B::float_scatter(
+                    a[0],
+                    values.float(),
+                    values.int(),
+                    values.float(),
+                    IndexingUpdateOp::Max
+                ))
+            ]),
+        ],
         cases! { |a|
             float_scatter_nd "with duplicates": |d| duplicates(d, positive) =>
                 float(float, int, float; IndexingUpdateOp::Add);
