@@ -5,7 +5,6 @@
 #include "emulator.hpp"
 #include "half.hpp"
 
-#include <cmath>
 #include <cstdlib>
 
 namespace emulator {
@@ -112,16 +111,6 @@ void saturate(const Operand* operands, bool subtract) {
     memcpy(operands[0].target, &value, 4);
 }
 
-// What is below the normal numbers is 0, before and after.
-void exponential(const Operand* operands) {
-    const uint32_t bits = uint32_t(operands[1].bits);
-    float exponent;
-    memcpy(&exponent, &bits, 4);
-    float power = exp2f(exponent);
-    if (power < 0x1p-126f) power = 0;
-    memcpy(operands[0].target, &power, 4);
-}
-
 void elect(const Operand* operands) {
     exchange("elect.sync", "", 0);
     const unsigned lanes = active_lanes();
@@ -149,7 +138,6 @@ void assembly(const char* text, const Operand* operands, int count) {
     if (begins(text, "cp.async.commit_group;")) return commit_copies();
     const char* wait_group = "cp.async.wait_group ";
     if (begins(text, wait_group)) return wait_for_copies(unsigned(strtoul(text + strlen(wait_group), nullptr, 10)));
-    if (begins(text, "ex2.approx.ftz.f32 ")) return exponential(operands);
     if (begins(text, "add.sat.s32 ")) return saturate(operands, false);
     if (begins(text, "sub.sat.s32 ")) return saturate(operands, true);
     if (begins(text, ".reg .pred %%px;") && strstr(text, "elect.sync")) return elect(operands);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use burn::backend::{Backend, DTypeUsage, Dispatch, DispatchTensor, TensorMetadata};
+use burn::backend::{Backend, DTypeUsage, Dispatch, DispatchDevice};
 use burn::tensor::DType;
 
 use crate::precision::is_half;
@@ -56,6 +56,25 @@ pub(crate) const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType
 pub(crate) struct Check(pub &'static str);
 
 impl Check {
+    /// Checks that an input has a shape.
+    pub fn shape(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: &[usize],
+        expected: &[usize],
+    ) -> Result<(), KernelError> {
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(KernelError::Shape {
+                operation: self.0,
+                what: what.into(),
+                actual: actual.to_vec(),
+                expected: expected.to_vec(),
+            })
+        }
+    }
+
     /// Checks that a type is one of those that are valid.
     pub fn one_of(
         self,
@@ -76,8 +95,13 @@ impl Check {
     }
 
     /// Checks that a type is among [`FLOATS`], and one that the device takes.
-    pub fn float(self, what: impl Into<Cow<'static, str>>, tensor: &DispatchTensor) -> Result<(), KernelError> {
-        let (what, actual, device) = (what.into(), tensor.dtype(), tensor.device());
+    pub fn float(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: DType,
+        device: &DispatchDevice,
+    ) -> Result<(), KernelError> {
+        let what = what.into();
         self.one_of(what.clone(), actual, FLOATS)?;
         // Numbers of 16 bits are read and written, and computed with in f32.
         let needed = if is_half(actual) {
@@ -85,7 +109,7 @@ impl Check {
         } else {
             DTypeUsage::general()
         };
-        if Dispatch::dtype_usage(&device, actual).is_superset(needed) {
+        if Dispatch::dtype_usage(device, actual).is_superset(needed) {
             Ok(())
         } else {
             Err(KernelError::Device {
@@ -93,6 +117,25 @@ impl Check {
                 what,
                 actual,
                 device: format!("{device:?}"),
+            })
+        }
+    }
+
+    /// Checks that an input has the type of the others.
+    pub fn same_type(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: DType,
+        expected: DType,
+    ) -> Result<(), KernelError> {
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(KernelError::MixedTypes {
+                operation: self.0,
+                what: what.into(),
+                actual,
+                expected,
             })
         }
     }

@@ -3,6 +3,7 @@
 //! Each is a type that implements [`Operation`]: its shapes, its form for each kind of device, its backward rule. It
 //! has a folder with its kernels, and a line here.
 
+pub mod adamw;
 #[cfg(feature = "cuda")]
 mod cube;
 mod error;

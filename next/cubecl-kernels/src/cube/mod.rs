@@ -1,7 +1,6 @@
-//! What the kernels in CubeCL are made of: launches ([`launch`]), how units are laid over a matrix ([`walk`]),
-//! mathematics ([`math`]), and instructions of NVIDIA's GPUs ([`nvidia`]).
+//! Parts of kernels in CubeCL: launches ([`launch`]), how units are laid over a matrix ([`walk`]), mathematics
+//! ([`math`]).
 
 pub(crate) mod launch;
 pub(crate) mod math;
-pub(crate) mod nvidia;
 pub(crate) mod walk;

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 
 use burn_cubecl::tensor::CubeTensor;
+use cubecl::calculate_cube_count_elemwise;
 use cubecl::client::Client;
 use cubecl::prelude::*;
 
@@ -109,6 +110,11 @@ fn units_along(vectors: usize) -> usize {
 pub fn resident_cubes(client: &Client, units: u32) -> usize {
     let processors = client.properties().hardware.num_streaming_multiprocessors.unwrap_or(16);
     (processors * (RESIDENT_UNITS / units).max(1)) as usize
+}
+
+/// Returns `cubes` cubes, or some more: over several dimensions if one does not take them.
+pub fn cube_count(client: &Client, cubes: usize) -> CubeCount {
+    calculate_cube_count_elemwise(client, cubes, CubeDim::new_single())
 }
 
 /// Rows and columns.

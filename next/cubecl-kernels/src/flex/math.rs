@@ -45,6 +45,8 @@ pub(crate) trait Real:
     /// Rounds to the type.
     fn of(value: f64) -> Self;
 
+    fn sqrt(self) -> Self;
+
     /// Returns `self * factor + addend`, rounded once.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
 
@@ -70,6 +72,11 @@ macro_rules! real {
             #[inline(always)]
             fn of(value: f64) -> Self {
                 value as $float
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                self.sqrt()
             }
 
             #[inline(always)]

@@ -94,3 +94,9 @@ fn of_flex(tensor: FlexTensor) -> DispatchTensor {
         autodiff: DispatchAutodiffContext::Disabled,
     }
 }
+
+/// Returns whether kernels run for a tensor that is not tracked, and not the references.
+#[cfg(feature = "cuda")]
+pub fn runs_kernels<const D: usize>(tensor: burn::tensor::Tensor<D>) -> bool {
+    fusion::runs(&[tensor.into_dispatch()])
+}

@@ -8,7 +8,7 @@ mod kernel;
 mod launch;
 mod reference;
 
-use burn::backend::DispatchTensor;
+use burn::backend::{DispatchTensor, TensorMetadata};
 use burn::tensor::Tensor;
 #[cfg(feature = "cuda")]
 use burn_cubecl::tensor::CubeTensor;
@@ -37,7 +37,7 @@ pub fn swiglu(input: Tensor<2>) -> Result<Tensor<2>, KernelError> {
     let check = Check("swiglu");
     let columns = input.dims()[1];
     let input = input.into_dispatch();
-    check.float("the input", &input)?;
+    check.float("the input", input.dtype(), &input.device())?;
     check.value("the input's columns", columns as f64, columns.is_multiple_of(2), || {
         "even".to_owned()
     })?;

@@ -1,0 +1,93 @@
+//! The kernels of AdamW: one pass over all buffers, of which the written ones may be the read ones.
+
+use cubecl::prelude::*;
+
+/// What a step multiplies with and adds.
+#[derive(CubeType, CubeLaunch)]
+pub(super) struct Numbers {
+    gradient_scale: f32,
+    beta_1: f32,
+    /// `1 − β₁`
+    rest_1: f32,
+    beta_2: f32,
+    /// `1 − β₂`
+    rest_2: f32,
+    /// `lr / (1 − β₁ᵗ)`
+    rate: f32,
+    /// `1 / √(1 − β₂ᵗ)`
+    correction: f32,
+    epsilon: f32,
+    /// `1 − lr · decay`
+    decay: f32,
+}
+
+/// Updates the vectors from `first` up to `end`.
+#[cube(launch_unchecked, address_type = "dynamic")]
+pub(super) fn step<G: Float, N: Size>(
+    parameter: &[Vector<f32, N>],
+    moment_1: &[Vector<f32, N>],
+    moment_2: &[Vector<f32, N>],
+    gradient: &[Vector<G, N>],
+    new_parameter: &mut [Vector<f32, N>],
+    new_moment_1: &mut [Vector<f32, N>],
+    new_moment_2: &mut [Vector<f32, N>],
+    numbers: Numbers,
+    first: usize,
+    end: usize,
+    #[define(G)] _dtype: ElemType,
+) {
+    let at = first + ABSOLUTE_POS;
+    if at >= end {
+        terminate!();
+    }
+    let gradient = Vector::<f32, N>::cast_from(gradient[at]);
+    let (p, m, v) = update::<N>(parameter[at], moment_1[at], moment_2[at], gradient, &numbers);
+    new_parameter[at] = p;
+    new_moment_1[at] = m;
+    new_moment_2[at] = v;
+}
+
+/// As [`step`], and also writes the new parameters in another type.
+#[cube(launch_unchecked, address_type = "dynamic")]
+pub(super) fn step_with_copy<G: Float, C: Float, N: Size>(
+    parameter: &[Vector<f32, N>],
+    moment_1: &[Vector<f32, N>],
+    moment_2: &[Vector<f32, N>],
+    gradient: &[Vector<G, N>],
+    new_parameter: &mut [Vector<f32, N>],
+    new_moment_1: &mut [Vector<f32, N>],
+    new_moment_2: &mut [Vector<f32, N>],
+    copy: &mut [Vector<C, N>],
+    numbers: Numbers,
+    first: usize,
+    end: usize,
+    #[define(G, C)] _dtypes: [ElemType; 2],
+) {
+    let at = first + ABSOLUTE_POS;
+    if at >= end {
+        terminate!();
+    }
+    let gradient = Vector::<f32, N>::cast_from(gradient[at]);
+    let (p, m, v) = update::<N>(parameter[at], moment_1[at], moment_2[at], gradient, &numbers);
+    new_parameter[at] = p;
+    new_moment_1[at] = m;
+    new_moment_2[at] = v;
+    copy[at] = Vector::cast_from(p);
+}
+
+/// The new parameters and moments.
+#[cube]
+fn update<N: Size>(
+    parameter: Vector<f32, N>,
+    moment_1: Vector<f32, N>,
+    moment_2: Vector<f32, N>,
+    gradient: Vector<f32, N>,
+    numbers: &Numbers,
+) -> (Vector<f32, N>, Vector<f32, N>, Vector<f32, N>) {
+    let g = gradient * Vector::new(numbers.gradient_scale);
+    let m = moment_1 * Vector::new(numbers.beta_1) + g * Vector::new(numbers.rest_1);
+    let v = moment_2 * Vector::new(numbers.beta_2) + g * g * Vector::new(numbers.rest_2);
+    let denominator = Vector::sqrt(v) * Vector::new(numbers.correction) + Vector::new(numbers.epsilon);
+    let p = parameter * Vector::new(numbers.decay) - m * Vector::new(numbers.rate) / denominator;
+    (p, m, v)
+}
