@@ -209,7 +209,7 @@ const CRATES: [(&str, &[&str]); 10] = [
     ),
     (
         "next/cubecl-kernels/src",
-        &["precision", "error", "flex", "cube", "operation", "swiglu"],
+        &["precision", "error", "flex", "cube", "operation", "swiglu", "adamw"],
     ),
     (
         "next/burn-megatron/src",

@@ -64,9 +64,10 @@ fn on_cuda() -> Vec<Trial> {
     for dtype in types {
         let has_kernels = move || {
             let tensor = Tensor::<1>::ones([3], (&Device::cuda(0), dtype));
-            match cubecl_kernels::operation::runs_kernels(tensor) {
-                true => Ok(()),
-                false => Err(format!("the references run for {dtype:?}").into()),
+            if cubecl_kernels::operation::runs_kernels(tensor) {
+                Ok(())
+            } else {
+                Err(format!("the references run for {dtype:?}").into())
             }
         };
         trials.push(Trial::test(format!("cuda_has_kernels_for_{dtype:?}"), has_kernels));
@@ -106,9 +107,10 @@ fn run_on_cuda() -> Result<(), Failed> {
     output.rewind()?;
     output.read_to_string(&mut said)?;
     let has_run = said.contains(" passed") && !said.contains(" 0 passed");
-    match status.success() && has_run {
-        true => Ok(()),
-        false => Err(format!("{status}\n{said}").into()),
+    if status.success() && has_run {
+        Ok(())
+    } else {
+        Err(format!("{status}\n{said}").into())
     }
 }
 
@@ -173,9 +175,10 @@ fn swiglu_reaches_its_limits(device: &Device, dtype: DType) -> Result<(), Failed
         limit(dtype),
     )?;
     let output = numbers(swiglu(tensor(&[f64::NAN, 1.0]))?);
-    match output[0].is_nan() {
-        true => Ok(()),
-        false => Err(format!("of NaN it is {}", output[0]).into()),
+    if output[0].is_nan() {
+        Ok(())
+    } else {
+        Err(format!("of NaN it is {}", output[0]).into())
     }
 }
 
