@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// A crate's folder of sources, and its modules in the order in which they may import from each other.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     (
         "cubecl-kernels/src",
         &[
