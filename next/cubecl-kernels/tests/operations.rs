@@ -79,7 +79,9 @@ fn on_cuda() -> Vec<Trial> {
 #[cfg(feature = "cuda")]
 fn run_on_cuda() -> Result<(), Failed> {
     use std::io::{Read as _, Seek as _};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+
+    use wait_timeout::ChildExt as _;
 
     /// Longer than compiling all kernels takes on a busy machine.
     const LIMIT: Duration = Duration::from_secs(600);
@@ -92,16 +94,12 @@ fn run_on_cuda() -> Result<(), Failed> {
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?)
         .spawn()?;
-    let end = Instant::now() + LIMIT;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if Instant::now() > end {
+    let status = match child.wait_timeout(LIMIT)? {
+        Some(status) => status,
+        None => {
             child.kill()?;
-            break child.wait()?;
+            child.wait()?
         }
-        std::thread::sleep(Duration::from_millis(10));
     };
     let mut said = String::new();
     output.rewind()?;

@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtest_mimic::Failed;
+use wait_timeout::ChildExt as _;
 
 const CASE: &str = "BURN_MEGATRON_TEST_CASE";
 /// Longer than any case takes on a busy machine; the launcher's own limits are far below.
@@ -24,16 +25,12 @@ pub fn run(case: &str) -> Result<(), Failed> {
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?)
         .spawn()?;
-    let end = Instant::now() + LIMIT;
-    let status = loop {
-        if let Some(status) = launcher.try_wait()? {
-            break status;
-        }
-        if Instant::now() > end {
+    let status = match launcher.wait_timeout(LIMIT)? {
+        Some(status) => status,
+        None => {
             launcher.kill()?;
-            break launcher.wait()?;
+            launcher.wait()?
         }
-        std::thread::sleep(Duration::from_millis(10));
     };
     let mut printed = String::new();
     output.rewind()?;
