@@ -1,5 +1,7 @@
 //! [`Difference`]: how far a run is from its record.
 
+use std::collections::BTreeMap;
+
 use crate::record::{Record, Summary, norm};
 
 /// Largest relative differences that rounding explains, by element type: of losses, of gradient norms, of gradients
@@ -43,13 +45,14 @@ impl Difference {
         if let Some(name) = missing(recorded, now).or_else(|| missing(now, recorded)) {
             return Err(format!("{name} is in one of them only"));
         }
+        let floors = floors(recorded);
         for (name, old) in &recorded.tensors {
             let new = &now.tensors[name];
             if old.length != new.length {
                 return Err(format!("{name} has {} elements, recorded {}", new.length, old.length));
             }
             difference.other_bits += usize::from(old.hash != new.hash);
-            difference.note(distance(old, new, floor(name, recorded)), name);
+            difference.note(distance(old, new, floors[file(name)]), name);
         }
         for (old, new) in recorded.gradient_norms.iter().zip(&now.gradient_norms) {
             difference.gradient_norm = larger(difference.gradient_norm, (old - new).abs() / old.abs());
@@ -85,16 +88,21 @@ fn missing<'a>(one: &'a Record, other: &Record) -> Option<&'a str> {
         .map(String::as_str)
 }
 
-/// Returns the root mean square that a tensor counts with at least: a thousandth of that of all tensors of its file.
-fn floor(name: &str, record: &Record) -> f64 {
-    let file = |name: &str| name.split(' ').take(3).collect::<Vec<_>>().join(" ");
-    let own = file(name);
-    let (mut squares, mut length) = (0.0, 0);
-    for (_, summary) in record.tensors.iter().filter(|(other, _)| file(other) == own) {
-        squares += summary.norm * summary.norm;
-        length += summary.length;
+/// Returns the file that a tensor was in: its rank, kind and step.
+fn file(tensor: &str) -> &str {
+    tensor.rsplit_once(' ').map_or(tensor, |(file, _)| file)
+}
+
+/// Returns by file the root mean square that a tensor counts with at least: a thousandth of that of all of the file.
+fn floors(record: &Record) -> BTreeMap<&str, f64> {
+    let mut sums: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
+    for (name, summary) in &record.tensors {
+        let (squares, length) = sums.entry(file(name)).or_default();
+        *squares += summary.norm * summary.norm;
+        *length += summary.length;
     }
-    1e-3 * (squares / length as f64).sqrt()
+    let floor = |(squares, length): (f64, usize)| 1e-3 * (squares / length as f64).sqrt();
+    sums.into_iter().map(|(file, sum)| (file, floor(sum))).collect()
 }
 
 /// Returns the root mean square of the differences of the kept values, or the difference of the norms, over the
@@ -122,8 +130,6 @@ fn larger(one: f64, other: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn record(loss: f64, values: [f64; 2], hash: &str) -> Record {
