@@ -39,7 +39,7 @@ const ENGINES: [&str; 2] = ["shared-memory", "tcp"];
 /// Measure the collectives of the host engines, or those between GPUs
 #[derive(Args)]
 pub struct Arguments {
-    /// What to measure [default: all that there is on the device]
+    /// Operations to measure [default: all that there are on the device]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_enum)]
     operations: Vec<Benchmark>,
     /// Sizes of the message, in KiB

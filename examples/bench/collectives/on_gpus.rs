@@ -42,12 +42,18 @@ pub fn dtype(element_type: ElementType) -> anyhow::Result<Dtype> {
 /// Measures as a rank of a job; rank 0 writes the results to `log`.
 pub fn run(arguments: &Arguments, world: &World, log: &Path) -> anyhow::Result<()> {
     let dtype = dtype(arguments.element_type)?;
-    let measuring = Measuring { arguments, world, log };
+    let measuring = Measuring {
+        arguments,
+        dtype: dtype.into(),
+        world,
+        log,
+    };
     arguments.device.run(dtype, world, measuring)
 }
 
 struct Measuring<'a> {
     arguments: &'a Arguments,
+    dtype: DType,
     world: &'a World,
     log: &'a Path,
 }
@@ -60,20 +66,19 @@ impl Program for Measuring<'_> {
             .arguments
             .device
             .connect(self.world, ParallelContextConfig::new(ParallelConfig::new()))?;
-        measure_all::<B::InnerBackend>(self.arguments, context.world_group(), &device, self.log)
+        measure_all::<B::InnerBackend>(self.arguments, context.world_group(), (&device, self.dtype), self.log)
     }
 }
 
 fn measure_all<B: CollectiveBackend>(
     arguments: &Arguments,
     group: &ProcessGroup,
-    device: &B::Device,
+    (device, dtype): (&B::Device, DType),
     log: &Path,
 ) -> anyhow::Result<()> {
     let mut log = (group.rank() == 0).then(|| JsonLines::create(log)).transpose()?;
     let sizes = arguments.sizes_kib.iter().map(|kib| kib * 1024);
     let sizes: Vec<usize> = sizes.filter(|&bytes| bytes <= arguments.max_bytes).collect();
-    let dtype = DType::from(dtype(arguments.element_type)?);
     for benchmark in arguments.operations()? {
         for &bytes in &sizes {
             let elements = bytes / dtype.size();
@@ -83,7 +88,7 @@ fn measure_all<B: CollectiveBackend>(
                 Benchmark::AllGather => elements / group.size(),
                 _ => elements,
             };
-            let tensor = Tensor::<B, 1>::ones([own], device);
+            let tensor = Tensor::<B, 1>::ones([own], (device, dtype));
             let times = measure(group, arguments.repeats, |number| {
                 call(benchmark, tensor.clone(), number, group)
             })?;
