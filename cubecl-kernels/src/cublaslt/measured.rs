@@ -97,7 +97,7 @@ impl Products {
     /// Returns a kernel for a product; `None` if the library recommends none, or fewer than the choice asks for.
     ///
     /// # Errors
-    /// What else the library refuses.
+    /// When the library refuses for another reason.
     pub fn plan(&self, product: &Product, choice: Choice) -> Result<Option<Planned>, String> {
         let Some(kind) = product.kind() else {
             return Ok(None);
@@ -115,7 +115,7 @@ impl Products {
     /// Queues a product of the matrices at these addresses: the factors and the output.
     ///
     /// # Errors
-    /// What the library refuses.
+    /// When the library refuses.
     ///
     /// # Safety
     /// The context of [`new`](Self::new) is current. The addresses are of device memory of the product's

@@ -108,7 +108,7 @@ impl Plan {
     /// Describes a product, and lets the library choose a kernel.
     ///
     /// # Errors
-    /// What the library refuses; `CUBLAS_STATUS_NOT_SUPPORTED` if it recommends too few kernels.
+    /// When the library refuses: `CUBLAS_STATUS_NOT_SUPPORTED` if it recommends too few kernels.
     pub fn new(
         handle: sys::cublasLtHandle_t,
         PlanKind { kind, alignments }: &PlanKind,

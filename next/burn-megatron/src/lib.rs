@@ -1,6 +1,6 @@
 //! Any burn model on many ranks by the placements of its parameters, on burn 0.22: see [`sharded`].
 //!
-//! What is here so far, and what is not: the README of the workspace.
+//! The README of the workspace lists what is here so far, and what is not.
 
 pub mod collectives;
 pub mod launch;

@@ -25,8 +25,8 @@ use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_er
 /// communication: here sums over ranks wait until they are whole, and those of small gradients travel together.
 ///
 /// # Communication
-/// What the backward pass needs; a reduce-scatter or less for each gradient that is cut; then, per axis of the mesh,
-/// one all-reduce of all that are whole there.
+/// Collectives of the backward pass; a reduce-scatter or less for each gradient that is cut; then, per axis of the
+/// mesh, one all-reduce of all that are whole there.
 ///
 /// # Errors
 /// The error of the first collective that failed.

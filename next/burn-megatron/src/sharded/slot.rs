@@ -1,4 +1,4 @@
-//! burn's tensors as the open slot has them, and what is done to them apart from burn's operations.
+//! burn's tensors as the open slot has them, and ways to place them, which are none of burn's operations.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct OtherDevice {
 /// The devices that this process has made, with what knows their backends.
 static DEVICES: RwLock<Vec<(NdArrayDevice, Arc<dyn Placing>)>> = RwLock::new(Vec::new());
 
-/// What is done to tensors of a device apart from burn's operations, whatever backend is inside.
+/// Ways to place tensors of a device, whatever backend is inside: none of them is an operation of burn's.
 pub(super) trait Placing: Send + Sync {
     /// Where the tensor is.
     fn places(&self, tensor: SlotTensor) -> (Option<Mesh>, Placements);
@@ -44,7 +44,7 @@ pub(super) trait Placing: Send + Sync {
     fn place_like(&self, gradients: Vec<(SlotTensor, SlotTensor)>) -> Vec<SlotTensor>;
 }
 
-/// Makes known what the backend of a device does.
+/// Keeps how a device's backend places tensors.
 pub(super) fn register(device: NdArrayDevice, placing: Arc<dyn Placing>) {
     DEVICES.write().push((device, placing));
 }
