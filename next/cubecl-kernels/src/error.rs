@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use burn::backend::{Backend, DTypeUsage, Dispatch, DispatchDevice};
-use burn::tensor::DType;
+use burn::backend::{Backend, DTypeUsage, Dispatch};
+use burn::tensor::{DType, Device};
 
 use crate::precision::is_half;
 
@@ -99,7 +99,7 @@ impl Check {
         self,
         what: impl Into<Cow<'static, str>>,
         actual: DType,
-        device: &DispatchDevice,
+        device: &Device,
     ) -> Result<(), KernelError> {
         let what = what.into();
         self.one_of(what.clone(), actual, FLOATS)?;
@@ -109,7 +109,7 @@ impl Check {
         } else {
             DTypeUsage::general()
         };
-        if Dispatch::dtype_usage(device, actual).is_superset(needed) {
+        if Dispatch::dtype_usage(device.as_dispatch(), actual).is_superset(needed) {
             Ok(())
         } else {
             Err(KernelError::Device {

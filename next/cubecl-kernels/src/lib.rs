@@ -1,7 +1,7 @@
 //! Fused operations for burn, forward and backward, in CubeCL and for the CPU.
 //!
-//! Each is a type that implements [`Operation`]: its shapes, its form for each kind of device, its backward rule. It
-//! has a folder with its kernels, and a line here.
+//! Each has a folder with its kernels, and a line here: types that implement [`Operation`], for forward and backward
+//! pass, and a function that makes them a node of burn's graph ([`tape`]).
 
 pub mod adamw;
 #[cfg(feature = "cuda")]
@@ -11,6 +11,7 @@ mod flex;
 pub mod operation;
 mod precision;
 pub mod swiglu;
+pub mod tape;
 
 pub use error::KernelError;
 pub use operation::Operation;

@@ -8,14 +8,18 @@ mod kernel;
 mod launch;
 mod reference;
 
-use burn::backend::{DispatchTensor, TensorMetadata};
+use burn::backend::DispatchTensor;
 use burn::tensor::{DType, Tensor};
 #[cfg(feature = "cuda")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
+#[cfg(feature = "cuda")]
+use cubecl::client::Client;
 
+#[cfg(feature = "cuda")]
+use crate::cube::launch::is_supported;
 use crate::error::{Check, KernelError};
-use crate::operation::{Operation, Spec, apply};
+use crate::operation::{Operation, Spec, Tensors, apply};
 
 /// What one step reads and writes, `[elements]` each. Given up by the caller, so that it can be written in place.
 #[derive(Clone, Debug)]
@@ -28,7 +32,9 @@ pub struct AdamWBuffers {
     pub moment_2: Tensor<1>,
 }
 
-impl AdamWBuffers {
+impl Tensors for AdamWBuffers {
+    type Of<T: Send + Sync> = [T; 3];
+
     fn into_dispatch(self) -> [DispatchTensor; 3] {
         [self.parameter, self.moment_1, self.moment_2].map(Tensor::into_dispatch)
     }
@@ -40,6 +46,14 @@ impl AdamWBuffers {
             moment_1,
             moment_2,
         }
+    }
+
+    fn map<T: Send + Sync, U: Send + Sync>(of: [T; 3], each: &mut impl FnMut(T) -> U) -> [U; 3] {
+        of.map(each)
+    }
+
+    fn by_ref<T: Send + Sync>(of: &[T; 3]) -> [&T; 3] {
+        of.each_ref()
     }
 }
 
@@ -115,17 +129,7 @@ pub fn adamw(
     let check = Check("adamw");
     check_buffers(check, &buffers, &gradient, copy)?;
     step.check(check)?;
-    let operation = Step { numbers: *step, copy };
-    let [parameter, moment_1, moment_2] = buffers.into_dispatch();
-    let inputs = [parameter, moment_1, moment_2, gradient.into_dispatch()];
-    Ok(match copy {
-        None => (AdamWBuffers::from_dispatch(apply(&operation, inputs)), None),
-        Some(_) => {
-            let [parameter, moment_1, moment_2, copy] = apply(&operation, inputs);
-            let buffers = AdamWBuffers::from_dispatch([parameter, moment_1, moment_2]);
-            (buffers, Some(Tensor::from_dispatch(copy)))
-        }
-    })
+    Ok(apply(&Step { numbers: *step, copy }, (buffers, gradient)))
 }
 
 /// Parameters, moments and gradient to new parameters and moments, and a copy where one is asked for.
@@ -135,77 +139,33 @@ struct Step {
     copy: Option<DType>,
 }
 
-impl Step {
-    fn reference(
-        &self,
-        [parameter, moment_1, moment_2, gradient]: [DispatchTensor; 4],
-    ) -> ([DispatchTensor; 3], Option<DispatchTensor>) {
-        let buffers = AdamWBuffers::from_dispatch([parameter, moment_1, moment_2]);
-        let (buffers, copy) = reference::step(buffers, Tensor::from_dispatch(gradient), &self.numbers, self.copy);
-        (buffers.into_dispatch(), copy.map(Tensor::into_dispatch))
-    }
+impl Operation for Step {
+    type Inputs = (AdamWBuffers, Tensor<1>);
+    type Outputs = (AdamWBuffers, Option<Tensor<1>>);
 
-    fn flex(
-        &self,
-        [parameter, moment_1, moment_2, gradient]: [FlexTensor; 4],
-    ) -> ([FlexTensor; 3], Option<FlexTensor>) {
-        flex::step([parameter, moment_1, moment_2], gradient, &self.numbers, self.copy)
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cube(
-        &self,
-        [parameter, moment_1, moment_2, gradient]: [CubeTensor; 4],
-    ) -> ([CubeTensor; 3], Option<CubeTensor>) {
-        launch::step([parameter, moment_1, moment_2], gradient, &self.numbers, self.copy)
-    }
-}
-
-impl Operation<4, 3> for Step {
     const NAME: &'static str = "adamw";
 
-    fn outputs(&self, [parameter, moment_1, moment_2, _]: [Spec; 4]) -> [Spec; 3] {
-        [parameter, moment_1, moment_2]
+    fn outputs(&self, (buffers, gradient): ([Spec; 3], Spec)) -> ([Spec; 3], Option<Spec>) {
+        (buffers, self.copy.map(|dtype| (gradient.0, dtype)))
     }
 
-    fn reference(&self, inputs: [DispatchTensor; 4]) -> [DispatchTensor; 3] {
-        self.reference(inputs).0
+    fn reference(&self, (buffers, gradient): Self::Inputs) -> Self::Outputs {
+        reference::step(buffers, gradient, &self.numbers, self.copy)
     }
 
-    fn flex(&self, inputs: [FlexTensor; 4]) -> [FlexTensor; 3] {
-        self.flex(inputs).0
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cube(&self, inputs: [CubeTensor; 4]) -> [CubeTensor; 3] {
-        self.cube(inputs).0
-    }
-}
-
-impl Operation<4, 4> for Step {
-    const NAME: &'static str = "adamw_with_copy";
-
-    fn outputs(&self, [parameter, moment_1, moment_2, _]: [Spec; 4]) -> [Spec; 4] {
-        let copy = (parameter.0.clone(), self.copy.expect("a copy is asked for"));
-        [parameter, moment_1, moment_2, copy]
-    }
-
-    fn reference(&self, inputs: [DispatchTensor; 4]) -> [DispatchTensor; 4] {
-        with_copy(self.reference(inputs))
-    }
-
-    fn flex(&self, inputs: [FlexTensor; 4]) -> [FlexTensor; 4] {
-        with_copy(self.flex(inputs))
+    fn flex(&self, (buffers, gradient): ([FlexTensor; 3], FlexTensor)) -> ([FlexTensor; 3], Option<FlexTensor>) {
+        flex::step(buffers, gradient, &self.numbers, self.copy)
     }
 
     #[cfg(feature = "cuda")]
-    fn cube(&self, inputs: [CubeTensor; 4]) -> [CubeTensor; 4] {
-        with_copy(self.cube(inputs))
+    fn is_taken(&self, client: &Client, _inputs: ([Spec; 3], Spec)) -> bool {
+        self.copy.is_none_or(|dtype| is_supported(client, dtype))
     }
-}
 
-fn with_copy<T>(([parameter, moment_1, moment_2], copy): ([T; 3], Option<T>)) -> [T; 4] {
-    [parameter, moment_1, moment_2, copy.expect("a copy is asked for")]
+    #[cfg(feature = "cuda")]
+    fn cube(&self, (buffers, gradient): ([CubeTensor; 3], CubeTensor)) -> ([CubeTensor; 3], Option<CubeTensor>) {
+        launch::step(buffers, gradient, &self.numbers, self.copy)
+    }
 }
 
 fn check_buffers(
@@ -226,7 +186,7 @@ fn check_buffers(
         check.same_type(what, moment.dtype(), dtype)?;
     }
     check.shape("the gradient", &gradient.dims(), &shape)?;
-    let device = gradient.clone().into_dispatch().device();
+    let device = gradient.device();
     check.float("the gradient", gradient.dtype(), &device)?;
     check.float("the main parameters", dtype, &device)?;
     copy.map_or(Ok(()), |copy| check.float("the copy", copy, &device))

@@ -3,62 +3,93 @@
 use std::fmt;
 
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind, TensorMetadata};
+use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::fusion::FusionCubeRuntime;
-use burn_cubecl::tensor::CubeTensor;
 use burn_fusion::stream::{Operation as StreamOperation, StreamId};
 use burn_fusion::{ExecutionError, FusionRuntime, FusionTensor};
 use burn_ir::{CustomOpIr, HandleContainer, OperationIr, TensorIr};
+use cubecl::client::Client;
 
-use super::{Operation, Spec};
+use super::{Of, Operation, Spec, Tensors};
 use crate::cube::launch::is_supported;
 
 type Lazy = FusionTensor<FusionCubeRuntime>;
 type Handles = HandleContainer<<FusionCubeRuntime as FusionRuntime>::FusionHandle>;
 
-/// Returns whether kernels run for these tensors: they take the types, and CUDA has no launch for no elements.
-pub(super) fn runs(inputs: &[DispatchTensor]) -> bool {
-    inputs.iter().all(|tensor| {
-        let (shape, dtype) = spec(tensor);
-        let is_taken = match &tensor.kind {
-            DispatchTensorKind::Cube(tensor) => is_supported(&tensor.device().client(), dtype),
-            _ => false,
-        };
-        is_taken && shape.num_elements() > 0
-    })
+/// Returns whether kernels run for these inputs. CUDA has no launch for no elements.
+pub(super) fn is_taken<O: Operation>(operation: &O, inputs: &Of<O::Inputs, DispatchTensor>) -> bool {
+    let (mut are_read, mut client) = (true, None);
+    let specs = O::Inputs::map(O::Inputs::by_ref(inputs), &mut |tensor| {
+        are_read = are_read && has_kernels(tensor);
+        client = client.take().or_else(|| client_of(tensor));
+        spec(tensor)
+    });
+    are_read && client.is_some_and(|client| operation.is_taken(&client, specs))
+}
+
+/// Returns whether kernels read a tensor, which has elements.
+pub(super) fn has_kernels(tensor: &DispatchTensor) -> bool {
+    let Some(client) = client_of(tensor) else {
+        return false;
+    };
+    let (shape, dtype) = spec(tensor);
+    let is_read = match dtype {
+        DType::I32 | DType::I64 | DType::U32 | DType::U64 | DType::Bool(_) => true,
+        dtype => is_supported(&client, dtype),
+    };
+    is_read && shape.num_elements() > 0
+}
+
+fn client_of(tensor: &DispatchTensor) -> Option<Client> {
+    match &tensor.kind {
+        DispatchTensorKind::Cube(tensor) => Some(tensor.device().client()),
+        _ => None,
+    }
 }
 
 /// Registers an operation in the stream of its inputs; returns what it will have computed.
 ///
 /// The inputs are given up, so that kernels may write over those that nothing else holds.
-pub(super) fn register<O: Operation<I, R>, const I: usize, const R: usize>(
+pub(super) fn register<O: Operation>(
     operation: O,
-    inputs: [DispatchTensor; I],
-) -> [DispatchTensor; R] {
-    let results = operation.outputs(inputs.each_ref().map(spec));
-    let inputs = inputs.map(lazy::<O, I, R>);
-    let client = inputs[0].client.clone();
-    let inputs = inputs.map(FusionTensor::into_ir);
-    let outputs = results.map(|(shape, dtype)| TensorIr::uninit(client.create_empty_handle(), shape, dtype));
-    let description = OperationIr::Custom(CustomOpIr::new(O::NAME, &inputs, &outputs));
+    inputs: Of<O::Inputs, DispatchTensor>,
+) -> Of<O::Outputs, DispatchTensor> {
+    let results = operation.outputs(O::Inputs::map(O::Inputs::by_ref(&inputs), &mut spec));
+    let (mut client, mut taken, mut given) = (None, Vec::new(), Vec::new());
+    let inputs = O::Inputs::map(inputs, &mut |tensor| {
+        let tensor = lazy(tensor);
+        client.get_or_insert_with(|| tensor.client.clone());
+        let tensor = tensor.into_ir();
+        taken.push(tensor.clone());
+        tensor
+    });
+    let client = client.expect("an operation has inputs");
+    let outputs = O::Outputs::map(results, &mut |(shape, dtype)| {
+        let tensor = TensorIr::uninit(client.create_empty_handle(), shape, dtype);
+        given.push(tensor.clone());
+        tensor
+    });
+    let description = OperationIr::Custom(CustomOpIr::new(O::NAME, &taken, &given));
+    let by_id = O::Outputs::map(O::Outputs::by_ref(&outputs), &mut |_: &TensorIr| ());
     let registered = Registered {
         operation,
         inputs,
         outputs,
     };
-    let mut outputs = client
+    let mut computed = client
         .register(StreamId::current(), description, registered)
         .into_iter();
-    std::array::from_fn(|_| dispatched(outputs.next().expect("an output for each result")))
+    O::Outputs::map(by_id, &mut |()| dispatched(computed.next().expect("an output for each result")))
 }
 
 /// Returns a tensor of the stream.
-fn lazy<O: Operation<I, R>, const I: usize, const R: usize>(tensor: DispatchTensor) -> Lazy {
+fn lazy(tensor: DispatchTensor) -> Lazy {
     match tensor.kind {
         DispatchTensorKind::Cube(
             BackendTensor::Float(tensor) | BackendTensor::Int(tensor) | BackendTensor::Bool(tensor),
         ) => tensor,
-        other => panic!("{}: {other:?} is not of CubeCL, as another input is", O::NAME),
+        other => panic!("{other:?} is not of CubeCL, as another input is"),
     }
 }
 
@@ -77,29 +108,31 @@ fn dispatched(tensor: Lazy) -> DispatchTensor {
 }
 
 /// An operation of the stream.
-struct Registered<O, const I: usize, const R: usize> {
+struct Registered<O: Operation> {
     operation: O,
-    inputs: [TensorIr; I],
-    outputs: [TensorIr; R],
+    inputs: Of<O::Inputs, TensorIr>,
+    outputs: Of<O::Outputs, TensorIr>,
 }
 
-impl<O: fmt::Debug, const I: usize, const R: usize> fmt::Debug for Registered<O, I, R> {
+impl<O: Operation> fmt::Debug for Registered<O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.operation.fmt(formatter)
     }
 }
 
-impl<O: Operation<I, R>, const I: usize, const R: usize> StreamOperation<FusionCubeRuntime> for Registered<O, I, R> {
+impl<O: Operation> StreamOperation<FusionCubeRuntime> for Registered<O> {
     fn execute(&self, handles: &mut Handles) -> Result<(), ExecutionError> {
         // Tensors of CubeCL are of one type, whatever they hold.
-        let inputs = self
-            .inputs
-            .each_ref()
-            .map(|input| handles.get_float_tensor::<CubeBackend>(input));
-        let outputs: [CubeTensor; R] = self.operation.cube(inputs);
-        for (description, output) in self.outputs.iter().zip(outputs) {
-            handles.register_float_tensor::<CubeBackend>(&description.id, output);
-        }
+        let inputs = O::Inputs::map(O::Inputs::by_ref(&self.inputs), &mut |input| {
+            handles.get_float_tensor::<CubeBackend>(input)
+        });
+        let mut descriptions = Vec::new();
+        O::Outputs::map(O::Outputs::by_ref(&self.outputs), &mut |output: &TensorIr| descriptions.push(output.id));
+        let mut descriptions = descriptions.into_iter();
+        O::Outputs::map(self.operation.cube(inputs), &mut |output| {
+            let id = descriptions.next().expect("as many as were registered");
+            handles.register_float_tensor::<CubeBackend>(&id, output);
+        });
         Ok(())
     }
 }

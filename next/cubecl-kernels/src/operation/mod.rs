@@ -1,12 +1,12 @@
-//! [`Operation`]: a fused operation as one type; [`apply`] and [`apply_tracked`] give it to the backend of its inputs.
+//! [`Operation`]: a fused operation as one type, which [`apply`] gives to the backend of its inputs.
 //!
-//! Tensors are burn's dispatch tensors, whose device says which backend they are of. An operation has a form for Flex
-//! and one for CubeCL; on every other backend, and for what its kernels do not take, its reference runs, in burn's own
-//! operations. A [`Differentiable`] one becomes a node of burn's graph, with a rule of its own.
+//! An operation has a form for Flex and one for CubeCL; on every other backend, and for what its kernels do not take,
+//! its reference runs, in burn's own operations. It has no backward pass: a function whose forward and backward passes
+//! are operations makes them a node of burn's graph by [`tape`](crate::tape).
 
-mod autodiff;
 #[cfg(feature = "cuda")]
 mod fusion;
+mod tensors;
 
 use std::fmt;
 
@@ -15,68 +15,79 @@ use burn::tensor::{DType, Shape};
 #[cfg(feature = "cuda")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
+#[cfg(feature = "cuda")]
+use cubecl::client::Client;
 
-pub use autodiff::apply_tracked;
+pub use tensors::{Of, Tensors};
 
 /// Shape and type of a tensor.
 pub type Spec = (Shape, DType);
 
-/// A fused operation with its settings: `I` tensors in, `R` out.
-pub trait Operation<const I: usize, const R: usize>: Clone + fmt::Debug + Send + Sync + 'static {
+/// A fused operation with its settings.
+pub trait Operation: Clone + fmt::Debug + Send + Sync + 'static {
+    /// Tensors in.
+    type Inputs: Tensors;
+    /// Tensors out.
+    type Outputs: Tensors;
+
     /// Name in burn's stream of operations.
     const NAME: &'static str;
 
     /// Returns the outputs' shapes and types.
-    fn outputs(&self, inputs: [Spec; I]) -> [Spec; R];
+    fn outputs(&self, inputs: Of<Self::Inputs, Spec>) -> Of<Self::Outputs, Spec>;
 
     /// Runs it in burn's operations.
-    fn reference(&self, inputs: [DispatchTensor; I]) -> [DispatchTensor; R];
+    fn reference(&self, inputs: Self::Inputs) -> Self::Outputs;
 
     /// Runs it on the CPU.
-    fn flex(&self, inputs: [FlexTensor; I]) -> [FlexTensor; R];
+    fn flex(&self, inputs: Of<Self::Inputs, FlexTensor>) -> Of<Self::Outputs, FlexTensor>;
 
-    /// Runs its kernels, for tensors that have elements.
+    /// Returns whether its kernels take inputs all of which have elements, and types that kernels read.
     #[cfg(feature = "cuda")]
-    fn cube(&self, inputs: [CubeTensor; I]) -> [CubeTensor; R];
-}
+    fn is_taken(&self, _client: &Client, _inputs: Of<Self::Inputs, Spec>) -> bool {
+        true
+    }
 
-/// From the output's gradient, and which inputs want one, the inputs' gradients.
-pub type Rule<const I: usize> = Box<dyn FnOnce(DispatchTensor, [bool; I]) -> [Option<DispatchTensor>; I] + Send>;
-
-/// An operation with a backward rule.
-pub trait Differentiable<const I: usize>: Operation<I, 1> {
-    /// Returns the rule, which keeps what it needs of inputs and output. None of these is tracked.
-    fn rule(&self, inputs: [DispatchTensor; I], output: DispatchTensor) -> Rule<I>;
+    /// Runs its kernels, for what they take.
+    #[cfg(feature = "cuda")]
+    fn cube(&self, inputs: Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor>;
 }
 
 /// Returns the outputs of an operation whose inputs are not tracked.
 ///
 /// # Panics
-/// When an input is tracked, or the inputs are of different backends.
-pub fn apply<O: Operation<I, R>, const I: usize, const R: usize>(
-    operation: &O,
-    inputs: [DispatchTensor; I],
-) -> [DispatchTensor; R] {
-    let is_tracked = |tensor: &DispatchTensor| tensor.autodiff != DispatchAutodiffContext::Disabled;
-    let name = O::NAME;
-    assert!(
-        !inputs.iter().any(is_tracked),
-        "{name} has no backward rule for its inputs"
-    );
-    match &inputs[0].kind {
+/// When an input is tracked, the inputs are of different backends, or there are none.
+pub fn apply<O: Operation>(operation: &O, inputs: O::Inputs) -> O::Outputs {
+    let inputs = inputs.into_dispatch();
+    let mut first = None;
+    O::Inputs::map(O::Inputs::by_ref(&inputs), &mut |tensor| {
+        assert!(!is_tracked(tensor), "{} is given a tracked tensor", O::NAME);
+        first.get_or_insert(&tensor.kind);
+    });
+    match first.expect("an operation has inputs") {
         DispatchTensorKind::Flex(_) => {
-            let outputs = operation.flex(inputs.map(|tensor| match tensor.kind {
-                DispatchTensorKind::Flex(
-                    BackendTensor::Float(tensor) | BackendTensor::Int(tensor) | BackendTensor::Bool(tensor),
-                ) => tensor,
-                other => panic!("{name}: {other:?} is not of Flex, as another input is"),
-            }));
-            outputs.map(of_flex)
+            let outputs = operation.flex(O::Inputs::map(inputs, &mut to_flex));
+            O::Outputs::from_dispatch(O::Outputs::map(outputs, &mut of_flex))
         }
         #[cfg(feature = "cuda")]
-        DispatchTensorKind::Cube(_) if fusion::runs(&inputs) => fusion::register(operation.clone(), inputs),
+        DispatchTensorKind::Cube(_) if fusion::is_taken(operation, &inputs) => {
+            O::Outputs::from_dispatch(fusion::register(operation.clone(), inputs))
+        }
         #[allow(unreachable_patterns, reason = "of other backends, if burn has them")]
-        _ => operation.reference(inputs),
+        _ => operation.reference(O::Inputs::from_dispatch(inputs)),
+    }
+}
+
+fn is_tracked(tensor: &DispatchTensor) -> bool {
+    matches!(tensor.kind, DispatchTensorKind::Autodiff(_)) || tensor.autodiff != DispatchAutodiffContext::Disabled
+}
+
+fn to_flex(tensor: DispatchTensor) -> FlexTensor {
+    match tensor.kind {
+        DispatchTensorKind::Flex(
+            BackendTensor::Float(tensor) | BackendTensor::Int(tensor) | BackendTensor::Bool(tensor),
+        ) => tensor,
+        other => panic!("{other:?} is not of Flex, as another input is"),
     }
 }
 
@@ -98,5 +109,5 @@ fn of_flex(tensor: FlexTensor) -> DispatchTensor {
 /// Returns whether kernels run for a tensor that is not tracked, and not the references.
 #[cfg(feature = "cuda")]
 pub fn runs_kernels<const D: usize>(tensor: burn::tensor::Tensor<D>) -> bool {
-    fusion::runs(&[tensor.into_dispatch()])
+    fusion::has_kernels(&tensor.into_dispatch())
 }

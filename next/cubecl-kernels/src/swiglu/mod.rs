@@ -8,14 +8,14 @@ mod kernel;
 mod launch;
 mod reference;
 
-use burn::backend::{DispatchTensor, TensorMetadata};
 use burn::tensor::Tensor;
 #[cfg(feature = "cuda")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
 
 use crate::error::{Check, KernelError};
-use crate::operation::{Differentiable, Operation, Rule, Spec, apply, apply_tracked};
+use crate::operation::{Operation, Spec, apply};
+use crate::tape::{inner, keep, record};
 
 /// Beyond ± this, `silu(x)` is `x` or 0 to the last digit of f64, and its derivative 1 or 0.
 const FAR: f64 = 800.0;
@@ -35,48 +35,45 @@ const FAR: f64 = 800.0;
 /// Shazeer 2020, arXiv:2002.05202, section 2.
 pub fn swiglu(input: Tensor<2>) -> Result<Tensor<2>, KernelError> {
     let check = Check("swiglu");
-    let columns = input.dims()[1];
-    let input = input.into_dispatch();
+    let [_, columns] = input.dims();
     check.float("the input", input.dtype(), &input.device())?;
     check.value("the input's columns", columns as f64, columns.is_multiple_of(2), || {
         "even".to_owned()
     })?;
-    Ok(Tensor::from_dispatch(apply_tracked(&Forward, [input])))
+    let x = inner(&input);
+    let output = apply(&Forward, x.clone());
+    let x = keep(x);
+    Ok(record(input, output, move |gradient, _| {
+        Some(apply(&Backward, [x.get(), gradient]))
+    }))
 }
 
 /// `[gate | up]` to `silu(gate) ∘ up`.
 #[derive(Clone, Copy, Debug)]
 struct Forward;
 
-impl Operation<1, 1> for Forward {
+impl Operation for Forward {
+    type Inputs = Tensor<2>;
+    type Outputs = Tensor<2>;
+
     const NAME: &'static str = "swiglu";
 
-    fn outputs(&self, [(mut shape, dtype)]: [Spec; 1]) -> [Spec; 1] {
+    fn outputs(&self, (mut shape, dtype): Spec) -> Spec {
         shape[1] /= 2;
-        [(shape, dtype)]
+        (shape, dtype)
     }
 
-    fn reference(&self, inputs: [DispatchTensor; 1]) -> [DispatchTensor; 1] {
-        let [input] = inputs.map(Tensor::from_dispatch);
-        [reference::forward(input).into_dispatch()]
+    fn reference(&self, input: Tensor<2>) -> Tensor<2> {
+        reference::forward(input)
     }
 
-    fn flex(&self, [input]: [FlexTensor; 1]) -> [FlexTensor; 1] {
-        [flex::forward(input)]
+    fn flex(&self, input: FlexTensor) -> FlexTensor {
+        flex::forward(input)
     }
 
     #[cfg(feature = "cuda")]
-    fn cube(&self, [input]: [CubeTensor; 1]) -> [CubeTensor; 1] {
-        [launch::forward(input)]
-    }
-}
-
-impl Differentiable<1> for Forward {
-    fn rule(&self, [input]: [DispatchTensor; 1], _output: DispatchTensor) -> Rule<1> {
-        Box::new(|gradient, _| {
-            let [gradient] = apply(&Backward, [input, gradient]);
-            [Some(gradient)]
-        })
+    fn cube(&self, input: CubeTensor) -> CubeTensor {
+        launch::forward(input)
     }
 }
 
@@ -84,24 +81,26 @@ impl Differentiable<1> for Forward {
 #[derive(Clone, Copy, Debug)]
 struct Backward;
 
-impl Operation<2, 1> for Backward {
+impl Operation for Backward {
+    type Inputs = [Tensor<2>; 2];
+    type Outputs = Tensor<2>;
+
     const NAME: &'static str = "swiglu_backward";
 
-    fn outputs(&self, [input, _]: [Spec; 2]) -> [Spec; 1] {
-        [input]
+    fn outputs(&self, [input, _]: [Spec; 2]) -> Spec {
+        input
     }
 
-    fn reference(&self, inputs: [DispatchTensor; 2]) -> [DispatchTensor; 1] {
-        let [input, gradient] = inputs.map(Tensor::from_dispatch);
-        [reference::backward(input, gradient).into_dispatch()]
+    fn reference(&self, [input, gradient]: [Tensor<2>; 2]) -> Tensor<2> {
+        reference::backward(input, gradient)
     }
 
-    fn flex(&self, [input, gradient]: [FlexTensor; 2]) -> [FlexTensor; 1] {
-        [flex::backward(input, gradient)]
+    fn flex(&self, [input, gradient]: [FlexTensor; 2]) -> FlexTensor {
+        flex::backward(input, gradient)
     }
 
     #[cfg(feature = "cuda")]
-    fn cube(&self, [input, gradient]: [CubeTensor; 2]) -> [CubeTensor; 1] {
-        [launch::backward(input, gradient)]
+    fn cube(&self, [input, gradient]: [CubeTensor; 2]) -> CubeTensor {
+        launch::backward(input, gradient)
     }
 }
