@@ -95,12 +95,7 @@ impl Check {
     }
 
     /// Checks that a type is among [`FLOATS`], and one that the device takes.
-    pub fn float(
-        self,
-        what: impl Into<Cow<'static, str>>,
-        actual: DType,
-        device: &Device,
-    ) -> Result<(), KernelError> {
+    pub fn float(self, what: impl Into<Cow<'static, str>>, actual: DType, device: &Device) -> Result<(), KernelError> {
         let what = what.into();
         self.one_of(what.clone(), actual, FLOATS)?;
         // Numbers of 16 bits are read and written, and computed with in f32.

@@ -9,7 +9,7 @@ mod cube;
 mod error;
 mod flex;
 pub mod operation;
-mod precision;
+pub mod precision;
 pub mod swiglu;
 pub mod tape;
 

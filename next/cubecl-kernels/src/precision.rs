@@ -7,6 +7,11 @@ pub fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }
 
+/// Returns the type in which numbers of this type are computed with, and in which statistics of them are kept.
+pub fn compute_type(dtype: DType) -> DType {
+    if is_half(dtype) { DType::F32 } else { dtype }
+}
+
 /// Returns the tensor in f32 if it has 16 bits, and as it is otherwise. Its gradient comes back in its own type.
 pub fn widen<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     if is_half(tensor.dtype()) {

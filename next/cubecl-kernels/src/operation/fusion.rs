@@ -80,7 +80,9 @@ pub(super) fn register<O: Operation>(
     let mut computed = client
         .register(StreamId::current(), description, registered)
         .into_iter();
-    O::Outputs::map(by_id, &mut |()| dispatched(computed.next().expect("an output for each result")))
+    O::Outputs::map(by_id, &mut |()| {
+        dispatched(computed.next().expect("an output for each result"))
+    })
 }
 
 /// Returns a tensor of the stream.
@@ -127,7 +129,9 @@ impl<O: Operation> StreamOperation<FusionCubeRuntime> for Registered<O> {
             handles.get_float_tensor::<CubeBackend>(input)
         });
         let mut descriptions = Vec::new();
-        O::Outputs::map(O::Outputs::by_ref(&self.outputs), &mut |output: &TensorIr| descriptions.push(output.id));
+        O::Outputs::map(O::Outputs::by_ref(&self.outputs), &mut |output: &TensorIr| {
+            descriptions.push(output.id)
+        });
         let mut descriptions = descriptions.into_iter();
         O::Outputs::map(self.operation.cube(inputs), &mut |output| {
             let id = descriptions.next().expect("as many as were registered");

@@ -130,8 +130,7 @@ where
     let stand_in = Autodiff::<B>::from_inner(output.clone());
     // Referenced until the node after them is registered: after every backward pass, even one of another thread, burn
     // frees what no tensor refers to.
-    let nodes: [NodeGuard; MOST] =
-        std::array::from_fn(|_| parents.next().flatten().unwrap_or_else(|| stand_in.node()));
+    let nodes: [NodeGuard; MOST] = std::array::from_fn(|_| parents.next().flatten().unwrap_or_else(|| stand_in.node()));
     assert!(parents.next().is_none(), "a node of more than {MOST} parents");
     let output = match Step.prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => prep.finish(State(Arc::new(Mutex::new(Some(rule)))), output),

@@ -31,9 +31,8 @@ thread_local! {
 pub fn zero<const D: usize>(device: &Device, dtype: DType) -> Tensor<D> {
     let mut zeros_of_all = ZEROS.lock();
     let thread = THREAD.with(Arc::downgrade);
-    let is_wanted = |held: &&Held| {
-        held.thread.ptr_eq(&thread) && (&held.device, held.dtype, held.dimensions) == (device, dtype, D)
-    };
+    let is_wanted =
+        |held: &&Held| held.thread.ptr_eq(&thread) && (&held.device, held.dtype, held.dimensions) == (device, dtype, D);
     if let Some(found) = zeros_of_all.iter().find(is_wanted) {
         return Tensor::from_dispatch(found.zero.clone());
     }

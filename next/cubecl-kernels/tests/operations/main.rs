@@ -1,0 +1,22 @@
+//! Every operation, forward and backward, against the f64 host versions, on every device that runs here.
+//!
+//! One file per operation; [`support::setting`] says on which devices and in which types each of its claims is tried. With
+//! the feature `cuda` this program starts itself again with the emulator of CUDA.
+
+mod adamw;
+mod support;
+mod swiglu;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+fn main() -> ExitCode {
+    #[cfg(feature = "cuda")]
+    if let Some(code) = support::emulator::run_again() {
+        return code.into();
+    }
+    let trials = [adamw::trials(), swiglu::trials()];
+    let trials = trials.into_iter().flatten().collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
