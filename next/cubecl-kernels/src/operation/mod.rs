@@ -39,8 +39,11 @@ pub trait Operation: Clone + fmt::Debug + Send + Sync + 'static {
     /// Runs it in burn's operations.
     fn reference(&self, inputs: Self::Inputs) -> Self::Outputs;
 
-    /// Runs it on the CPU.
-    fn flex(&self, inputs: Of<Self::Inputs, FlexTensor>) -> Of<Self::Outputs, FlexTensor>;
+    /// Runs it on the CPU: its reference, if it has no form of its own.
+    fn flex(&self, inputs: Of<Self::Inputs, FlexTensor>) -> Of<Self::Outputs, FlexTensor> {
+        let inputs = Self::Inputs::from_dispatch(Self::Inputs::map(inputs, &mut of_flex));
+        Self::Outputs::map(self.reference(inputs).into_dispatch(), &mut to_flex)
+    }
 
     /// Returns whether its kernels take inputs all of which have elements, and types that kernels read.
     #[cfg(feature = "cuda")]
