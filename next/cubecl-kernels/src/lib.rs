@@ -3,6 +3,7 @@
 //! Each has a folder with its kernels, and a line here: types that implement [`Operation`], for forward and backward
 //! pass, and a function that makes them a node of burn's graph ([`tape`]).
 
+pub mod accumulate;
 pub mod adamw;
 #[cfg(feature = "cuda")]
 mod cube;
@@ -10,6 +11,8 @@ mod error;
 mod flex;
 pub mod operation;
 pub mod precision;
+mod precision;
+mod sums;
 pub mod swiglu;
 pub mod tape;
 

@@ -2,6 +2,7 @@
 
 use burn::tensor::{DType, Shape};
 use burn_backend::cubecl::dtype_to_storage_type;
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::Client;
@@ -19,6 +20,15 @@ pub fn is_supported(client: &Client, dtype: DType) -> bool {
 pub fn empty_beside(other: &CubeTensor, shape: &[usize], dtype: DType) -> CubeTensor {
     let (client, device) = (other.client.clone(), other.device.clone());
     empty_device_contiguous_dtype(client, device, Shape::from(shape.to_vec()), dtype)
+}
+
+/// Returns the tensor, contiguous and writable: in its own memory if nothing else holds it.
+pub fn own(tensor: CubeTensor) -> CubeTensor {
+    if tensor.can_mut() {
+        into_contiguous(tensor)
+    } else {
+        tensor.copy()
+    }
 }
 
 /// Returns how many numbers one load of a contiguous row of `columns` takes: the most that the device loads at once and
