@@ -6,12 +6,13 @@
 pub mod accumulate;
 pub mod adamw;
 #[cfg(feature = "cuda")]
-mod cube;
+pub mod cube;
 mod error;
 mod flex;
 pub mod operation;
 pub mod precision;
 mod precision;
+pub mod random;
 mod sums;
 pub mod swiglu;
 pub mod tape;

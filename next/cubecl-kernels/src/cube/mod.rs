@@ -1,6 +1,10 @@
-//! Parts of kernels in CubeCL: launches ([`launch`]), how units are laid over a matrix ([`walk`]), mathematics
-//! ([`math`]).
+//! Parts of kernels in CubeCL: launches ([`launch`]), how units are laid over a matrix ([`walk`]), reductions over a
+//! row's units ([`reduce`]) and over rows ([`columns`]), random numbers ([`dropout`]), mathematics ([`math`]).
 
+pub(crate) mod columns;
+pub mod dropout;
 pub(crate) mod launch;
 pub(crate) mod math;
+pub mod reduce;
+mod tables;
 pub(crate) mod walk;

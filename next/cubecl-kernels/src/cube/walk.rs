@@ -46,7 +46,7 @@ impl RowWalk {
         Self::of_vectors(&tensor.client, rows, size, columns / size)
     }
 
-    /// As [`over`](Self::over) for rows of `vectors` vectors that a unit has one each of.
+    /// Plans as [`over`](Self::over) for rows of `vectors` vectors that a unit has one each of.
     pub fn of_vectors(client: &Client, rows: usize, vector_size: usize, vectors: usize) -> Self {
         let mut walk = Self::wide(vector_size, vectors);
         let once = rows.div_ceil(walk.units[1] as usize);
@@ -54,6 +54,16 @@ impl RowWalk {
         let each = once / (WAVES * resident) / ROWS_AT_ONCE * ROWS_AT_ONCE;
         let each = each.clamp(1, ROWS_EACH);
         walk.set_high(client, once.div_ceil(each));
+        walk
+    }
+
+    /// Plans as [`over`](Self::over) for kernels that leave a sum for each part of the rows: no more cubes than run at once.
+    pub fn in_parts(tensor: &CubeTensor, rows: usize, columns: usize) -> Self {
+        let size = vector_size(&tensor.client, tensor.dtype, columns);
+        let mut walk = Self::wide(size, columns / size);
+        let enough = rows.div_ceil(walk.units[1] as usize * 2 * ROWS_EACH);
+        let resident = walk.resident_rows(&tensor.client);
+        walk.set_high(&tensor.client, enough.min(resident));
         walk
     }
 
@@ -138,6 +148,13 @@ pub fn first_row() -> usize {
 #[cube]
 pub fn row_step() -> usize {
     (CUBE_COUNT_Y * CUBE_DIM_Y) as usize
+}
+
+/// A row to read in the turn that begins with `row`, its first one again where there are no more.
+#[cube]
+pub fn row_of_turn(row: usize, turn: usize, rows: usize) -> usize {
+    let own = row + turn * row_step();
+    select(own < rows, own, row)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 pub(crate) mod blocks;
 mod cores;
+pub(crate) mod dropout;
 pub(crate) mod lanes;
 pub(crate) mod math;
 pub(crate) mod number;

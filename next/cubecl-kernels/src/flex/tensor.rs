@@ -29,6 +29,18 @@ pub(crate) fn tensor<T: Number, const D: usize>(values: Vec<T>, shape: [usize; D
     )
 }
 
+/// Returns numbers rounded to a type.
+pub(crate) fn rounded<T: Number, const D: usize>(values: Vec<T::Real>, shape: [usize; D]) -> FlexTensor {
+    let mut result = uninit::<T>(values.len());
+    let to = Destination::New {
+        from: &[],
+        to: &mut result,
+    };
+    T::write(&values, to);
+    // SAFETY: all of it was written.
+    tensor(unsafe { result.assume_init() }.into_vec(), shape)
+}
+
 /// The memory of an output that has the shape of one of the inputs: that input's own if nothing else holds it.
 pub(crate) struct Place<T> {
     input: FlexTensor,
