@@ -5,6 +5,7 @@
 
 pub mod accumulate;
 pub mod adamw;
+pub mod bias_dropout_add;
 #[cfg(feature = "cuda")]
 pub mod cube;
 mod error;

@@ -114,7 +114,7 @@ impl Partials {
     }
 }
 
-/// Place of the sums of a vector's columns go.
+/// Place of the sums of a vector's columns.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Place {
     offset: usize,

@@ -57,7 +57,7 @@ impl RowWalk {
         walk
     }
 
-    /// Plans as [`over`](Self::over) for kernels that leave a sum for each part of the rows: no more cubes than run at once.
+    /// Plans for kernels that leave a sum for each part of the rows: no more cubes than run at once.
     pub fn in_parts(tensor: &CubeTensor, rows: usize, columns: usize) -> Self {
         let size = vector_size(&tensor.client, tensor.dtype, columns);
         let mut walk = Self::wide(size, columns / size);

@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/src/bias_dropout_add/host.rs
