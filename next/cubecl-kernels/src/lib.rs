@@ -6,6 +6,7 @@
 pub mod accumulate;
 pub mod adamw;
 pub mod bias_dropout_add;
+pub mod bias_gelu;
 #[cfg(feature = "cuda")]
 pub mod cube;
 mod error;

@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/src/bias_gelu/host.rs
