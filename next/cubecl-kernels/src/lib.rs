@@ -13,7 +13,6 @@ mod error;
 mod flex;
 pub mod operation;
 pub mod precision;
-mod precision;
 pub mod random;
 mod sums;
 pub mod swiglu;
