@@ -1,10 +1,12 @@
-// `asm` statements: the matrix instructions, by the fragment layouts of the PTX ISA, and asynchronous copies.
+// `asm` statements: the matrix instructions, by the fragment layouts of the PTX ISA, asynchronous copies, and powers.
 //
 // PTX ISA 8.7, sections 9.7.14.5.8 (m16n8k16), 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.9.25.3 (cp.async and its
-// groups).
+// groups), 9.7.3.21 (ex2).
 #include "emulator.hpp"
 #include "half.hpp"
 
+#include <cfloat>
+#include <cmath>
 #include <cstdlib>
 
 namespace emulator {
@@ -111,6 +113,16 @@ void saturate(const Operand* operands, bool subtract) {
     memcpy(operands[0].target, &value, 4);
 }
 
+// Numbers below the normal ones count as 0, and so do such results.
+void power_of_two(const Operand* operands) {
+    const uint32_t bits = uint32_t(operands[1].bits);
+    float exponent;
+    memcpy(&exponent, &bits, 4);
+    float power = exp2f(exponent);
+    if (power < FLT_MIN) power = 0;
+    memcpy(operands[0].target, &power, 4);
+}
+
 void elect(const Operand* operands) {
     exchange("elect.sync", "", 0);
     const unsigned lanes = active_lanes();
@@ -138,6 +150,7 @@ void assembly(const char* text, const Operand* operands, int count) {
     if (begins(text, "cp.async.commit_group;")) return commit_copies();
     const char* wait_group = "cp.async.wait_group ";
     if (begins(text, wait_group)) return wait_for_copies(unsigned(strtoul(text + strlen(wait_group), nullptr, 10)));
+    if (begins(text, "ex2.approx.ftz.f32 ")) return power_of_two(operands);
     if (begins(text, "add.sat.s32 ")) return saturate(operands, false);
     if (begins(text, "sub.sat.s32 ")) return saturate(operands, true);
     if (begins(text, ".reg .pred %%px;") && strstr(text, "elect.sync")) return elect(operands);
