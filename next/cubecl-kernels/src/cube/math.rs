@@ -8,6 +8,8 @@
 use cubecl::client::Client;
 use cubecl::prelude::*;
 
+use super::nvidia::exp2_approximate;
+
 /// The least `−t` of [`over_one_plus_exp()`]'s plain form whose exponential is finite, and whose result is a normal
 /// number.
 pub const LOWEST: f32 = -87.0;
@@ -17,9 +19,45 @@ pub fn is_fast(client: &Client) -> bool {
     client.name() == "cuda"
 }
 
-/// Factor of the argument of [`over_one_plus_exp()`], folded into one that is there anyway.
+/// Factor of the argument of [`exp_scaled()`], folded into one that is there anyway.
 pub const fn exponent_scale(is_fast: bool) -> f32 {
     if is_fast { std::f32::consts::LOG2_E } else { 1.0 }
+}
+
+/// `exp(x)`
+#[cube]
+pub fn exp<N: Size>(x: Vector<f32, N>, #[comptime] is_fast: bool) -> Vector<f32, N> {
+    if comptime!(is_fast) {
+        exp2::<N>(x * Vector::new(f32::new(comptime!(exponent_scale(true)))))
+    } else {
+        Vector::exp(x)
+    }
+}
+
+/// `exp(x)` of `x` times [`exponent_scale`].
+#[cube]
+pub fn exp_scaled<N: Size>(scaled: Vector<f32, N>, #[comptime] is_fast: bool) -> Vector<f32, N> {
+    if comptime!(is_fast) {
+        exp2::<N>(scaled)
+    } else {
+        Vector::exp(scaled)
+    }
+}
+
+/// As [`exp_scaled()`], in one instruction where the short form is taken. 0 of −∞ on every device, and where the short
+/// form is taken also of results below the normal numbers.
+#[cube]
+pub fn exp_or_zero<N: Size>(scaled: Vector<f32, N>, #[comptime] is_fast: bool) -> Vector<f32, N> {
+    if comptime!(is_fast) {
+        let mut powers = Vector::<f32, N>::empty();
+        #[unroll]
+        for lane in 0..N::value() {
+            powers.insert(lane, exp2_approximate(scaled.extract(lane)));
+        }
+        powers
+    } else {
+        Vector::exp(scaled)
+    }
 }
 
 /// `numerator / (1 + exp(t))` of `t` times [`exponent_scale`]: 0 of a finite numerator where the exponential is

@@ -1,10 +1,12 @@
 //! Parts of kernels in CubeCL: launches ([`launch`]), how units are laid over a matrix ([`walk`]), reductions over a
-//! row's units ([`reduce`]) and over rows ([`columns`]), random numbers ([`dropout`]), mathematics ([`math`]).
+//! row's units ([`reduce`]) and over rows ([`columns`]), random numbers ([`dropout`]), mathematics ([`math`]), NVIDIA's
+//! own instructions ([`nvidia`]).
 
 pub(crate) mod columns;
 pub mod dropout;
 pub(crate) mod launch;
 pub(crate) mod math;
+mod nvidia;
 pub mod reduce;
 mod tables;
 pub(crate) mod walk;
