@@ -15,6 +15,7 @@ pub mod operation;
 pub mod precision;
 pub mod random;
 mod sums;
+pub mod softmax;
 pub mod swiglu;
 pub mod tape;
 
