@@ -7,6 +7,7 @@ pub mod accumulate;
 pub mod adamw;
 pub mod bias_dropout_add;
 pub mod bias_gelu;
+pub mod cross_entropy;
 #[cfg(feature = "cuda")]
 pub mod cube;
 mod error;
@@ -14,8 +15,8 @@ mod flex;
 pub mod operation;
 pub mod precision;
 pub mod random;
-mod sums;
 pub mod softmax;
+mod sums;
 pub mod swiglu;
 pub mod tape;
 

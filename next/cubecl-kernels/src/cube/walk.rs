@@ -157,6 +157,45 @@ pub fn row_of_turn(row: usize, turn: usize, rows: usize) -> usize {
     select(own < rows, own, row)
 }
 
+/// The sum over the units of a one-dimensional cube, whose number is `units`, a power of two; in each of them.
+///
+/// A tree, so that the order is always the same, and nothing depends on the size of planes.
+#[cube]
+pub fn cube_sum(value: f32, #[comptime] units: usize) -> f32 {
+    cube_tree(value, units, true)
+}
+
+/// The largest number over the units of such a cube, in each of them. What it is with a NaN among them is left open.
+#[cube]
+pub fn cube_max(value: f32, #[comptime] units: usize) -> f32 {
+    cube_tree(value, units, false)
+}
+
+#[cube]
+fn cube_tree(value: f32, #[comptime] units: usize, #[comptime] is_sum: bool) -> f32 {
+    let mut parts = Shared::<[f32]>::new_slice(units);
+    let unit = UNIT_POS as usize;
+    parts[unit] = value;
+    sync_cube();
+    let mut width = CUBE_DIM_X as usize / 2;
+    while width > 0 {
+        if unit < width {
+            let other = parts[unit + width];
+            if comptime!(is_sum) {
+                parts[unit] += other;
+            } else {
+                parts[unit] = max(parts[unit], other);
+            }
+        }
+        sync_cube();
+        width /= 2;
+    }
+    let result = parts[0];
+    // The next one may write to the same memory.
+    sync_cube();
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 use crate::cube::math::exp_or_zero;
 use crate::cube::reduce::{RowLayout, Rows, row_max, row_sum, vector_max, vector_sum};
 
-/// What a row's place among samples, heads and queries follows from, and the mask's row from that.
+/// Sizes that a row's place among samples, heads and queries follows from, and the mask's row from that.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(super) struct Places {
     /// The queries of a head.

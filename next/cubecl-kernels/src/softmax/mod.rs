@@ -25,9 +25,9 @@ pub const MAX_KEYS: usize = 16 * 1024;
 pub enum SoftmaxMask {
     /// None.
     Nothing,
-    /// Those of keys after the query; the numbers of keys and queries are equal.
+    /// Scores of keys after the query; the numbers of keys and queries are equal.
     Causal,
-    /// Those where this is true: `[batch or 1, heads or 1, queries, keys]`.
+    /// Scores where this is true: `[batch or 1, heads or 1, queries, keys]`.
     Given(Tensor<4, Bool>),
 }
 
@@ -80,7 +80,7 @@ pub fn scaled_masked_softmax(scores: Tensor<4>, mask: SoftmaxMask, scale: f64) -
 /// Scores, and where they count for nothing, to probabilities.
 #[derive(Clone, Copy, Debug)]
 struct Forward {
-    /// Whether those of keys after the query count for nothing.
+    /// Scores of keys after the query count for nothing.
     is_causal: bool,
     scale: f64,
 }

@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/src/cross_entropy/host.rs
