@@ -6,10 +6,14 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::AdamWStep;
 use super::kernel::{self, NumbersLaunch};
-use crate::cube::launch::{address_type, empty_beside};
+use super::{AdamWRanges, AdamWStep};
+use crate::cube::launch::{address_type, empty_beside, own};
+use crate::cube::parts::{DeviceParts, Part};
 use crate::cube::walk::{UNITS, cube_count};
+
+/// Vectors that a unit updates, where there are enough for all units.
+const VECTORS_EACH: usize = 8;
 
 /// Returns the new parameters and moments, each in its own memory if nothing else holds that, and the copy.
 pub(crate) fn step(
@@ -96,6 +100,59 @@ pub(crate) fn step(
         }
     }
     (outputs, copied)
+}
+
+/// Returns the buffers with the ranges updated, each in its own memory if nothing else holds that, and the copy.
+pub(crate) fn step_ranges(
+    buffers: [CubeTensor; 3],
+    gradient: CubeTensor,
+    steps: &[AdamWRanges],
+    copy: DType,
+) -> ([CubeTensor; 3], CubeTensor) {
+    let (buffers, gradient) = (buffers.map(own), into_contiguous(gradient));
+    let count = gradient.meta.shape()[0];
+    let copied = empty_beside(&gradient, &[count], copy);
+    let client = gradient.client.clone();
+    for AdamWRanges { step, ranges } in steps {
+        let ranges: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).collect();
+        if ranges.is_empty() {
+            continue;
+        }
+        // Vectors begin where ranges do, and none ends beyond the buffers.
+        let mut sizes = client.io_optimized_vector_sizes(DType::F32.size());
+        let fits =
+            |size: &usize| count.is_multiple_of(*size) && ranges.iter().all(|range| range.start.is_multiple_of(*size));
+        let vector_size = sizes.find(fits).unwrap_or(1);
+        let parts = ranges.iter().map(|range| Part {
+            start: range.start,
+            count: range.len(),
+            cubes: range.len().div_ceil(vector_size * UNITS as usize * VECTORS_EACH),
+            place: 0,
+        });
+        let table = DeviceParts::new(&client, parts);
+        let [parameter, moment_1, moment_2] = buffers.each_ref().map(|buffer| buffer.clone().into_buffer_arg());
+        // SAFETY: the ranges are in the buffers, which have the same number of elements, and so are their last vectors.
+        // Each unit reads what it writes before it does, and nothing else of it.
+        unsafe {
+            kernel::step_parts::launch_unchecked(
+                &client,
+                cube_count(&client, table.cubes()),
+                CubeDim::new_1d(UNITS),
+                address_type(&[&buffers[0], &gradient]),
+                vector_size,
+                parameter,
+                moment_1,
+                moment_2,
+                gradient.clone().into_buffer_arg(),
+                copied.clone().into_buffer_arg(),
+                numbers(step),
+                table.argument(),
+                UNITS as usize,
+                [gradient.dtype, copied.dtype].map(dtype_to_elem_type),
+            );
+        }
+    }
+    (buffers, copied)
 }
 
 /// The step's numbers, worked out in f64.

@@ -8,6 +8,8 @@ mod kernel;
 mod launch;
 mod reference;
 
+use std::ops::Range;
+
 use burn::backend::DispatchTensor;
 use burn::tensor::{DType, Tensor};
 #[cfg(feature = "cuda")]
@@ -32,20 +34,31 @@ pub struct AdamWBuffers {
     pub moment_2: Tensor<1>,
 }
 
-impl Tensors for AdamWBuffers {
-    type Of<T: Send + Sync> = [T; 3];
-
-    fn into_dispatch(self) -> [DispatchTensor; 3] {
-        [self.parameter, self.moment_1, self.moment_2].map(Tensor::into_dispatch)
+impl AdamWBuffers {
+    /// The buffers in the order of their fields.
+    pub fn into_array(self) -> [Tensor<1>; 3] {
+        [self.parameter, self.moment_1, self.moment_2]
     }
 
-    fn from_dispatch(tensors: [DispatchTensor; 3]) -> Self {
-        let [parameter, moment_1, moment_2] = tensors.map(Tensor::from_dispatch);
+    /// The buffers of this order.
+    pub fn from_array([parameter, moment_1, moment_2]: [Tensor<1>; 3]) -> Self {
         Self {
             parameter,
             moment_1,
             moment_2,
         }
+    }
+}
+
+impl Tensors for AdamWBuffers {
+    type Of<T: Send + Sync> = [T; 3];
+
+    fn into_dispatch(self) -> [DispatchTensor; 3] {
+        self.into_array().map(Tensor::into_dispatch)
+    }
+
+    fn from_dispatch(tensors: [DispatchTensor; 3]) -> Self {
+        Self::from_array(tensors.map(Tensor::from_dispatch))
     }
 
     fn map<T: Send + Sync, U: Send + Sync>(of: [T; 3], each: &mut impl FnMut(T) -> U) -> [U; 3] {
@@ -105,6 +118,15 @@ impl AdamWStep {
     }
 }
 
+/// The elements of flat buffers that a step is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamWRanges {
+    /// The numbers of the step.
+    pub step: AdamWStep,
+    /// Ranges of elements, apart from each other and from those of other steps.
+    pub ranges: Vec<Range<usize>>,
+}
+
 /// Updates parameters and moments, and returns them; also returns the new parameters in the type `copy`, if given.
 ///
 /// With `g` the scaled gradient: `m = β₁ m + (1 − β₁) g`, `v = β₂ v + (1 − β₂) g²`,
@@ -130,6 +152,58 @@ pub fn adamw(
     check_buffers(check, &buffers, &gradient, copy)?;
     step.check(check)?;
     Ok(apply(&Step { numbers: *step, copy }, (buffers, gradient)))
+}
+
+/// Updates a parameter of any shape and its moments, in this order, and returns them: see [`adamw()`].
+///
+/// # Errors
+/// As [`adamw()`].
+pub fn adamw_elements<const D: usize>(
+    tensors: [Tensor<D>; 3],
+    gradient: Tensor<D>,
+    step: &AdamWStep,
+) -> Result<[Tensor<D>; 3], KernelError> {
+    let check = Check("adamw_elements");
+    check_tensors(check, &tensors, &gradient, None)?;
+    step.check(check)?;
+    let shape = gradient.dims();
+    let length: usize = shape.iter().product();
+    let buffers = AdamWBuffers::from_array(tensors.map(|tensor| tensor.reshape([length])));
+    let operation = Step {
+        numbers: *step,
+        copy: None,
+    };
+    let (buffers, _) = apply(&operation, (buffers, gradient.reshape([length])));
+    Ok(buffers.into_array().map(|buffer| buffer.reshape(shape)))
+}
+
+/// Updates ranges of flat buffers that many parameters share, each range by the numbers of its step: see [`adamw()`].
+///
+/// One pass over the ranges of each step, however many there are; elements outside of them stay. Also returns the new
+/// parameters in the type `copy`, `[elements]`, where only those of the ranges say something.
+///
+/// # Errors
+/// As [`adamw()`], and when a range ends outside of the buffers.
+pub fn adamw_ranges(
+    buffers: AdamWBuffers,
+    gradient: Tensor<1>,
+    steps: &[AdamWRanges],
+    copy: DType,
+) -> Result<(AdamWBuffers, Tensor<1>), KernelError> {
+    let check = Check("adamw_ranges");
+    check_buffers(check, &buffers, &gradient, Some(copy))?;
+    let [elements] = gradient.dims();
+    for AdamWRanges { step, ranges } in steps {
+        step.check(check)?;
+        for range in ranges {
+            let is_inside = range.start <= range.end && range.end <= elements;
+            check.value("a range's end", range.end as f64, is_inside, || {
+                format!("{} at least and {elements} at most", range.start)
+            })?;
+        }
+    }
+    let steps = steps.to_vec();
+    Ok(apply(&StepRanges { steps, copy }, (buffers, gradient)))
 }
 
 /// Parameters, moments and gradient to new parameters and moments, and a copy where one is asked for.
@@ -168,17 +242,53 @@ impl Operation for Step {
     }
 }
 
+/// Parameters, moments and gradient to those with ranges updated, and a copy of the parameters.
+#[derive(Clone, Debug)]
+struct StepRanges {
+    steps: Vec<AdamWRanges>,
+    copy: DType,
+}
+
+impl Operation for StepRanges {
+    type Inputs = (AdamWBuffers, Tensor<1>);
+    type Outputs = (AdamWBuffers, Tensor<1>);
+
+    const NAME: &'static str = "adamw_ranges";
+
+    fn outputs(&self, (buffers, gradient): ([Spec; 3], Spec)) -> ([Spec; 3], Spec) {
+        (buffers, (gradient.0, self.copy))
+    }
+
+    fn reference(&self, (buffers, gradient): Self::Inputs) -> Self::Outputs {
+        reference::step_ranges(buffers, gradient, &self.steps, self.copy)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn is_taken(&self, client: &Client, _inputs: ([Spec; 3], Spec)) -> bool {
+        is_supported(client, self.copy)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cube(&self, (buffers, gradient): ([CubeTensor; 3], CubeTensor)) -> ([CubeTensor; 3], CubeTensor) {
+        launch::step_ranges(buffers, gradient, &self.steps, self.copy)
+    }
+}
+
 fn check_buffers(
     check: Check,
     buffers: &AdamWBuffers,
     gradient: &Tensor<1>,
     copy: Option<DType>,
 ) -> Result<(), KernelError> {
-    let AdamWBuffers {
-        parameter,
-        moment_1,
-        moment_2,
-    } = buffers;
+    check_tensors(check, &buffers.clone().into_array(), gradient, copy)
+}
+
+fn check_tensors<const D: usize>(
+    check: Check,
+    [parameter, moment_1, moment_2]: &[Tensor<D>; 3],
+    gradient: &Tensor<D>,
+    copy: Option<DType>,
+) -> Result<(), KernelError> {
     let (shape, dtype) = (parameter.dims(), parameter.dtype());
     check.one_of("the main parameters", dtype, &[DType::F32, DType::F64])?;
     for (what, moment) in [("the first moment", moment_1), ("the second moment", moment_2)] {

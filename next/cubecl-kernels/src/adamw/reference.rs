@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Tensor};
 
-use super::{AdamWBuffers, AdamWStep};
+use super::{AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::precision::narrow;
 
 /// Returns the updated buffers, and the copy that is asked for.
@@ -35,4 +35,33 @@ pub fn step(
         moment_2,
     };
     (buffers, copy)
+}
+
+/// Returns the buffers with the ranges updated, and the copy.
+pub fn step_ranges(
+    mut buffers: AdamWBuffers,
+    gradient: Tensor<1>,
+    steps: &[AdamWRanges],
+    copy: DType,
+) -> (AdamWBuffers, Tensor<1>) {
+    let ranges = |step: &'_ AdamWRanges| step.ranges.clone().into_iter().filter(|range| !range.is_empty());
+    for (of_step, range) in steps
+        .iter()
+        .flat_map(|step| ranges(step).map(move |range| (step, range)))
+    {
+        let part = |whole: &Tensor<1>| whole.clone().slice(range.clone());
+        let own = AdamWBuffers {
+            parameter: part(&buffers.parameter),
+            moment_1: part(&buffers.moment_1),
+            moment_2: part(&buffers.moment_2),
+        };
+        let (own, _) = step(own, part(&gradient), &of_step.step, None);
+        buffers = AdamWBuffers {
+            parameter: buffers.parameter.slice_assign(range.clone(), own.parameter),
+            moment_1: buffers.moment_1.slice_assign(range.clone(), own.moment_1),
+            moment_2: buffers.moment_2.slice_assign(range.clone(), own.moment_2),
+        };
+    }
+    let copied = narrow(buffers.parameter.clone(), copy);
+    (buffers, copied)
 }

@@ -7,6 +7,7 @@ pub mod dropout;
 pub(crate) mod launch;
 pub(crate) mod math;
 mod nvidia;
+pub(crate) mod parts;
 pub mod reduce;
 mod tables;
 pub(crate) mod walk;

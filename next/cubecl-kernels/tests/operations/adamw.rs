@@ -1,18 +1,19 @@
 //! `adamw` against its host version.
 
 use anyhow::ensure;
-use burn::tensor::DType;
-use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw, host};
+use burn::tensor::{DType, Tensor};
+use cubecl_kernels::adamw::{AdamWBuffers, AdamWRanges, AdamWStep, adamw, adamw_ranges, host};
 use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
-use crate::support::compare::{expect_rounded, normal, numbers, over};
+use crate::support::compare::{expect_equal, expect_rounded, normal, numbers, over};
 use crate::support::layouts::{Layout, vector};
 use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
     trials.extend(trials_of::<LeavesWhatOthersHold>());
+    trials.extend(trials_of::<RangesAreUpdatedAsTheyAreAlone>());
     trials
 }
 
@@ -152,4 +153,74 @@ impl Claim for LeavesWhatOthersHold {
         }
         Ok(())
     }
+}
+
+/// Ranges of one buffer, each by its own step: the bits that each has when it is updated by itself, and what is in none
+/// of them stays.
+struct RangesAreUpdatedAsTheyAreAlone;
+
+impl Claim for RangesAreUpdatedAsTheyAreAlone {
+    const NAME: &'static str = "adamw_updates_ranges_as_they_are_alone";
+
+    fn check(setting: &Setting) -> anyhow::Result<()> {
+        let (decays, stays) = (
+            STEP,
+            AdamWStep {
+                weight_decay: 0.0,
+                time: 5,
+                ..STEP
+            },
+        );
+        let steps = |[first, second]: [Vec<std::ops::Range<usize>>; 2]| {
+            [(decays, first), (stays, second)].map(|(step, ranges)| AdamWRanges { step, ranges })
+        };
+        // Ends in the midst of a vector, an empty range, one that several cubes share; then ranges that begin anywhere.
+        let cases = [
+            (6144, [vec![0..37, 256..256, 512..6001], vec![128..256, 6016..6144]]),
+            (211, [vec![3..4, 9..100], vec![100..150, 151..211]]),
+            (64, [vec![], vec![]]),
+        ];
+        for (count, ranges) in cases {
+            check_ranges(setting, count, &steps(ranges)).map_err(|error| error.context(format!("{count}")))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_ranges(setting: &Setting, count: usize, steps: &[AdamWRanges]) -> anyhow::Result<()> {
+    let here = setting.inner(compute_type(setting.dtype));
+    let squares: Vec<f64> = normal(count, 3).iter().map(|x| x * x).collect();
+    let before = [normal(count, 1), normal(count, 2), squares].map(|values| here.rounded(&values));
+    let gradient = here.rounded(&normal(count, 4));
+    let buffers = AdamWBuffers::from_array(before.each_ref().map(|values| here.tensor(values, [count])));
+    let held = buffers.clone();
+    let whole: Tensor<1> = here.tensor(&gradient, [count]);
+    let (updated, copied) = adamw_ranges(buffers, whole, steps, setting.dtype)?;
+    ensure!(copied.dtype() == setting.dtype && copied.dims() == [count]);
+    let copied = numbers(&copied);
+    let updated = updated.into_array().map(|buffer| numbers(&buffer));
+    let held = held.into_array().map(|buffer| numbers(&buffer));
+    ensure!(held == before, "what is held was written over");
+    let mut expected = before.clone();
+    for AdamWRanges { step, ranges } in steps {
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            let length = range.len();
+            let part = |values: &[f64]| here.tensor::<1>(&values[range.clone()], [length]);
+            let own = AdamWBuffers::from_array(before.each_ref().map(|values| part(values)));
+            let (own, copy) = adamw(own, part(&gradient), step, Some(setting.dtype))?;
+            for (expected, own) in expected.iter_mut().zip(own.into_array()) {
+                expected[range.clone()].copy_from_slice(&numbers(&own));
+            }
+            let copy = numbers(&copy.expect("asked for"));
+            expect_equal(&format!("the copy of {range:?}"), &copied[range.clone()], &copy)?;
+        }
+    }
+    for ((what, updated), expected) in ["parameter", "moment 1", "moment 2"].iter().zip(updated).zip(expected) {
+        expect_equal(
+            &format!("the {what} of ranges, next to each alone"),
+            &updated,
+            &expected,
+        )?;
+    }
+    Ok(())
 }

@@ -4,6 +4,9 @@
 //! the feature `cuda` this program starts itself again with the emulator of CUDA.
 
 mod adamw;
+mod l2_norm;
+mod ranges;
+mod rotary;
 mod support;
 mod swiglu;
 
@@ -16,7 +19,13 @@ fn main() -> ExitCode {
     if let Some(code) = support::emulator::run_again() {
         return code.into();
     }
-    let trials = [adamw::trials(), swiglu::trials()];
+    let trials = [
+        adamw::trials(),
+        l2_norm::trials(),
+        ranges::trials(),
+        rotary::trials(),
+        swiglu::trials(),
+    ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

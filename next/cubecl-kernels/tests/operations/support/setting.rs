@@ -27,6 +27,15 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Returns that of the CPU, for numbers of a type.
+    pub fn flex(dtype: DType) -> Self {
+        Self {
+            device: Device::flex(),
+            dtype,
+            is_emulated: false,
+        }
+    }
+
     /// Returns a tensor of the type, rounded from f64.
     pub fn tensor<const D: usize>(&self, values: &[f64], shape: [usize; D]) -> Tensor<D> {
         if values.is_empty() {
