@@ -13,6 +13,7 @@ pub mod cube;
 mod error;
 mod flex;
 pub mod l2_norm;
+pub mod norm;
 pub mod operation;
 pub mod precision;
 pub mod random;

@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/src/norm/host.rs

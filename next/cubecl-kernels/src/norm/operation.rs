@@ -1,0 +1,163 @@
+//! The norms' passes as operations: alone, or with the sum of a residual stream before them.
+
+use burn::tensor::Tensor;
+#[cfg(feature = "cuda")]
+use burn_cubecl::tensor::CubeTensor;
+use burn_flex::FlexTensor;
+#[cfg(feature = "cuda")]
+use cubecl::client::Client;
+
+#[cfg(feature = "cuda")]
+use super::launch;
+use super::{NormKind, NormParameters, flex, reference};
+use crate::accumulate::vectors::add_each;
+use crate::operation::{Of, Operation, Spec, apply};
+use crate::precision::compute_type;
+use crate::random::RowDropout;
+#[cfg(feature = "cuda")]
+use crate::sums::are_written;
+use crate::sums::{GradientPlace, GradientSums};
+
+/// Each row's mean, for a layer norm, and the reciprocal of its standard deviation, `[rows]` each.
+pub(super) type Statistics = (Option<Tensor<1>>, Tensor<1>);
+
+/// What a backward pass needs of the forward pass: the norm's input, its weight, and the rows' statistics.
+pub(super) type Saved = (Tensor<2>, Tensor<1>, Statistics);
+
+/// Gradients of the norm's input, which is also the residual's, and of what is added to the residual, where dropout
+/// makes that another one.
+pub(super) type RowGradients = (Tensor<2>, Option<Tensor<2>>);
+
+/// Input, bias and residual of a sum, or rows alone, weight and bias of a norm to the sum, where there is a residual,
+/// its norm, and the rows' statistics.
+#[derive(Clone, Debug)]
+pub(super) struct Forward {
+    pub kind: NormKind,
+    pub epsilon: f64,
+    pub dropout: Option<RowDropout>,
+}
+
+impl Forward {
+    pub fn of(parameters: &NormParameters, dropout: Option<RowDropout>) -> Self {
+        Self {
+            kind: parameters.kind,
+            epsilon: parameters.epsilon,
+            dropout,
+        }
+    }
+}
+
+impl Operation for Forward {
+    type Inputs = (
+        Tensor<2>,
+        Option<Tensor<1>>,
+        Option<Tensor<2>>,
+        Tensor<1>,
+        Option<Tensor<1>>,
+    );
+    type Outputs = (Option<Tensor<2>>, Tensor<2>, Statistics);
+
+    const NAME: &'static str = "norm";
+
+    fn outputs(&self, (input, _, residual, ..): Of<Self::Inputs, Spec>) -> Of<Self::Outputs, Spec> {
+        let (shape, dtype) = &input;
+        let each: Spec = ([shape[0]].into(), compute_type(*dtype));
+        let mean = (self.kind == NormKind::Layer).then(|| each.clone());
+        (residual, input, (mean, each))
+    }
+
+    fn reference(&self, inputs: Self::Inputs) -> Self::Outputs {
+        reference::forward(self, inputs)
+    }
+
+    fn flex(&self, inputs: Of<Self::Inputs, FlexTensor>) -> Of<Self::Outputs, FlexTensor> {
+        flex::forward(self, inputs)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cube(&self, inputs: Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor> {
+        launch::forward(self, inputs)
+    }
+}
+
+/// Gradients of the sum, if it has one, and of the norm to those of rows and of the vectors that there are: weight,
+/// bias, and bias of the addend.
+#[derive(Clone, Debug)]
+pub(super) struct Backward {
+    pub has_bias: bool,
+    pub has_addend_bias: bool,
+    pub dropout: Option<RowDropout>,
+}
+
+impl Backward {
+    /// Returns the number of vectors.
+    pub fn vectors(&self) -> usize {
+        1 + usize::from(self.has_bias) + usize::from(self.has_addend_bias)
+    }
+
+    fn rows<T: Clone>(&self, of_output: T) -> (T, Option<T>) {
+        let addend = self.dropout.as_ref().map(|_| of_output.clone());
+        (of_output, addend)
+    }
+}
+
+impl Operation for Backward {
+    type Inputs = (Saved, Option<Tensor<2>>, Tensor<2>);
+    type Outputs = (RowGradients, Vec<Tensor<1>>);
+
+    const NAME: &'static str = "norm_backward";
+
+    fn outputs(&self, ((_, weight, _), _, of_output): Of<Self::Inputs, Spec>) -> Of<Self::Outputs, Spec> {
+        (self.rows(of_output), vec![weight; self.vectors()])
+    }
+
+    fn reference(&self, inputs: Self::Inputs) -> Self::Outputs {
+        reference::backward(self, inputs)
+    }
+
+    fn flex(&self, inputs: Of<Self::Inputs, FlexTensor>) -> Of<Self::Outputs, FlexTensor> {
+        flex::backward(self, inputs)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cube(&self, inputs: Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor> {
+        let dtype = inputs.2.dtype;
+        let (rows, partials) = launch::backward(self, inputs);
+        (rows, partials.sum(dtype))
+    }
+}
+
+/// As [`Backward`], with the vectors' gradients added to sums.
+#[derive(Clone, Debug)]
+pub(super) struct BackwardInto {
+    pub rule: Backward,
+    /// The places of the vectors.
+    pub places: Vec<GradientPlace>,
+}
+
+impl Operation for BackwardInto {
+    type Inputs = (<Backward as Operation>::Inputs, GradientSums);
+    type Outputs = (RowGradients, GradientSums);
+
+    const NAME: &'static str = "norm_backward_into";
+
+    fn outputs(&self, ((_, _, of_output), sums): Of<Self::Inputs, Spec>) -> Of<Self::Outputs, Spec> {
+        (self.rule.rows(of_output), sums)
+    }
+
+    fn reference(&self, (inputs, sums): Self::Inputs) -> Self::Outputs {
+        let (rows, vectors) = apply(&self.rule, inputs);
+        (rows, add_each(sums, &self.places, vectors))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn is_taken(&self, _client: &Client, (_, sums): Of<Self::Inputs, Spec>) -> bool {
+        are_written(&sums)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cube(&self, (inputs, sums): Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor> {
+        let (rows, partials) = launch::backward(&self.rule, inputs);
+        (rows, partials.add_to(sums, &self.places))
+    }
+}
