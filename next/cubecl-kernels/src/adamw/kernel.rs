@@ -136,20 +136,3 @@ pub(super) fn step_parts<G: Float, C: Float, N: Size>(
         vector += part.cubes * units;
     }
 }
-
-/// The new parameters and moments.
-#[cube]
-fn update<N: Size>(
-    parameter: Vector<f32, N>,
-    moment_1: Vector<f32, N>,
-    moment_2: Vector<f32, N>,
-    gradient: Vector<f32, N>,
-    numbers: &Numbers,
-) -> (Vector<f32, N>, Vector<f32, N>, Vector<f32, N>) {
-    let g = gradient * Vector::new(numbers.gradient_scale);
-    let m = moment_1 * Vector::new(numbers.beta_1) + g * Vector::new(numbers.rest_1);
-    let v = moment_2 * Vector::new(numbers.beta_2) + g * g * Vector::new(numbers.rest_2);
-    let denominator = Vector::sqrt(v) * Vector::new(numbers.correction) + Vector::new(numbers.epsilon);
-    let p = parameter * Vector::new(numbers.decay) - m * Vector::new(numbers.rate) / denominator;
-    (p, m, v)
-}

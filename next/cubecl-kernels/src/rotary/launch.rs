@@ -84,7 +84,7 @@ impl Pass {
         };
         let num_positions = angles.cosine.meta.shape()[0];
         let [cosine, sine, positions] = [angles.cosine, angles.sine, angles.positions].map(into_contiguous);
-        let dtypes = [dtype.into(), dtype_to_elem_type(positions.dtype)];
+        let dtypes = [dtype, positions.dtype].map(dtype_to_elem_type);
         // SAFETY: as above; there is a position for each token, and rows of the tables are bounded by their number.
         unsafe {
             kernel::rotate::launch_unchecked(
