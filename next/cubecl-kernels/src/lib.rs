@@ -10,10 +10,15 @@ pub mod bias_gelu;
 pub mod cross_entropy;
 #[cfg(feature = "cuda")]
 pub mod cube;
+#[cfg(feature = "cublaslt")]
+pub mod cublaslt;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod flex;
 pub mod l2_norm;
 pub mod norm;
+pub mod linear;
 pub mod operation;
 pub mod precision;
 pub mod random;
@@ -23,6 +28,7 @@ pub mod softmax;
 mod sums;
 pub mod swiglu;
 pub mod tape;
+mod token_range;
 
 pub use error::KernelError;
 pub use operation::Operation;

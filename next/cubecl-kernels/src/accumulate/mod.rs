@@ -51,7 +51,7 @@ pub fn accumulate(sums: GradientSums, gradient: Tensor<1>, place: GradientPlace)
 
 /// Sums and a gradient to the sums with the gradient at its place.
 #[derive(Clone, Debug)]
-struct Accumulate(GradientPlace);
+pub(crate) struct Accumulate(pub GradientPlace);
 
 impl Operation for Accumulate {
     type Inputs = (GradientSums, Tensor<1>);

@@ -11,4 +11,5 @@ pub(crate) mod dropout;
 pub(crate) mod lanes;
 pub(crate) mod math;
 pub(crate) mod number;
+pub(crate) mod product;
 pub(crate) mod tensor;

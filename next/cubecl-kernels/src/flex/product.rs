@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/src/flex/product.rs

@@ -1,0 +1,1 @@
+../../../cubecl-kernels/src/token_range.rs
