@@ -14,6 +14,7 @@ pub mod cube;
 pub mod cublaslt;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod embedding;
 mod error;
 mod flex;
 pub mod l2_norm;

@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/src/embedding/host.rs
