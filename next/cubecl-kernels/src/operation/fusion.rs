@@ -134,7 +134,7 @@ impl<O: Operation> StreamOperation<FusionCubeRuntime> for Registered<O> {
         });
         let mut descriptions = descriptions.into_iter();
         O::Outputs::map(self.operation.cube(inputs), &mut |output| {
-            let id = descriptions.next().expect("as many as were registered");
+            let id = descriptions.next().expect("an output for each result");
             handles.register_float_tensor::<CubeBackend>(&id, output);
         });
         Ok(())

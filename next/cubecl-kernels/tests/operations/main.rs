@@ -1,7 +1,7 @@
 //! Every operation, forward and backward, against the f64 host versions, on every device that runs here.
 //!
-//! One file per operation; [`support::setting`] says on which devices and in which types each of its claims is tried. With
-//! the feature `cuda` this program starts itself again with the emulator of CUDA.
+//! One file per operation; [`support::setting`] says on which devices and in which types each of its claims is tried.
+//! With the feature `cuda` this program starts itself again with the emulator of CUDA.
 
 mod adamw;
 mod l2_norm;
