@@ -12,9 +12,9 @@
 pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
     let mut text = String::with_capacity(source.len() + 512);
     for line in source.lines() {
-        if let Some((of, name)) = shared_memory(line) {
+        if let Some((of, name, after)) = shared_memory(line) {
             text.push_str(&format!(
-                "{of}* const {name} = reinterpret_cast<{of}*>(emulator::shared());"
+                "{of}* const {name} = reinterpret_cast<{of}*>(emulator::shared());{after}"
             ));
         } else if is_name_of_integer(line) {
             // The line stays, so that the compiler's messages name the source's.
@@ -35,14 +35,16 @@ pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the type and the name of dynamic shared memory that a line declares, aligned in one way or another.
-fn shared_memory(line: &str) -> Option<(&str, &str)> {
+/// Returns the type and the name of dynamic shared memory that a line declares, aligned in one way or another, and what
+/// else is on the line.
+fn shared_memory(line: &str) -> Option<(&str, &str, &str)> {
     let rest = line.trim_start().strip_prefix("extern __shared__ ")?;
     let rest = rest
         .strip_prefix("__align__(")
         .map_or(Some(rest), |rest| Some(rest.split_once(')')?.1))?;
-    let (of, name) = rest.trim_end().strip_suffix("[];")?.trim().rsplit_once(' ')?;
-    Some((of.trim(), name))
+    let (declared, after) = rest.split_once("[];")?;
+    let (of, name) = declared.trim().rsplit_once(' ')?;
+    Some((of.trim(), name, after))
 }
 
 /// Returns whether a line names a type of whole numbers as `stdint.h` does, of which one of 64 bits is another there.
@@ -162,6 +164,10 @@ mod tests {
             (
                 "  extern __shared__ unsigned char v1[];",
                 "unsigned char* const v1 = reinterpret_cast<unsigned char*>(emulator::shared());",
+            ),
+            (
+                "extern __shared__ __align__(4) char v7[];uint32_t const v3 = 0;",
+                "char* const v7 = reinterpret_cast<char*>(emulator::shared());uint32_t const v3 = 0;",
             ),
             ("typedef unsigned long long uint64_t;", ""),
             ("typedef long long int_t;", "typedef long long int_t;"),
