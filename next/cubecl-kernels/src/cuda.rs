@@ -31,8 +31,8 @@ pub struct CallBuffers {
 /// buffers. `K` names the call in CubeCL's reports.
 ///
 /// `call` runs on the server's thread, where the device's context is current. It is given the stream that this thread's
-/// work goes to, and where on the device the buffers begin: those that it reads, then those that it writes. If it fails,
-/// or does not run because what wrote a buffer has failed, reading what it was to write reports that.
+/// work goes to, and the addresses of the buffers: those that it reads, then those that it writes. If it fails, or does
+/// not run because what wrote a buffer has failed, reading what it was to write reports that.
 pub fn queue<K: 'static>(
     server: &DeviceHandle<Server>,
     buffers: CallBuffers,

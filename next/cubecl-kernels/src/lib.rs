@@ -8,18 +8,18 @@ pub mod adamw;
 pub mod bias_dropout_add;
 pub mod bias_gelu;
 pub mod cross_entropy;
-#[cfg(feature = "cuda")]
-pub mod cube;
 #[cfg(feature = "cublaslt")]
 pub mod cublaslt;
+#[cfg(feature = "cuda")]
+pub mod cube;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod embedding;
 mod error;
 mod flex;
 pub mod l2_norm;
-pub mod norm;
 pub mod linear;
+pub mod norm;
 pub mod operation;
 pub mod precision;
 pub mod random;

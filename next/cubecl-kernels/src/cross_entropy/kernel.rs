@@ -238,7 +238,7 @@ pub(super) fn backward<F: Float, I: Int, N: Size>(
     }
 }
 
-/// Whether a target is one of the shard's columns: compared in its own type, because it may not fit another.
+/// Returns whether a target is one of the shard's columns: compared in its own type, because it may not fit another.
 #[cube]
 fn is_within<I: Int>(number: I, valid: usize) -> bool {
     number >= I::from_int(0) && number < I::cast_from(valid)

@@ -23,7 +23,7 @@ use crate::operation::{Operation, Spec, apply};
 use crate::precision::compute_type;
 use crate::tape::{inner, record};
 
-/// What one shard, or all of them together, knows of each row, `[rows]` each, in the type that is computed in.
+/// Statistics of each row in one shard, or in all of them together, `[rows]` each, in the type that is computed in.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     /// The largest logit; −∞ where the shard has no valid column.

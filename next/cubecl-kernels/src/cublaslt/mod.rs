@@ -1,9 +1,9 @@
 //! Matmuls by NVIDIA's cuBLASLt on CUDA, with the feature `cublaslt`.
 //!
 //! [`enable`] loads the library for the rest of the process. [`linear`](crate::linear) then runs its matmuls there, on
-//! CubeCL's own streams, between kernel launches; the host waits for the first of each kind only. Factors of 16 bits are
-//! multiplied as they are, accumulated in f32, and rounded once, after the bias is added. Those of f32 are multiplied
-//! in f32, not in TF32.
+//! CubeCL's own streams, between kernel launches; the host waits for the first of each kind only. Factors of 16 bits
+//! are multiplied as they are, accumulated in f32, and rounded once, after the bias is added. Those of f32 are
+//! multiplied in f32, not in TF32.
 //!
 //! The library chooses a kernel by shapes, types, the factors' layout and alignment, and the device: ranks that do the
 //! same run the same kernels, and a kernel gives the same bits in every run. Burn computes the matmuls that the library
@@ -140,11 +140,11 @@ fn rows_of(matrix: &CubeTensor, blocks: RowBlocks) -> CubeTensor {
     )
 }
 
-/// Where a product goes: row by row.
+/// Destination of a product: row by row.
 struct Output {
     handle: Handle,
     dtype: DType,
-    /// Whether it is added to what is there.
+    /// True if it is added to what is there.
     is_added: bool,
     batch: Batch,
 }

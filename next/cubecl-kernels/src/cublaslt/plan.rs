@@ -17,9 +17,9 @@ const UNSUPPORTED: CublasError = CublasError(sys::cublasStatus_t::CUBLAS_STATUS_
 /// Kind of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
-    /// Of the factors, and of the output.
+    /// Types of the factors, and of the output.
     pub dtypes: [DType; 2],
-    /// Of `a` and `b`.
+    /// Layouts of `a` and `b`.
     pub factors: [Factor; 2],
     /// `[rows, depth, columns]` of `[rows, depth] · [depth, columns]`
     pub shape: [usize; 3],
@@ -31,7 +31,7 @@ pub(super) struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Batch {
     pub count: usize,
-    /// From the rows of one to those of the next, in numbers: of `a`, and of the output.
+    /// Numbers from the rows of one to those of the next: of `a`, and of the output.
     pub strides: [usize; 2],
 }
 
@@ -47,13 +47,13 @@ impl Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlanKind {
     pub kind: Kind,
-    /// To how many bytes `a`, `b` and the output are aligned.
+    /// Bytes that `a`, `b` and the output are aligned to.
     pub alignments: [u32; 3],
 }
 
 impl PlanKind {
-    /// Returns the plan's kind of a product whose `a`, `b` and output are in these buffers. CubeCL aligns the beginning of its
-    /// memory further than it matters here.
+    /// Returns the plan's kind of a product whose `a`, `b` and output are in these buffers. CubeCL aligns the beginning
+    /// of its memory further than it matters here.
     pub fn of(kind: Kind, buffers: &[BufferBinding; 3]) -> Self {
         let [of_a, of_output] = kind.batch.strides;
         let [of_factors, of_sums] = kind.dtypes.map(|dtype| dtype.size());
@@ -79,13 +79,13 @@ pub(super) struct Addresses {
 /// A described product.
 pub(super) struct Plan {
     description: sys::cublasLtMatmulDesc_t,
-    /// Of the library's first factor, its second, and its output.
+    /// Layouts of the library's first factor, its second, and its output.
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
-/// Returns the library's name of a type; none for those that are not multiplied there, f64 among them, which CubeCL does not
-/// have on CUDA.
+/// Returns the library's name of a type; none for those that are not multiplied there, f64 among them, which CubeCL
+/// does not have on CUDA.
 pub(super) fn data_type(dtype: DType) -> Option<sys::cudaDataType> {
     match dtype {
         DType::F32 => Some(sys::cudaDataType::CUDA_R_32F),

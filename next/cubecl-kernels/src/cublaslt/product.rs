@@ -21,7 +21,7 @@ use crate::cuda::{CallBuffers, Server, queue};
 const MOST_PLANS: usize = 1024;
 
 thread_local! {
-    /// What a server's thread has of the library. A server has one thread, and a thread one device.
+    /// Library of a server's thread. A server has one thread, and a thread one device.
     static LIBRARY: RefCell<Option<Library>> = const { RefCell::new(None) };
 }
 
@@ -38,7 +38,7 @@ pub(super) struct QueuedProduct {
     /// `a`, `b` and the output, which is row-major.
     pub buffers: [BufferBinding; 3],
     pub bias: Option<BufferBinding>,
-    /// Whether the product is added to what the output holds.
+    /// True if the product is added to what the output holds.
     pub is_added: bool,
 }
 

@@ -21,7 +21,7 @@ pub struct RowBlocks {
     pub first: usize,
     /// The rows of each block.
     pub rows: usize,
-    /// From the beginning of one block to that of the next, in rows.
+    /// Rows from the beginning of one block to that of the next.
     pub stride: usize,
     /// The number of blocks.
     pub count: usize,
@@ -30,11 +30,11 @@ pub struct RowBlocks {
 /// A product of some rows.
 #[derive(Clone, Debug)]
 pub struct BlockProduct {
-    /// What is multiplied and added; of the input, only the rows `from`.
+    /// Terms of the product; of the input, only the rows `from`.
     pub inputs: LinearInputs,
     /// Rows of the input.
     pub from: RowBlocks,
-    /// What the product is written to.
+    /// Matrix that the product is written to.
     pub output: Tensor<2>,
     /// Rows of the output: the same number of blocks, each of the same number of rows.
     pub to: RowBlocks,

@@ -18,7 +18,7 @@ pub use crate::tape::GradientRedirect;
 use crate::tape::{lead, led, node_id, zero};
 use crate::token_range::TokenRange;
 
-/// Where the gradient of one weight is added up.
+/// Destination of the gradient of one weight, which is added up there.
 pub trait WeightSink: Debug + Send + Sync {
     /// Adds `a · b`, the weight's gradient in the weight's layout.
     fn add_product(&self, a: Tensor<2>, b: Tensor<2>);
@@ -41,7 +41,7 @@ pub(crate) fn sink_of(weight: &Tensor<2>) -> Option<Arc<dyn WeightSink>> {
     led(node_id(weight)?)
 }
 
-/// Where the gradients of a product's parameters go in place of the graph, if anywhere.
+/// Destinations of the gradients of a product's parameters in place of the graph, if there are any.
 pub struct LinearSinks {
     weight: Option<Arc<dyn WeightSink>>,
     bias: Option<VectorDestination>,
@@ -57,7 +57,8 @@ impl LinearSinks {
     }
 }
 
-/// Returns the gradients that are wanted for the output's; those of weight and bias go to their sinks, if they have one.
+/// Returns the gradients that are wanted for the output's; those of weight and bias go to their sinks, if they have
+/// one.
 pub fn gradients(
     input: Tensor<2>,
     weight: Tensor<2>,

@@ -170,7 +170,7 @@ struct Tile<'a, T: Number> {
     b: Matrix<'a, T>,
     bias: Option<&'a [T::Real]>,
     to: *mut MaybeUninit<T>,
-    /// From one row of the output to the next.
+    /// Numbers from one row of the output to the next.
     stride: usize,
 }
 

@@ -24,7 +24,7 @@ use crate::tape::{inner, keep, record};
 pub use operation::{affine, affine_backward};
 pub use product::{add_product, multiplies_in_library};
 
-/// In which order a weight's dimensions are stored.
+/// Order of a weight's dimensions in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightOrder {
     /// `[d_input, d_output]`, as of burn's linear layer.
@@ -33,12 +33,12 @@ pub enum WeightOrder {
     OutputFirst,
 }
 
-/// What is multiplied and added.
+/// Terms of `input · weight + bias`.
 #[derive(Clone, Debug)]
 pub struct LinearInputs {
     /// `[rows, d_input]`
     pub input: Tensor<2>,
-    /// As `order` says.
+    /// `[d_input, d_output]` or `[d_output, d_input]`, by `order`.
     pub weight: Tensor<2>,
     /// `[d_output]`
     pub bias: Option<Tensor<1>>,
@@ -46,25 +46,25 @@ pub struct LinearInputs {
     pub order: WeightOrder,
 }
 
-/// The gradients that are wanted.
+/// Gradients of these terms, where they are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct LinearGradients {
-    /// As the input.
+    /// `[rows, d_input]`
     pub input: Option<Tensor<2>>,
-    /// As the weight.
+    /// In the weight's order.
     pub weight: Option<Tensor<2>>,
     /// `[d_output]`
     pub bias: Option<Tensor<1>>,
 }
 
-/// Which gradients are wanted.
+/// Gradients that are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinearWanted {
-    /// That of the input.
+    /// The input's.
     pub input: bool,
-    /// That of the weight.
+    /// The weight's.
     pub weight: bool,
-    /// That of the bias.
+    /// The bias'.
     pub bias: bool,
 }
 

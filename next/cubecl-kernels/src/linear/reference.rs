@@ -54,7 +54,7 @@ fn widened<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     }
 }
 
-/// As [`narrow`], also of tensors without elements.
+/// Returns the same as [`narrow`], also of tensors without elements.
 fn narrowed<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D> {
     match tensor.shape().num_elements() {
         0 => zeros(tensor.dims(), &tensor.device(), dtype),

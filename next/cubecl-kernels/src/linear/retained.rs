@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 
 use crate::tape::{GradientRedirect, inner, lead, led, node_id};
 
-/// Where a graph gets a weight for its backward pass, in place of keeping it.
+/// Source of a weight for the backward pass of a graph that does not keep it.
 pub trait WeightSource: Debug + Send + Sync {
     /// Returns the weight as it was in the forward pass.
     fn fetch(&self) -> Tensor<2>;
@@ -25,12 +25,12 @@ pub fn supply(weight: &Tensor<2>, source: Arc<dyn WeightSource>) -> Option<Gradi
     Some(lead(node_id(weight)?, source))
 }
 
-/// What a graph has of a weight between its forward and its backward pass.
+/// Weight of a graph between its forward and its backward pass.
 #[derive(Clone, Debug)]
 pub enum RetainedWeight {
     /// The weight.
     Kept(Tensor<2>),
-    /// Where it comes from.
+    /// A source of it.
     Fetched(Source),
 }
 

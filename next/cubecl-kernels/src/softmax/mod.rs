@@ -20,7 +20,7 @@ use crate::tape::{inner, keep, record};
 /// The longest row.
 pub const MAX_KEYS: usize = 16 * 1024;
 
-/// Which scores count for nothing.
+/// Scores that count for nothing.
 #[derive(Clone, Debug)]
 pub enum SoftmaxMask {
     /// None.

@@ -4,9 +4,13 @@
 //! With the feature `cuda` this program starts itself again with the emulator of CUDA.
 
 mod adamw;
+mod cross_entropy;
+mod embedding;
 mod l2_norm;
+mod linear;
 mod ranges;
 mod rotary;
+mod softmax;
 mod support;
 mod swiglu;
 
@@ -21,9 +25,13 @@ fn main() -> ExitCode {
     }
     let trials = [
         adamw::trials(),
+        cross_entropy::trials(),
+        embedding::trials(),
         l2_norm::trials(),
+        linear::trials(),
         ranges::trials(),
         rotary::trials(),
+        softmax::trials(),
         swiglu::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();

@@ -88,6 +88,11 @@ impl Setting {
         data.iter::<f64>().collect()
     }
 
+    /// Whether burn's products round factors to TF32, which has 13 bits less than f32.
+    pub fn multiplies_in_tf32(&self) -> bool {
+        self.is_emulated && self.dtype == DType::F32
+    }
+
     /// Whether a claim is to take few of its shapes: `BURN_MEGATRON_ALL_TESTS=1` takes all, everywhere.
     pub fn takes_few(&self) -> bool {
         self.is_emulated && !takes_all()
