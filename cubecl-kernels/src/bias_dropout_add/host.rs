@@ -29,7 +29,7 @@ pub fn backward(gradient: &[f64], dropout: Option<&RowDropout>, columns: usize) 
     [input, bias]
 }
 
-/// What dropout multiplies each element by.
+/// Returns the factors of the elements under dropout.
 fn factors(count: usize, dropout: Option<&RowDropout>, columns: usize) -> Vec<f64> {
     let mut factors = vec![1.0; count];
     if let Some(dropout) = dropout {

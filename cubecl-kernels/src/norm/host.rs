@@ -12,7 +12,7 @@ pub struct HostNorm {
     pub weight: Vec<f64>,
     /// `[d_model]`
     pub bias: Option<Vec<f64>>,
-    /// What is added to the variance.
+    /// Number added to the variance.
     pub epsilon: f64,
 }
 

@@ -37,7 +37,7 @@ pub struct RowDropout {
 }
 
 impl RowDropout {
-    /// What kept elements are multiplied by, so that the mean is kept: `1 / (1 - probability)`.
+    /// Returns the factor of kept elements, which keeps the mean: `1 / (1 - probability)`.
     pub fn scale(&self) -> f64 {
         1.0 / (1.0 - self.probability)
     }

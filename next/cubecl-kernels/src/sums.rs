@@ -46,13 +46,13 @@ pub fn are_written(sums: &[Spec; 2]) -> bool {
     sums.iter().all(|(_, dtype)| *dtype == DType::F32)
 }
 
-/// Where a parameter's gradient goes.
+/// Place of a parameter's gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GradientPlace {
     /// The first of its elements among the sums.
     pub offset: usize,
     /// The parameter's number.
     pub parameter: usize,
-    /// Whether it replaces what is there instead of being added to it.
+    /// True if it replaces what is there instead of being added to it.
     pub is_first: bool,
 }

@@ -1,9 +1,9 @@
 //! Vectors whose gradients are added straight to their sums, by the kernel that computes them: they are neither rounded
 //! to the vectors' type nor written and read again.
 //!
-//! As a linear layer's weights. What receives a vector's gradient [redirects](redirect) the vector's node to a sink; an
-//! operation whose vectors all go to one sink borrows the sums in the backward pass, and gives the graph a zero in each
-//! gradient's place.
+//! The receiver of a vector's gradient [redirects](redirect) the vector's node to a sink; an operation whose vectors all
+//! go to one sink borrows the sums in the backward pass, and gives the graph a zero in each gradient's place. For
+//! weights, [`linear::destination`](crate::linear::destination) does the same.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) fn add_each(
     })
 }
 
-/// Where the gradients of a module's vectors are added up.
+/// Sums of the gradients of a module's vectors.
 pub trait VectorSink: Debug + Send + Sync {
     /// Returns whether the sums of all these parameters can be lent at once.
     fn lends(&self, parameters: &[usize]) -> bool;
@@ -56,7 +56,7 @@ pub fn redirect(vector: &Tensor<1>, sink: Arc<dyn VectorSink>, parameter: usize)
     Some(lead(node_id(vector)?, led))
 }
 
-/// Where the gradients of all vectors of an operation go.
+/// Sink of the gradients of all vectors of an operation.
 pub(crate) struct VectorDestination {
     sink: Arc<dyn VectorSink>,
     parameters: Vec<usize>,

@@ -151,7 +151,7 @@ impl Operation for Backward {
     }
 }
 
-/// As [`Backward`] of a sum with a bias, whose gradient is added to sums.
+/// [`Backward`] of a sum with a bias, whose gradient is added to sums.
 #[derive(Clone, Debug)]
 pub(crate) struct BackwardInto {
     pub dropout: Option<RowDropout>,

@@ -124,7 +124,7 @@ impl Operation for Backward {
     }
 }
 
-/// As [`Backward`], with the bias' gradient added to sums.
+/// [`Backward`] with the bias' gradient added to sums.
 #[derive(Clone, Debug)]
 struct BackwardInto {
     /// The bias' place.

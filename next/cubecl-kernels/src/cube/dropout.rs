@@ -72,7 +72,7 @@ pub struct DroppedRows {
     pub places: Box<[u32]>,
 }
 
-/// Where a row is in the global batch: the words of its counters.
+/// Place of a row in the global batch: the words of its counters.
 #[derive(CubeType, Clone, Copy)]
 pub struct DropoutRow {
     /// The position in the sample.

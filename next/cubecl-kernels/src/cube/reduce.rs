@@ -11,7 +11,7 @@
 
 use cubecl::prelude::*;
 
-/// How a row is laid out over units: part of a kernel's specialisation.
+/// Layout of a row over units: part of a kernel's specialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowLayout {
     /// The vectors of a row that a unit holds, at most.

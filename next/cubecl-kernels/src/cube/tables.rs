@@ -28,7 +28,7 @@ pub fn on_device<T: Send + Sync + 'static>(
 
 /// Origin of a table: as long as it is held elsewhere, so is the table on the device.
 pub struct Owner {
-    /// Where it is on the host: nothing else is there while this exists.
+    /// Address on the host: nothing else is there while this exists.
     address: usize,
     /// Returns whether anybody else has it.
     is_used: Box<dyn Fn() -> bool + Send>,

@@ -24,7 +24,7 @@ use crate::random::RowDropout;
 use crate::tape::{inner, keep, record, record_two};
 use operation::{Backward, BackwardInto, Forward, RowGradients, Saved};
 
-/// Which norm.
+/// Kind of a norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormKind {
     /// Ba et al. 2016, arXiv:1607.06450.
@@ -36,7 +36,7 @@ pub enum NormKind {
 /// A norm's parameters.
 #[derive(Clone, Debug)]
 pub struct NormParameters {
-    /// Which norm.
+    /// Layer norm or RMS norm.
     pub kind: NormKind,
     /// `[d_model]`, in the input's type.
     pub weight: Tensor<1>,

@@ -21,7 +21,7 @@ use crate::sums::{GradientPlace, GradientSums};
 /// Each row's mean, for a layer norm, and the reciprocal of its standard deviation, `[rows]` each.
 pub(super) type Statistics = (Option<Tensor<1>>, Tensor<1>);
 
-/// What a backward pass needs of the forward pass: the norm's input, its weight, and the rows' statistics.
+/// Tensors of the forward pass that a backward pass needs: the norm's input, its weight, and the rows' statistics.
 pub(super) type Saved = (Tensor<2>, Tensor<1>, Statistics);
 
 /// Gradients of the norm's input, which is also the residual's, and of what is added to the residual, where dropout
@@ -127,7 +127,7 @@ impl Operation for Backward {
     }
 }
 
-/// As [`Backward`], with the vectors' gradients added to sums.
+/// [`Backward`] with the vectors' gradients added to sums.
 #[derive(Clone, Debug)]
 pub(super) struct BackwardInto {
     pub rule: Backward,

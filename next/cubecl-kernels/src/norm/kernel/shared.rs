@@ -1,4 +1,4 @@
-//! What the backward kernels share: the gradient of one vector, and where it goes.
+//! Parts of both backward kernels: the gradient of one vector, and which sums over the rows are wanted.
 
 use cubecl::prelude::*;
 
@@ -24,12 +24,12 @@ pub(in super::super) struct RowSums {
 }
 
 impl RowSums {
-    /// The number of the addend's among all.
+    /// Returns the number of the addend's among all.
     pub fn of_addend(self) -> usize {
         if self.bias { 2 } else { 1 }
     }
 
-    /// Their count, the weight's included.
+    /// Returns the number of sums, the weight's included.
     pub fn count(self) -> usize {
         1 + usize::from(self.bias) + usize::from(self.addend)
     }

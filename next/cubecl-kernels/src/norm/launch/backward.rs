@@ -1,5 +1,4 @@
-//! How the backward kernels are launched: one that reads a row once where registers hold it, else two that read it
-//! twice.
+//! Launches the backward kernels: one that reads a row once where registers hold it, else two that read it twice.
 
 use burn::tensor::DType;
 use burn_backend::cubecl::dtype_to_elem_type;

@@ -1,4 +1,4 @@
-//! How the norms' kernels are launched, for tensors that have elements.
+//! Launches the norms' kernels, for tensors that have elements.
 
 mod backward;
 
