@@ -3,11 +3,17 @@
 //! One file per operation; [`support::setting`] says on which devices and in which types each of its claims is tried.
 //! With the feature `cuda` this program starts itself again with the emulator of CUDA.
 
+mod accumulate;
 mod adamw;
+mod add_norm;
+mod bias_dropout_add;
+mod bias_gelu;
 mod cross_entropy;
 mod embedding;
+mod every_operation;
 mod l2_norm;
 mod linear;
+mod norm;
 mod ranges;
 mod rotary;
 mod softmax;
@@ -24,15 +30,25 @@ fn main() -> ExitCode {
         return code.into();
     }
     let trials = [
+        accumulate::trials(),
         adamw::trials(),
+        add_norm::trials(),
+        bias_dropout_add::trials(),
+        bias_gelu::trials(),
         cross_entropy::trials(),
         embedding::trials(),
         l2_norm::trials(),
         linear::trials(),
+        norm::trials(),
+        #[cfg(feature = "cuda")]
+        every_operation::random::trials(),
         ranges::trials(),
+        #[cfg(feature = "cuda")]
+        every_operation::reductions::trials(),
         rotary::trials(),
         softmax::trials(),
         swiglu::trials(),
+        every_operation::vector_sums::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
