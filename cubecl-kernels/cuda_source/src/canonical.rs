@@ -1,7 +1,7 @@
 //! One source for equal kernels: CubeCL writes some of their parts in a random order.
 //!
-//! Temporary variables count through the process; types, variables and arrays in shared memory are declared in the
-//! order of hash maps, and the arrays have their places in that order too. What compilers make of a source depends on
+//! Temporary variables count through the process; types, variables and arrays in shared memory are declared, or
+//! numbered, in the order of hash maps, and the arrays have their places in that order too. What compilers make of a source depends on
 //! that, and what was compiled once would not be found again.
 
 /// A kernel's source in one order.
@@ -15,7 +15,8 @@ pub struct Canonical {
 impl Canonical {
     /// Brings a source into order.
     pub fn new(source: &str) -> Self {
-        let text = renumber(&with_variables_in_order(&with_types_in_order(source)));
+        let text = with_variables_in_order(&with_types_in_order(source));
+        let text = renumber(&renumber(&text, "_tmp_"), "v");
         match SharedArrays::find(&text) {
             None => Self {
                 text,
@@ -65,19 +66,28 @@ fn with_variables_in_order(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Numbers temporary variables in the order of their appearance.
-fn renumber(text: &str) -> String {
-    const NAME: &str = "_tmp_";
+/// Numbers variables of a name in the order of their appearance.
+fn renumber(text: &str, name: &str) -> String {
     let mut numbers = std::collections::HashMap::new();
-    let mut parts = text.split(NAME);
-    let mut result = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let end = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(end);
-        let next = numbers.len();
-        let number = *numbers.entry(number).or_insert(next);
-        result.push_str(&format!("{NAME}{number}{rest}"));
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(name) {
+        result.push_str(before);
+        let end = after.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(after.len());
+        let (number, tail) = after.split_at(end);
+        // Words of instructions follow a dot.
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let is_within = result.ends_with(|letter| is_part(letter) || letter == '.') || tail.starts_with(is_part);
+        result.push_str(name);
+        if number.is_empty() || is_within {
+            result.push_str(number);
+        } else {
+            let next = numbers.len();
+            result.push_str(&numbers.entry(number).or_insert(next).to_string());
+        }
+        rest = tail;
     }
+    result.push_str(rest);
     result
 }
 
@@ -197,6 +207,16 @@ mod tests {
         };
         assert_eq!(canonical(&kernel("a", "b", 7)), canonical(&kernel("b", "a", 12)));
         assert_ne!(canonical(&kernel("a", "b", 7)), canonical(&kernel("a", "c", 7)));
+    }
+
+    #[test]
+    fn the_numbers_of_values_do_not_matter_and_instructions_keep_theirs() {
+        let kernel = |first: u32, second: u32| {
+            format!("int const v{first} = 1; v{second}.i_0 = v{first}; asm(\"atom.v2.f32\"); info_v{second}; uv3;")
+        };
+        let text = canonical(&kernel(7, 12));
+        assert_eq!(text, "int const v0 = 1; v1.i_0 = v0; asm(\"atom.v2.f32\"); info_v12; uv3;");
+        assert_eq!(canonical(&kernel(3, 12)), text);
     }
 
     #[test]
