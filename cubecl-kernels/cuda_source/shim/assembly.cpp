@@ -1,4 +1,5 @@
-// `asm` statements: the matrix instructions, by the fragment layouts of the PTX ISA, asynchronous copies, and powers.
+// `asm` statements: the matrix instructions, by the fragment layouts of the PTX ISA, asynchronous copies, and what else
+// CubeCL and kernels write so.
 //
 // PTX ISA 8.7, sections 9.7.14.5.8 (m16n8k16), 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.9.25.3 (cp.async and its
 // groups), 9.7.3.21 (ex2).
@@ -92,9 +93,19 @@ void store_matrices(const Operand* operands, unsigned count, bool transposed) {
         }
 }
 
+// What the text has after a comma: a number, or the operand that it names.
+size_t number_after_comma(const char*& text, const Operand* operands) {
+    text = strchr(text, ',');
+    if (!text) fail("cp.async without its sizes");
+    text += strspn(text, ", ");
+    if (*text != '%') return size_t(strtoul(text, nullptr, 10));
+    return size_t(uint32_t(operands[strtoul(text + 1, nullptr, 10)].bits));
+}
+
 // `[to], [from], size, taken`: what is not taken of the source is zero.
-void copy_asynchronously(const Operand* operands, int count) {
-    const size_t bytes = size_t(operands[2].bits), taken = count > 3 ? size_t(uint32_t(operands[3].bits)) : bytes;
+void copy_asynchronously(const char* text, const Operand* operands) {
+    text = strchr(text, ',') + 1;
+    const size_t bytes = number_after_comma(text, operands), taken = number_after_comma(text, operands);
     if (taken > bytes) fail("cp.async of %zu bytes takes %zu", bytes, taken);
     char* to = static_cast<char*>(from_shared(uint32_t(operands[0].bits), bytes));
     const char* from = reinterpret_cast<const char*>(operands[1].bits);
@@ -123,6 +134,15 @@ void power_of_two(const Operand* operands) {
     memcpy(operands[0].target, &power, 4);
 }
 
+// `atom.add` of floats: one thread runs at a time, and none is left in between.
+void add_atomically(const Operand* operands) {
+    float* place = reinterpret_cast<float*>(operands[1].bits);
+    float addend;
+    memcpy(&addend, &operands[2].bits, 4);
+    memcpy(operands[0].target, place, 4);
+    *place += addend;
+}
+
 void elect(const Operand* operands) {
     exchange("elect.sync", "", 0);
     const unsigned lanes = active_lanes();
@@ -132,7 +152,7 @@ void elect(const Operand* operands) {
 
 }  // namespace
 
-void assembly(const char* text, const Operand* operands, int count) {
+void assembly(const char* text, const Operand* operands) {
     while (*text == ' ' || *text == '\n' || *text == '{') text++;
     const char* ldmatrix = "ldmatrix.sync.aligned.m8n8.x";
     const char* stmatrix = "stmatrix.sync.aligned.m8n8.x";
@@ -143,7 +163,7 @@ void assembly(const char* text, const Operand* operands, int count) {
     if (begins(text, ldmatrix)) return load_matrices(operands, unsigned(text[strlen(ldmatrix)] - '0'), strstr(text, ".trans"));
     if (begins(text, stmatrix)) return store_matrices(operands, unsigned(text[strlen(stmatrix)] - '0'), strstr(text, ".trans"));
     if (begins(text, "cp.async.ca.shared::cta.global ") || begins(text, "cp.async.cg.shared::cta.global "))
-        return copy_asynchronously(operands, count);
+        return copy_asynchronously(text, operands);
     // The barrier counts the thread's copies until they are made: they are made when its phase ends.
     if (begins(text, "cp.async.mbarrier.arrive.shared::cta.b64 "))
         return copies_belong_to(from_shared(uint32_t(operands[0].bits), 8));
@@ -151,6 +171,8 @@ void assembly(const char* text, const Operand* operands, int count) {
     const char* wait_group = "cp.async.wait_group ";
     if (begins(text, wait_group)) return wait_for_copies(unsigned(strtoul(text + strlen(wait_group), nullptr, 10)));
     if (begins(text, "ex2.approx.ftz.f32 ")) return power_of_two(operands);
+    if (begins(text, "atom.relaxed.add.f32 ")) return add_atomically(operands);
+    if (begins(text, "mov.u32 ")) return void(memcpy(operands[0].target, &operands[1].bits, 4));
     if (begins(text, "add.sat.s32 ")) return saturate(operands, false);
     if (begins(text, "sub.sat.s32 ")) return saturate(operands, true);
     if (begins(text, ".reg .pred %%px;") && strstr(text, "elect.sync")) return elect(operands);

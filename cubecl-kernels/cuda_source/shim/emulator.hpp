@@ -56,10 +56,10 @@ template <class T> Operand out(T& target) {
     memcpy(&operand.bits, &target, sizeof(T));
     return operand;
 }
-void assembly(const char* text, const Operand* operands, int count);
+void assembly(const char* text, const Operand* operands);
 template <class... O> void assembly_of(const char* text, O... operands) {
     const Operand list[] = {operands..., Operand{}};
-    assembly(text, list, sizeof...(O));
+    assembly(text, list);
 }
 
 // Calls a kernel with arguments as CUDA's launch has them: a pointer to each.
