@@ -8,14 +8,15 @@ pub mod adamw;
 pub mod bias_dropout_add;
 pub mod bias_gelu;
 pub mod cross_entropy;
-#[cfg(feature = "cublaslt")]
-pub mod cublaslt;
 #[cfg(feature = "cuda")]
 pub mod cube;
+#[cfg(feature = "cublaslt")]
+pub mod cublaslt;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod embedding;
 mod error;
+pub mod flash_attention;
 mod flex;
 pub mod l2_norm;
 pub mod linear;

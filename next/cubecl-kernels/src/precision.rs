@@ -54,3 +54,8 @@ pub(crate) fn zeros<const D: usize>(shape: [usize; D], device: &Device, dtype: D
         Tensor::zeros(shape, (device, dtype))
     }
 }
+
+/// Returns zeros of a tensor's shape and type.
+pub(crate) fn zeros_like<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
+    zeros(tensor.dims(), &tensor.device(), tensor.dtype())
+}

@@ -1,6 +1,7 @@
 //! How kernels are launched: which types they take, how wide they load, how rows are spread over units and cubes.
 
-use burn::tensor::{DType, Shape};
+use burn::backend::DispatchDevice;
+use burn::tensor::{DType, Device, Shape};
 use burn_backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
@@ -16,6 +17,18 @@ pub fn is_supported(client: &Client, dtype: DType) -> bool {
     let is_computed = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     let usage = client.properties().type_usage(dtype_to_storage_type(dtype));
     is_computed && usage.is_superset(TypeUsage::Buffer | TypeUsage::Conversion)
+}
+
+/// Returns the client of a device, tracked or not, if it is one of CubeCL's.
+pub fn client_of(device: &Device) -> Option<Client> {
+    let mut device = device.as_dispatch();
+    while let DispatchDevice::Autodiff(tracked) = device {
+        device = tracked;
+    }
+    match device {
+        DispatchDevice::Cube(device) => Some(device.client()),
+        _ => None,
+    }
 }
 
 /// Returns a new contiguous tensor on another one's device, not yet written.

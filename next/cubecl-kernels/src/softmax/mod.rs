@@ -6,7 +6,7 @@ pub mod host;
 mod kernel;
 #[cfg(feature = "cuda")]
 mod launch;
-mod reference;
+pub(crate) mod reference;
 
 use burn::tensor::{Bool, Tensor};
 #[cfg(feature = "cuda")]

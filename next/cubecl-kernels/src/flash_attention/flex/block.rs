@@ -1,0 +1,1 @@
+../../../../../cubecl-kernels/src/flash_attention/flex/block.rs
