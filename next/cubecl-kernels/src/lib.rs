@@ -22,6 +22,7 @@ pub mod l2_norm;
 pub mod linear;
 pub mod norm;
 pub mod operation;
+pub mod paged_attention;
 pub mod precision;
 pub mod random;
 pub mod ranges;

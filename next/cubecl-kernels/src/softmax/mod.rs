@@ -79,10 +79,10 @@ pub fn scaled_masked_softmax(scores: Tensor<4>, mask: SoftmaxMask, scale: f64) -
 
 /// Scores, and where they count for nothing, to probabilities.
 #[derive(Clone, Copy, Debug)]
-struct Forward {
+pub(crate) struct Forward {
     /// Scores of keys after the query count for nothing.
-    is_causal: bool,
-    scale: f64,
+    pub is_causal: bool,
+    pub scale: f64,
 }
 
 impl Operation for Forward {

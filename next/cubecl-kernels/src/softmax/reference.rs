@@ -16,7 +16,8 @@ pub fn forward(scores: Tensor<4>, masked: Option<Tensor<4, Bool>>, softmax: &For
     if let Some(masked) = masked {
         scores = scores.mask_fill(masked.expand(dims), f64::NEG_INFINITY);
     }
-    let maximum = scores.clone().max_dim(3);
+    // Paged attention may be tracked.
+    let maximum = scores.clone().detach().max_dim(3);
     // Without a key left, backends say −∞ or their lowest number.
     let is_infinite = maximum.clone().equal_elem(f64::NEG_INFINITY);
     let exponentials = (scores - maximum.mask_fill(is_infinite, 0.0)).exp();

@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/src/paged_attention/host.rs
