@@ -11,9 +11,11 @@ mod bias_gelu;
 mod cross_entropy;
 mod embedding;
 mod every_operation;
+mod flash_attention;
 mod l2_norm;
 mod linear;
 mod norm;
+mod paged_attention;
 mod ranges;
 mod rotary;
 mod softmax;
@@ -23,6 +25,9 @@ mod swiglu;
 use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
+
+#[global_allocator]
+static ALLOCATOR: support::allocation::ThreadAllocator = support::allocation::ThreadAllocator;
 
 fn main() -> ExitCode {
     #[cfg(feature = "cuda")]
@@ -35,13 +40,16 @@ fn main() -> ExitCode {
         add_norm::trials(),
         bias_dropout_add::trials(),
         bias_gelu::trials(),
+        every_operation::attention_memory::trials(),
         cross_entropy::trials(),
         embedding::trials(),
+        flash_attention::trials(),
         l2_norm::trials(),
         linear::trials(),
         norm::trials(),
         #[cfg(feature = "cuda")]
         every_operation::random::trials(),
+        paged_attention::trials(),
         ranges::trials(),
         #[cfg(feature = "cuda")]
         every_operation::reductions::trials(),

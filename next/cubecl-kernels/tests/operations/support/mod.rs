@@ -1,5 +1,6 @@
 //! Devices that run here, comparisons, inputs and counted memory, which the claims share.
 
+pub(super) mod allocation;
 pub(super) mod compare;
 pub(super) mod dropout;
 #[cfg(feature = "cuda")]

@@ -90,7 +90,12 @@ impl Setting {
 
     /// Whether burn's products round factors to TF32, which has 13 bits less than f32.
     pub fn multiplies_in_tf32(&self) -> bool {
-        self.is_emulated && self.dtype == DType::F32
+        self.runs_kernels() && self.dtype == DType::F32
+    }
+
+    /// Returns whether CubeCL's kernels run.
+    pub fn runs_kernels(&self) -> bool {
+        self.is_emulated
     }
 
     /// Whether a claim is to take few of its shapes: `BURN_MEGATRON_ALL_TESTS=1` takes all, everywhere.
