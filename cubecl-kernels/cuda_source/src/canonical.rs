@@ -1,8 +1,8 @@
 //! One source for equal kernels: CubeCL writes some of their parts in a random order.
 //!
 //! Temporary variables count through the process; types, variables and arrays in shared memory are declared, or
-//! numbered, in the order of hash maps, and the arrays have their places in that order too. What compilers make of a source depends on
-//! that, and what was compiled once would not be found again.
+//! numbered, in the order of hash maps, and the arrays have their places in that order too. What compilers make of a
+//! source depends on that, and what was compiled once would not be found again.
 
 /// A kernel's source in one order.
 #[derive(Debug, PartialEq)]

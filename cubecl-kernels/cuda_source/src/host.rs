@@ -44,8 +44,8 @@ const OPTIONS: &[&str] = &[
 ];
 /// Of the emulator, which is compiled once and multiplies matrices.
 const FOR_SPEED: &[&str] = &["-O3"];
-/// Of kernels, of which most run once: they are as fast as with more, for which the compiler takes twice as long. It does
-/// not choose which products and sums are rounded together: two kernels of the same formula give the same bits.
+/// Of kernels, of which most run once: they are as fast as with more, for which the compiler takes twice as long.
+/// Products and sums are not rounded together by its choice: two kernels of the same formula give the same bits.
 const FOR_FAST_BUILDS: &[&str] = &["-Og", "-ffp-contract=off"];
 
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! Vectors whose gradients are added straight to their sums, by the kernel that computes them: they are neither rounded
 //! to the vectors' type nor written and read again.
 //!
-//! The receiver of a vector's gradient [redirects](redirect) the vector's node to a sink; an operation whose vectors all
-//! go to one sink borrows the sums in the backward pass, and gives the graph a zero in each gradient's place. For
+//! The receiver of a vector's gradient [redirects](redirect) the vector's node to a sink; an operation whose vectors
+//! all go to one sink borrows the sums in the backward pass, and gives the graph a zero in each gradient's place. For
 //! weights, [`linear::destination`](crate::linear::destination) does the same.
 
 use std::fmt::Debug;

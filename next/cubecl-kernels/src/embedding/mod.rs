@@ -34,11 +34,7 @@ pub use crate::token_range::TokenRange;
 ///
 /// # Errors
 /// When the range is longer than the table, or the type is not computed with.
-pub fn embedding(
-    table: Tensor<2>,
-    tokens: Tensor<1, Int>,
-    range: TokenRange,
-) -> Result<Tensor<2>, KernelError> {
+pub fn embedding(table: Tensor<2>, tokens: Tensor<1, Int>, range: TokenRange) -> Result<Tensor<2>, KernelError> {
     let check = Check("embedding");
     check.float("the table", table.dtype(), &table.device())?;
     let [rows, _] = table.dims();

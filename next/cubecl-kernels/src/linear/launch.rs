@@ -13,10 +13,10 @@ use super::product::{factor_gradients, input_first};
 use super::{LinearWanted, WeightOrder};
 use crate::accumulate::{Accumulate, GradientPlace};
 use crate::bias_dropout_add::Backward;
-#[cfg(feature = "cublaslt")]
-use crate::cublaslt;
 use crate::cube::launch::own;
 use crate::cube::walk::dims;
+#[cfg(feature = "cublaslt")]
+use crate::cublaslt;
 use crate::operation::Operation;
 
 /// Returns `input · weight + bias`.
