@@ -2,12 +2,17 @@
 //!
 //! The README of the workspace lists what is here so far, and what is not.
 
+pub mod autodiff;
 pub mod collectives;
+pub mod context;
 pub mod launch;
+pub mod mappings;
 pub mod parameters;
 pub mod parity;
+#[doc(hidden)]
+pub mod precision;
 pub mod random;
 pub mod sharded;
-mod topology;
+pub mod topology;
 
 pub use launch::run;

@@ -1,6 +1,1 @@
-//! Random numbers by coordinates: what a number is depends on where it is used, never on which rank draws it.
-
-pub mod philox;
-mod stream;
-
-pub use stream::RandomStream;
+../../../../burn-megatron/src/random/mod.rs

@@ -2,8 +2,13 @@
 //!
 //! Unless a backend says otherwise, tensors travel through host memory (`staging`).
 
+#[cfg(feature = "cuda")]
+use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensorKind};
+use burn::backend::{Dispatch, DispatchDevice, DispatchTensor};
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, DType, Shape};
+#[cfg(feature = "cuda")]
+use burn_cubecl::Cube;
 use burn_flex::Flex;
 
 use super::{CallMode, PendingTensor, TensorCall, staging};
@@ -89,3 +94,52 @@ pub trait CollectiveBackend: Backend {
 }
 
 impl CollectiveBackend for Flex {}
+
+#[cfg(feature = "cuda")]
+impl CollectiveBackend for Cube {
+    const HAS_DEVICE_MEMORY: bool = true;
+}
+
+/// burn's tensors, each as its own backend moves it; none is of a graph.
+impl CollectiveBackend for Dispatch {
+    #[track_caller]
+    fn collective(tensor: DispatchTensor, call: TensorCall, mode: CallMode, group: &ProcessGroup) -> PendingTensor {
+        match tensor.kind {
+            #[cfg(feature = "cuda")]
+            DispatchTensorKind::Cube(tensor) => Cube::collective(tensor.float(), call, mode, group).map(of_cube),
+            _ => staging::collective::<Self>(tensor, call, mode, group),
+        }
+    }
+
+    #[track_caller]
+    fn send_start(tensor: DispatchTensor, to: usize, group: &ProcessGroup) -> Pending<()> {
+        match tensor.kind {
+            #[cfg(feature = "cuda")]
+            DispatchTensorKind::Cube(tensor) => Cube::send_start(tensor.float(), to, group),
+            _ => staging::send_start::<Self>(tensor, to, group),
+        }
+    }
+
+    #[track_caller]
+    fn recv_start(
+        shape: Shape,
+        dtype: DType,
+        device: &DispatchDevice,
+        from: usize,
+        group: &ProcessGroup,
+    ) -> PendingTensor {
+        match device {
+            #[cfg(feature = "cuda")]
+            DispatchDevice::Cube(device) => Cube::recv_start(shape, dtype, device, from, group).map(of_cube),
+            _ => staging::recv_start::<Self>(shape, dtype, device, from, group),
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn of_cube(tensor: FloatTensor<Cube>) -> DispatchTensor {
+    DispatchTensor {
+        kind: DispatchTensorKind::Cube(BackendTensor::Float(tensor)),
+        autodiff: DispatchAutodiffContext::Disabled,
+    }
+}

@@ -2,11 +2,26 @@
 
 mod backend;
 mod call;
+mod chunks;
+mod entry;
+mod exit;
+mod movement;
+mod overlap;
 mod pending;
+mod regions;
+mod same_input;
 mod staging;
 mod unwind;
 
 pub use backend::CollectiveBackend;
 pub use call::{CallMode, TensorCall};
+pub use chunks::{CHUNK_ROWS, RowChunks};
+pub use movement::{Movement, RegionEntry};
 pub use pending::PendingTensor;
+pub use regions::{
+    has_device_memory, linear_into_region, linear_out_of_region, move_data, move_differentiable, recv_start, run,
+    send_start, start,
+};
+pub use same_input::{InputError, InputsDiffer};
+pub(crate) use same_input::{compare_hash, compare_input, compare_values, show_input, watch_input};
 pub use unwind::{catch_collective_error, unwrap_or_unwind};

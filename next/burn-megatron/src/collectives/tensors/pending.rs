@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use burn::backend::Dispatch;
+use burn::tensor::Tensor;
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, Shape, TensorData};
 
@@ -9,7 +11,7 @@ use crate::collectives::{CollectiveElement, CollectiveError, Pending};
 
 /// A tensor that is being received, reduced or gathered.
 #[must_use = "the tensor comes from `wait`"]
-pub struct PendingTensor<B: Backend>(Box<dyn Incoming<B> + Send>);
+pub struct PendingTensor<B: Backend = Dispatch>(Box<dyn Incoming<B> + Send>);
 
 /// A tensor on its way, whatever its elements.
 trait Incoming<B: Backend> {
@@ -51,6 +53,16 @@ impl<B: Backend> PendingTensor<B> {
     /// The error of the call.
     pub fn wait(self) -> Result<FloatTensor<B>, CollectiveError> {
         self.0.wait()
+    }
+}
+
+impl PendingTensor {
+    /// Waits for the tensor, which is of no graph. Bounded, because the call is.
+    ///
+    /// # Errors
+    /// The error of the call.
+    pub fn tensor<const D: usize>(self) -> Result<Tensor<D>, CollectiveError> {
+        self.wait().map(Tensor::from_dispatch)
     }
 }
 

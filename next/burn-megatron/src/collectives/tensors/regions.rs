@@ -1,0 +1,151 @@
+//! Collectives and movements of burn's tensors, in a graph and without one.
+
+use burn::backend::Dispatch;
+use burn::tensor::{DType, Device, Tensor};
+use cubecl_kernels::linear::LinearInputs;
+use cubecl_kernels::tape::{inner, record};
+
+use super::{
+    CallMode, CollectiveBackend, Movement, PendingTensor, RegionEntry, RowChunks, TensorCall, entry, exit, movement,
+    unwrap_or_unwind,
+};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+
+/// Returns whether tensors of a device are in its own memory, so that gradients are added up and reduced there; in host
+/// memory the ranks of a node reduce them in place.
+pub fn has_device_memory(device: &Device) -> bool {
+    let _ = device;
+    #[cfg(feature = "cuda")]
+    if let burn::backend::DispatchDevice::Cube(_) = device.clone().inner().as_dispatch() {
+        return true;
+    }
+    false
+}
+
+/// Returns the result of a collective on the tensor, which has no gradient.
+///
+/// # Errors
+/// As [`ProcessGroup::all_reduce`].
+///
+/// # Panics
+/// When the group's size does not divide the dimension that is cut.
+#[track_caller]
+pub fn run<const D: usize>(
+    tensor: Tensor<D>,
+    call: TensorCall,
+    group: &ProcessGroup,
+) -> Result<Tensor<D>, CollectiveError> {
+    let device = tensor.device();
+    let result = Dispatch::collective(tensor.inner().into_dispatch(), call, CallMode::Blocking, group).tensor()?;
+    Ok(as_constant(result, &device))
+}
+
+/// Starts a collective on the tensor. Its result is of no graph.
+///
+/// # Panics
+/// As [`run`].
+#[track_caller]
+pub fn start<const D: usize>(tensor: Tensor<D>, call: TensorCall, group: &ProcessGroup) -> PendingTensor {
+    Dispatch::collective(tensor.inner().into_dispatch(), call, CallMode::Started, group)
+}
+
+/// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if nothing
+/// else holds the tensor.
+///
+/// The other rank must receive with the same number of elements and the same type.
+#[track_caller]
+pub fn send_start<const D: usize>(tensor: Tensor<D>, to: usize, group: &ProcessGroup) -> Pending<()> {
+    Dispatch::send_start(tensor.inner().into_dispatch(), to, group)
+}
+
+/// Starts to receive a tensor from the rank with index `from` in the group. It is of no graph.
+#[track_caller]
+pub fn recv_start<const D: usize>(
+    shape: [usize; D],
+    dtype: DType,
+    device: &Device,
+    from: usize,
+    group: &ProcessGroup,
+) -> PendingTensor {
+    Dispatch::recv_start(shape.into(), dtype, device.clone().inner().as_dispatch(), from, group)
+}
+
+/// Returns the tensor moved over the group, without a gradient.
+///
+/// # Communication
+/// None for `Keep` and `Split`; one collective otherwise. Groups of one rank never communicate.
+///
+/// # Errors
+/// As the group's own operations.
+///
+/// # Panics
+/// When `Split` or `ReduceScatter` is asked of a dimension that the group's size does not divide.
+#[track_caller]
+pub fn move_data<const D: usize>(
+    tensor: Tensor<D>,
+    movement: Movement,
+    group: &ProcessGroup,
+) -> Result<Tensor<D>, CollectiveError> {
+    match movement {
+        Movement::Keep => Ok(tensor),
+        Movement::AllReduce => run(tensor, TensorCall::AllReduce(ReduceOp::Sum), group),
+        Movement::Split { dimension } => Ok(movement::split(tensor, dimension, group)),
+        Movement::AllGather { dimension: 0 } => run(tensor, TensorCall::AllGather, group),
+        Movement::AllGather { dimension } => {
+            let stacked = run(tensor, TensorCall::AllGather, group)?;
+            Ok(movement::join_along(stacked, dimension, group))
+        }
+        Movement::ReduceScatter => run(tensor, TensorCall::ReduceScatter(ReduceOp::Sum), group),
+    }
+}
+
+/// Returns the tensor moved by `forward`; its gradient will be moved by `backward`.
+///
+/// # Panics
+/// When a collective fails, with the [`CollectiveError`] as payload: neither a layer's forward nor a backward step can
+/// return an error. [`catch_collective_error`](super::catch_collective_error) turns it back into one.
+#[track_caller]
+pub fn move_differentiable<const D: usize>(
+    tensor: Tensor<D>,
+    forward: Movement,
+    backward: Movement,
+    group: &ProcessGroup,
+) -> Tensor<D> {
+    let moved = unwrap_or_unwind(move_data(inner(&tensor), forward, group));
+    let group = group.clone();
+    record(tensor, moved, move |gradient, _| {
+        Some(unwrap_or_unwind(move_data(gradient, backward, &group)))
+    })
+}
+
+/// Returns the linear product of an input that enters a tensor-parallel region, each rank with its own columns of the
+/// weight.
+///
+/// The gradients of weight and bias are computed while that of the input is added up over the group; rows that were
+/// gathered are not kept, but gathered once more while that of the input is computed.
+///
+/// # Panics
+/// As [`move_differentiable`].
+#[track_caller]
+pub fn linear_into_region(inputs: LinearInputs, entry: RegionEntry, group: &ProcessGroup) -> Tensor<2> {
+    entry::linear(inputs, entry, group)
+}
+
+/// Returns this rank's rows of the sum over the ranks of a linear product without bias, each rank with its own rows of
+/// the weight: each chunk is reduce-scattered while the next one is multiplied, and the chunks of the output's gradient
+/// are gathered likewise.
+///
+/// # Panics
+/// As [`move_differentiable`].
+#[track_caller]
+pub fn linear_out_of_region(inputs: LinearInputs, chunks: RowChunks, group: &ProcessGroup) -> Tensor<2> {
+    exit::linear(inputs, chunks, group)
+}
+
+/// Returns a tensor that is of no graph as one of a device, which may be of one.
+fn as_constant<const D: usize>(tensor: Tensor<D>, device: &Device) -> Tensor<D> {
+    match device.gradient_checkpointing_strategy() {
+        Some(strategy) => tensor.autodiff().with_gradient_checkpointing_strategy(strategy),
+        None => tensor,
+    }
+}

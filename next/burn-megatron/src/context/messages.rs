@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/context/messages.rs

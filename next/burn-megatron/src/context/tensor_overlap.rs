@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/context/tensor_overlap.rs

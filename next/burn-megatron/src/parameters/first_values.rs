@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/parameters/first_values.rs

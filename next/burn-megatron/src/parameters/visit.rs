@@ -1,0 +1,135 @@
+//! Walks over a module's parameters, and the way of a tensor to host memory and back.
+
+use std::cell::Cell;
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::{DType, Device, Tensor, TensorData, get_device_settings};
+
+/// A float parameter of a module, in the order in which the module lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterEntry {
+    /// burn's identifier: random, meaningless on other ranks.
+    pub id: ParamId,
+    /// The path of field names to the parameter.
+    pub path: String,
+    /// The shape on this rank.
+    pub shape: Vec<usize>,
+    /// The element type.
+    pub dtype: DType,
+    /// True for a parameter that is trained; false for a buffer, such as a batch norm's running mean.
+    pub requires_grad: bool,
+}
+
+impl ParameterEntry {
+    /// The number of elements on this rank.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Returns true if the parameter has no element on this rank.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A visitor of float parameters and their paths.
+pub(crate) trait PathVisitor {
+    fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>);
+}
+
+/// Shows a visitor a module's float parameters and buffers, in the module's own order.
+pub(crate) fn visit_paths<M: Module>(module: &M, visitor: &mut impl PathVisitor) {
+    struct Walk<'a, V> {
+        path: Vec<String>,
+        visitor: &'a mut V,
+    }
+    impl<V: PathVisitor> ModuleVisitor for Walk<'_, V> {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.visitor.visit(self.path.join("."), param);
+        }
+    }
+    module.visit(&mut Walk {
+        path: Vec::new(),
+        visitor,
+    });
+}
+
+/// Returns a module's float parameters and buffers, in the module's own order. Forces lazy parameters.
+pub fn list_parameters<M: Module>(module: &M) -> Vec<ParameterEntry> {
+    list_undrawn::<M>(module, |_| false)
+}
+
+/// Returns what [`list_parameters`] does, without forcing those that are `undrawn`: trained ones of the default type.
+pub(crate) fn list_undrawn<M: Module>(module: &M, undrawn: impl Fn(ParamId) -> bool) -> Vec<ParameterEntry> {
+    struct Lister<F> {
+        entries: Vec<ParameterEntry>,
+        undrawn: F,
+    }
+    impl<F: Fn(ParamId) -> bool> PathVisitor for Lister<F> {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>) {
+            let (dtype, requires_grad) = if (self.undrawn)(param.id) {
+                let device = param.lazy_device();
+                (get_device_settings(&device).float_dtype.into(), true)
+            } else {
+                let tensor = param.val();
+                (tensor.dtype(), tensor.is_require_grad())
+            };
+            self.entries.push(ParameterEntry {
+                id: param.id,
+                path,
+                shape: param.lazy_shape().to_vec(),
+                dtype,
+                requires_grad,
+            });
+        }
+    }
+    let mut lister = Lister {
+        entries: Vec::new(),
+        undrawn,
+    };
+    visit_paths(module, &mut lister);
+    lister.entries
+}
+
+/// Makes a module's running statistics current: a record takes in what the last forward pass has left pending in a
+/// batch norm's running state.
+///
+/// Without it, what is read lacks the last update, and what is replaced comes back.
+pub fn settle_running_states<M: Module>(module: &M) {
+    let was_settling = IS_SETTLING.replace(true);
+    drop(module.clone().into_record());
+    IS_SETTLING.set(was_settling);
+}
+
+thread_local! {
+    static IS_SETTLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether a record is made for what it does to the module alone, and is not saved.
+pub(crate) fn is_settling() -> bool {
+    IS_SETTLING.get()
+}
+
+/// Returns a tensor's elements as f64, exact for every float type.
+pub fn read_host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    tensor.into_data().iter::<f64>().collect()
+}
+
+/// Returns a tensor of the given type and shape with these elements.
+///
+/// # Panics
+/// When the number of elements is not that of the shape.
+pub fn tensor_from_host<const D: usize>(
+    values: Vec<f64>,
+    shape: [usize; D],
+    dtype: DType,
+    device: &Device,
+) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values, shape), (device, dtype))
+}

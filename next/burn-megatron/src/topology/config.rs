@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/topology/config.rs
