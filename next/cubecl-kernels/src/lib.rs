@@ -34,4 +34,4 @@ pub mod tape;
 mod token_range;
 
 pub use error::KernelError;
-pub use operation::Operation;
+pub use operation::{Kernels, Operation, kernels, set_kernels};

@@ -1,11 +1,12 @@
 //! [`Operation`]: a fused operation as one type, which [`apply`] gives to the backend of its inputs.
 //!
-//! An operation has a form for Flex and one for CubeCL; on every other backend, and for what its kernels do not take,
-//! its reference runs, in burn's own operations. It has no backward pass: a function whose forward and backward passes
-//! are operations makes them a node of burn's graph by [`tape`](crate::tape).
+//! An operation has a form for Flex and one for CubeCL; on every other backend, for what its kernels do not take, and
+//! where [`set_kernels`] says so, its reference runs, in burn's own operations. It has no backward pass: a function
+//! whose forward and backward passes are operations makes them a node of burn's graph by [`tape`](crate::tape).
 
 #[cfg(feature = "cuda")]
 mod fusion;
+mod kernels;
 mod tensors;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use burn_flex::FlexTensor;
 #[cfg(feature = "cuda")]
 use cubecl::client::Client;
 
+pub use kernels::{Kernels, kernels, set_kernels};
 pub use tensors::{Of, Tensors};
 
 /// Shape and type of a tensor.
@@ -67,16 +69,16 @@ pub fn apply<O: Operation>(operation: &O, inputs: O::Inputs) -> O::Outputs {
         assert!(!is_tracked(tensor), "{} is given a tracked tensor", O::NAME);
         first.get_or_insert(&tensor.kind);
     });
+    let runs_kernels = kernels() == Kernels::Fused;
     match first.expect("an operation has inputs") {
-        DispatchTensorKind::Flex(_) => {
+        DispatchTensorKind::Flex(_) if runs_kernels => {
             let outputs = operation.flex(O::Inputs::map(inputs, &mut to_flex));
             O::Outputs::from_dispatch(O::Outputs::map(outputs, &mut of_flex))
         }
         #[cfg(feature = "cuda")]
-        DispatchTensorKind::Cube(_) if fusion::is_taken(operation, &inputs) => {
+        DispatchTensorKind::Cube(_) if runs_kernels && fusion::is_taken(operation, &inputs) => {
             O::Outputs::from_dispatch(fusion::register(operation.clone(), inputs))
         }
-        #[allow(unreachable_patterns, reason = "of other backends, if burn has them")]
         _ => operation.reference(O::Inputs::from_dispatch(inputs)),
     }
 }
@@ -112,5 +114,5 @@ fn of_flex(tensor: FlexTensor) -> DispatchTensor {
 /// Returns whether kernels run for a tensor that is not tracked, and not the references.
 #[cfg(feature = "cuda")]
 pub fn runs_kernels<const D: usize>(tensor: burn::tensor::Tensor<D>) -> bool {
-    fusion::has_kernels(&tensor.into_dispatch())
+    kernels() == Kernels::Fused && fusion::has_kernels(&tensor.into_dispatch())
 }
