@@ -6,8 +6,8 @@
 //! layer that uses it, so its hook fires right after that layer's own backward step. A module that uses its parameters
 //! in another order than it lists them still gets correct gradients; some hooks then fire late.
 //!
-//! The leaf is the hook's own and not the parameter's, so that graphs share no node: the backward pass of one of several
-//! micro-batches under way leaves the others' graphs as they are.
+//! The leaf is the hook's own and not the parameter's, so that graphs share no node: the backward pass of one of
+//! several micro-batches under way leaves the others' graphs as they are.
 
 use std::sync::{Arc, OnceLock};
 

@@ -13,9 +13,11 @@ pub use burn_megatron_comm::collectives::{
     Pending, ProcessGroup, ReduceOp, SharedBuffer, SharedMemory, listed_ranks, shared_memory_bytes,
 };
 pub use group_config::GroupConfig;
+#[cfg(feature = "trainer")]
+pub(crate) use tensors::compare_hash;
 pub use tensors::{
     CHUNK_ROWS, CallMode, CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, RowChunks,
     TensorCall, catch_collective_error, has_device_memory, linear_into_region, linear_out_of_region, move_data,
     move_differentiable, recv_start, run, send_start, start, unwrap_or_unwind,
 };
-pub(crate) use tensors::{compare_hash, compare_input, compare_values, show_input, watch_input};
+pub(crate) use tensors::{compare_input, compare_values, show_input, watch_input};

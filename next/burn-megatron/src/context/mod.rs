@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use burn::module::Param;
-use burn::tensor::{BasicOps, Tensor};
-use cubecl_kernels::Kernels;
+use burn::tensor::Tensor;
+use burn::tensor::kind::Basic;
 
 use crate::collectives::{CollectiveError, InputError, ProcessGroup, compare_input};
 use crate::launch::World;
@@ -47,7 +47,6 @@ pub struct ParallelContext {
     model: ProcessGroup,
     registry: ParameterRegistry,
     seed: u64,
-    kernels: Kernels,
     is_deterministic: bool,
     overlap_tensor_reduce: bool,
     tensor_overlap: TensorOverlap,
@@ -131,7 +130,6 @@ impl ParallelContext {
             rank,
             registry: ParameterRegistry::default(),
             seed: config.seed,
-            kernels: Kernels::default(),
             is_deterministic: false,
             overlap_tensor_reduce: true,
             tensor_overlap: TensorOverlap::default(),
@@ -166,11 +164,6 @@ impl ParallelContext {
             model: self.world.clone(),
             ..self.clone()
         })
-    }
-
-    /// Returns the same context for layers that run these operations; fused ones unless this says otherwise.
-    pub fn with_kernels(self, kernels: Kernels) -> Self {
-        Self { kernels, ..self }
     }
 
     /// Returns the same context for models that run each layer as a [segment](crate::pipeline_parallel::PipelineStage)
@@ -217,11 +210,6 @@ impl ParallelContext {
     /// Whether parameters get their values when they are first read.
     pub(crate) fn has_lazy_parameters(&self) -> bool {
         self.has_lazy_parameters
-    }
-
-    /// Which operations layers run.
-    pub fn kernels(&self) -> Kernels {
-        self.kernels
     }
 
     /// Returns the same context for layers whose operations all give the same bits for the same inputs, or not all of
@@ -456,7 +444,7 @@ impl ParallelContext {
     ///
     /// # Errors
     /// [`InputError::Differ`] on every rank, naming the ranks; when a collective fails.
-    pub fn check_same_batch<const D: usize, K: BasicOps>(&self, batch: &Tensor<D, K>) -> Result<(), InputError> {
+    pub fn check_same_batch<const D: usize, K: Basic>(&self, batch: &Tensor<D, K>) -> Result<(), InputError> {
         compare_input("the batch", batch, &self.model)
     }
 

@@ -1,7 +1,7 @@
 //! [`ParameterScope`]: where the layers of a module make and declare their parameters.
 
 use burn::module::{Module, Param, ParamId, list_param_ids};
-use burn::tensor::{Device, Tensor, get_device_settings};
+use burn::tensor::{Device, Tensor};
 
 use super::ParallelContext;
 use crate::parameters::{
@@ -61,7 +61,7 @@ impl ParameterScope {
     /// [`RegistryError::Undrawn`] when a parameter has no values and others have been converted, or this is a pipeline
     /// stage: it would not get those of the whole model.
     pub fn declare_rest_replicated<M: Module>(&self, module: &M) -> Result<(), RegistryError> {
-        for entry in self.draw_whole::<M>(module)? {
+        for entry in self.draw_whole(module)? {
             if self.context.registry().declaration(entry.id).is_none() {
                 let name = self.context.registry().reserve_name(&self.global_name(&entry.path));
                 let placement = Placement::whole(entry.shape);
@@ -79,13 +79,13 @@ impl ParameterScope {
     pub(crate) fn draw_whole<M: Module>(&self, module: &M) -> Result<Vec<ParameterEntry>, RegistryError> {
         let is_part = self.context.grid().pipeline_parallel_size() > 1;
         if is_part
-            || list_param_ids::<M>(module)
+            || list_param_ids(module)
                 .into_iter()
                 .any(|id| self.context.registry().is_converted(id))
         {
-            refuse_undrawn::<M>(module, &self.name)?;
+            refuse_undrawn(module, &self.name)?;
         }
-        Ok(list_parameters::<M>(module))
+        Ok(list_parameters(module))
     }
 
     /// Returns what a layer with shards keeps as a field of type [`ShardIdentity`], so that its record is loaded by the
@@ -195,7 +195,7 @@ impl ParameterScope {
         if self.context.has_lazy_parameters() {
             layer
         } else {
-            initialize::<M>(layer)
+            initialize(layer)
         }
     }
 
@@ -274,7 +274,7 @@ impl ParameterScope {
 
 /// The value that a parameter starts with.
 fn first_value<const D: usize>(first: &FirstValues, shape: [usize; D], device: &Device) -> Tensor<D> {
-    let dtype = get_device_settings(device).float_dtype.into();
+    let dtype = device.settings().float_dtype.into();
     let length = first.placement.local_len();
     match first.init.constant(&first.placement) {
         // Without an array in host memory.

@@ -1,9 +1,7 @@
 //! Walks over a module's parameters, and the way of a tensor to host memory and back.
 
-use std::cell::Cell;
-
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::{DType, Device, Tensor, TensorData, get_device_settings};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 
 /// A float parameter of a module, in the order in which the module lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +60,7 @@ pub(crate) fn visit_paths<M: Module>(module: &M, visitor: &mut impl PathVisitor)
 
 /// Returns a module's float parameters and buffers, in the module's own order. Forces lazy parameters.
 pub fn list_parameters<M: Module>(module: &M) -> Vec<ParameterEntry> {
-    list_undrawn::<M>(module, |_| false)
+    list_undrawn(module, |_| false)
 }
 
 /// Returns what [`list_parameters`] does, without forcing those that are `undrawn`: trained ones of the default type.
@@ -74,8 +72,7 @@ pub(crate) fn list_undrawn<M: Module>(module: &M, undrawn: impl Fn(ParamId) -> b
     impl<F: Fn(ParamId) -> bool> PathVisitor for Lister<F> {
         fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>) {
             let (dtype, requires_grad) = if (self.undrawn)(param.id) {
-                let device = param.lazy_device();
-                (get_device_settings(&device).float_dtype.into(), true)
+                (param.lazy_device().settings().float_dtype.into(), true)
             } else {
                 let tensor = param.val();
                 (tensor.dtype(), tensor.is_require_grad())
@@ -97,23 +94,13 @@ pub(crate) fn list_undrawn<M: Module>(module: &M, undrawn: impl Fn(ParamId) -> b
     lister.entries
 }
 
-/// Makes a module's running statistics current: a record takes in what the last forward pass has left pending in a
-/// batch norm's running state.
+/// Makes a module's running statistics current: takes in what the last forward pass has left pending in a batch norm's
+/// running state.
 ///
-/// Without it, what is read lacks the last update, and what is replaced comes back.
+/// Without it, what is read lacks the last update, as burn's records do, and what is replaced comes back.
 pub fn settle_running_states<M: Module>(module: &M) {
-    let was_settling = IS_SETTLING.replace(true);
-    drop(module.clone().into_record());
-    IS_SETTLING.set(was_settling);
-}
-
-thread_local! {
-    static IS_SETTLING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns whether a record is made for what it does to the module alone, and is not saved.
-pub(crate) fn is_settling() -> bool {
-    IS_SETTLING.get()
+    // For what it does to the running states: burn offers nothing else that does it.
+    drop(module.valid());
 }
 
 /// Returns a tensor's elements as f64, exact for every float type.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use burn::config::Config;
-use burn::module::Module;
+use burn::module::{Flag, Module, Param};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::mix::mix;
@@ -37,11 +37,12 @@ pub struct DropoutConfig {
 }
 
 /// Sets elements to zero with a probability, and scales the others so that the mean is kept.
-#[derive(Module, Clone, Debug)]
+#[derive(Module, Debug)]
 pub struct Dropout {
     probability: f64,
     layer: u32,
     number: u32,
+    training: Param<Flag>,
 }
 
 impl DropoutConfig {
@@ -59,6 +60,7 @@ impl DropoutConfig {
             probability: self.probability,
             layer: site.layer,
             number: site.number,
+            training: Param::from_bool(true),
         }
     }
 }
@@ -142,10 +144,11 @@ impl Dropout {
         self.probability
     }
 
-    /// Whether elements fall on this device: not without autodiff, nor at probability 0, nor while a trainer evaluates
-    /// sharded parameters, for which it has autodiff.
+    /// Returns whether elements fall on this device: not without autodiff, nor at probability 0, nor in a module that
+    /// is [frozen](Module::freeze) or made by [`valid`](Module::valid), nor while a trainer evaluates sharded
+    /// parameters, for which it has autodiff.
     pub fn is_active(&self, device: &Device) -> bool {
-        self.probability > 0.0 && B::ad_enabled(device) && !IS_OFF.get()
+        self.probability > 0.0 && self.training.is_enabled() && device.is_autodiff() && !IS_OFF.get()
     }
 
     /// Drops attention probabilities; the identity without autodiff, and at probability 0.

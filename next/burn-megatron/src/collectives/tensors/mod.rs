@@ -22,6 +22,8 @@ pub use regions::{
     has_device_memory, linear_into_region, linear_out_of_region, move_data, move_differentiable, recv_start, run,
     send_start, start,
 };
+#[cfg(feature = "trainer")]
+pub(crate) use same_input::compare_hash;
 pub use same_input::{InputError, InputsDiffer};
-pub(crate) use same_input::{compare_hash, compare_input, compare_values, show_input, watch_input};
+pub(crate) use same_input::{compare_input, compare_values, show_input, watch_input};
 pub use unwind::{catch_collective_error, unwrap_or_unwind};
