@@ -2,6 +2,8 @@
 //!
 //! The README of the workspace lists what is here so far, and what is not.
 
+#![allow(dead_code, unused_imports, reason = "the modules that use them are not here yet")]
+
 pub mod autodiff;
 pub mod collectives;
 pub mod context;
