@@ -13,8 +13,11 @@ pub mod parameters;
 pub mod parity;
 #[doc(hidden)]
 pub mod precision;
+pub mod prelude;
 pub mod random;
 pub mod sharded;
+pub mod tensor_parallel;
 pub mod topology;
 
 pub use launch::run;
+pub use parameters::initialize;

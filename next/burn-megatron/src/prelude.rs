@@ -1,0 +1,14 @@
+//! Names for a program that makes a burn model parallel: `use burn_megatron::prelude::*;`, next to `burn::prelude::*`.
+//!
+//! No name of it is also in burn's prelude. Optimizers, losses and layers of burn keep their own names: what replaces
+//! them here, such as [`random::Dropout`](crate::random::Dropout), is imported by its module.
+
+pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
+pub use crate::context::{ParallelContext, ParallelContextConfig, ParameterScope};
+pub use crate::launch::World;
+pub use crate::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, ConversionError, ParallelMultiHeadAttention,
+    ParallelPositionWiseFeedForward, ParallelTransformerDecoder, ParallelTransformerEncoder, RowParallelLinear,
+    RowParallelLinearConfig, TransformerDecoderInput, TransformerEncoderInput,
+};
+pub use crate::topology::{ParallelConfig, TopologyError};

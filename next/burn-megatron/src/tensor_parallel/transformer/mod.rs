@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/tensor_parallel/transformer/mod.rs
