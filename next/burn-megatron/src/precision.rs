@@ -1,5 +1,4 @@
-//! What a layer does where its numbers have 16 bits: which of its steps run in f32, and that nothing of another type
-//! comes in.
+//! Rules of layers whose numbers have 16 bits: which steps run in f32, and that nothing of another type comes in.
 //!
 //! Parameters and what flows between layers have one element type, that of the parameters. Matrix products and sums of
 //! two tensors are done in it. What adds up many numbers or takes their exponentials is not: norms, softmax, the loss,
@@ -42,14 +41,12 @@ pub(crate) fn by_rows<const D: usize>(input: Tensor<D>, forward: impl FnOnce(Ten
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
-    use burn::tensor::TensorData;
-    use burn_flex::Flex;
+    use burn::tensor::{Device, TensorData};
 
     use super::*;
 
     fn tensor(dtype: DType) -> Tensor<1> {
-        Tensor::from_data(TensorData::from([1.0, 2.0]), (&Default::default(), dtype))
+        Tensor::from_data(TensorData::from([1.0, 2.0]), (&Device::flex().autodiff(), dtype))
     }
 
     #[test]
@@ -78,7 +75,7 @@ mod tests {
 
     #[test]
     fn rows_of_more_dimensions_become_one_matrix_and_come_back() {
-        let input = Tensor::<4>::ones([4, 3, 2, 5], &Default::default());
+        let input = Tensor::<4>::ones([4, 3, 2, 5], &Device::flex());
         let output = by_rows(input, |rows| {
             assert_eq!(rows.dims(), [24, 5]);
             rows.slice([0..12, 0..3])

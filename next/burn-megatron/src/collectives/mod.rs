@@ -1,7 +1,9 @@
 //! Communication between ranks: the process groups of [`burn_megatron_comm`], and collectives on burn tensors.
 //!
-//! A [`ProcessGroup`] is a set of ranks that communicate together. [`CollectiveBackend`] takes tensors, of any backend
-//! that implements it.
+//! A [`ProcessGroup`] is a set of ranks that communicate together. A
+//! [`ParallelContext`](crate::context::ParallelContext) makes the groups; `mappings`, `data_parallel` and the trainer
+//! call them. [`run`] and [`start`] take tensors outside an autodiff graph, [`move_differentiable`] those of one.
+//! [`CollectiveBackend`] says how a backend's tensors travel.
 //!
 //! What groups guarantee: [`burn_megatron_comm::collectives`].
 

@@ -11,15 +11,14 @@ use super::visit::{PathVisitor, visit_paths};
 
 /// Returns the module with the values of all its parameters drawn, in the order of its fields.
 ///
-/// A tuple of modules is a module: `initialize((embedding, encoder, head))` draws three in this order. burn's
-/// `num_params` draws them too.
+/// A tuple of modules is a module: `initialize((embedding, encoder, head))` draws three in this order.
 ///
 /// ```
-/// use burn::nn::{Linear, LinearConfig};
-/// use burn_flex::{Flex, FlexDevice};
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::Device;
 ///
-/// let [first, second] = [0, 1].map(|_| LinearConfig::new(4, 4).init(&FlexDevice));
-/// let (first, second): (Linear, Linear) = burn_megatron::initialize((first, second));
+/// let [first, second] = [0, 1].map(|_| LinearConfig::new(4, 4).init(&Device::flex()));
+/// let (first, second) = burn_megatron::initialize((first, second));
 /// assert!(first.weight.is_initialized() && second.weight.is_initialized());
 /// ```
 pub fn initialize<M: Module>(module: M) -> M {
@@ -59,7 +58,7 @@ pub fn first_undrawn<M: Module>(module: &M) -> Option<String> {
 /// # Errors
 /// [`RegistryError::Undrawn`], naming the first that has none.
 pub(crate) fn refuse_undrawn<M: Module>(module: &M, scope: &str) -> Result<(), RegistryError> {
-    match first_undrawn::<M>(module) {
+    match first_undrawn(module) {
         None => Ok(()),
         Some(path) => Err(RegistryError::Undrawn {
             path: [scope, &path]
@@ -74,25 +73,25 @@ pub(crate) fn refuse_undrawn<M: Module>(module: &M, scope: &str) -> Result<(), R
 #[cfg(test)]
 mod tests {
     use burn::nn::{Linear, LinearConfig};
-    use burn_flex::{Flex, FlexDevice};
+    use burn::tensor::Device;
 
     use super::*;
 
     fn linear() -> Linear {
-        LinearConfig::new(3, 2).init(&FlexDevice)
+        LinearConfig::new(3, 2).init(&Device::flex())
     }
 
     #[test]
     fn a_parameter_without_values_is_named_until_it_is_drawn() {
         let pair = (linear(), linear());
         pair.0.weight.val();
-        assert_eq!(first_undrawn::<_>(&pair).as_deref(), Some("0.bias"));
+        assert_eq!(first_undrawn(&pair).as_deref(), Some("0.bias"));
         assert!(
-            refuse_undrawn::<_>(&pair.1, "head")
+            refuse_undrawn(&pair.1, "head")
                 .unwrap_err()
                 .to_string()
                 .starts_with("parameter head.weight ")
         );
-        assert_eq!(first_undrawn::<_>(&initialize(pair)), None);
+        assert_eq!(first_undrawn(&initialize(pair)), None);
     }
 }

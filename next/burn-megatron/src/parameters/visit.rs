@@ -120,3 +120,21 @@ pub fn tensor_from_host<const D: usize>(
 ) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), (device, dtype))
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::BatchNormConfig;
+
+    use super::*;
+
+    #[test]
+    fn a_running_mean_is_settled_and_not_before() {
+        let device = Device::flex().autodiff();
+        let norm = BatchNormConfig::new(1).init(&device);
+        norm.forward(Tensor::<2>::ones([4, 1], &device));
+        let mean = || read_host(norm.running_mean.value());
+        assert_eq!(mean(), [0.0]);
+        settle_running_states(&norm);
+        assert!(mean()[0] > 0.0);
+    }
+}

@@ -227,9 +227,6 @@ fn site_key(seed: u64, layer: u32, number: u32) -> [u32; 2] {
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
-    use burn_flex::Flex;
-
     use super::super::TokenMap;
     use super::*;
 
@@ -246,9 +243,9 @@ mod tests {
     }
 
     fn hidden(samples: &[u64], number: u32) -> Vec<f32> {
-        let input = Tensor::<2>::ones([samples.len() * 6, 7], &Default::default());
+        let input = Tensor::<2>::ones([samples.len() * 6, 7], &Device::flex().autodiff());
         let output = dropout(number).forward(input, &step(samples));
-        output.into_data().to_vec().expect("f32")
+        output.into_data().try_to_vec().expect("f32")
     }
 
     #[test]
@@ -258,9 +255,9 @@ mod tests {
         for shards in [2, 3, 4] {
             let joined: Vec<f32> = (0..shards)
                 .flat_map(|index| {
-                    let input = Tensor::<2>::ones([12 / shards, 7], &Default::default());
+                    let input = Tensor::<2>::ones([12 / shards, 7], &Device::flex().autodiff());
                     let output = dropout(0).forward(input, &step.shard(index, shards));
-                    output.into_data().to_vec::<f32>().expect("f32")
+                    output.into_data().try_to_vec::<f32>().expect("f32")
                 })
                 .collect();
             assert_eq!(joined, whole);
@@ -269,19 +266,19 @@ mod tests {
 
     #[test]
     fn a_batch_of_samples_drops_what_its_rows_drop() {
-        let input = Tensor::<3>::ones([2, 6, 7], &Default::default());
+        let input = Tensor::<3>::ones([2, 6, 7], &Device::flex().autodiff());
         let output = dropout(0).forward(input, &step(&[4, 9]));
-        assert_eq!(output.into_data().to_vec::<f32>().expect("f32"), hidden(&[4, 9], 0));
+        assert_eq!(output.into_data().try_to_vec::<f32>().expect("f32"), hidden(&[4, 9], 0));
     }
 
     #[test]
     fn a_shard_of_columns_drops_what_the_whole_drops() {
         let step = step(&[4, 9]);
-        let whole = dropout(0).forward(Tensor::<3>::ones([2, 6, 30], &Default::default()), &step);
+        let whole = dropout(0).forward(Tensor::<3>::ones([2, 6, 30], &Device::flex().autodiff()), &step);
         for (fused, shards) in [(1, 2), (1, 3), (1, 6), (3, 2), (2, 5)] {
             for index in 0..shards {
                 let columns = ColumnShard::of_fused(fused, 30 / fused, index, shards);
-                let input = Tensor::<3>::ones([2, 6, columns.len()], &Default::default());
+                let input = Tensor::<3>::ones([2, 6, columns.len()], &Device::flex().autodiff());
                 let parts = columns
                     .ranges()
                     .iter()
@@ -302,7 +299,7 @@ mod tests {
 
     #[test]
     fn heads_of_a_shard_drop_what_they_drop_in_the_whole() {
-        let input = |heads| Tensor::<4>::ones([2, heads, 6, 6], &Default::default());
+        let input = |heads| Tensor::<4>::ones([2, heads, 6, 6], &Device::flex().autodiff());
         let whole = dropout(1).forward_attention(input(4), &step(&[1, 2]), 0);
         for first in [0, 2] {
             let part = dropout(1).forward_attention(input(2), &step(&[1, 2]), first);
@@ -327,9 +324,18 @@ mod tests {
     }
 
     #[test]
-    fn without_autodiff_nothing_falls() {
-        let input = Tensor::<2>::ones([6, 7], &Default::default());
-        let output = dropout(0).forward(input.clone(), &step(&[1]));
-        assert_eq!(output.into_data(), input.into_data());
+    fn nothing_falls_without_autodiff_nor_in_validation() {
+        let device = Device::flex().autodiff();
+        let dropout = dropout(0);
+        for (dropout, device) in [
+            (dropout.clone(), device.clone().inner()),
+            (dropout.valid(), device.clone()),
+            (dropout.clone().freeze(), device.clone()),
+        ] {
+            let input = Tensor::<2>::ones([6, 7], &device);
+            let output = dropout.forward(input.clone(), &step(&[1]));
+            assert_eq!(output.into_data(), input.into_data());
+        }
+        assert!(dropout.valid().train().is_active(&device));
     }
 }

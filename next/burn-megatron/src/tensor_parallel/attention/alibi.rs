@@ -149,7 +149,7 @@ mod tests {
         let (alibi, other) = (Alibi::of_heads(2, 0..2), Alibi::of_heads(2, 0..2));
         let read = |alibi: &Alibi, seq| {
             let biases = alibi.biases(seq, DType::F64, &Device::flex());
-            (biases.dims(), biases.into_data().to_vec::<f64>().expect("f64"))
+            (biases.dims(), biases.into_data().try_to_vec::<f64>().expect("f64"))
         };
         assert_eq!(
             read(&alibi, 3).1[..5],
