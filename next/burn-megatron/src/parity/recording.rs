@@ -15,7 +15,6 @@ use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 
 use crate::context::ParallelContext;
-use crate::data_parallel::ReducedGradients;
 use crate::parameters::{Placement, read_host};
 
 const METADATA_KEY: &str = "burn-megatron.parity";
@@ -30,7 +29,7 @@ pub enum RecordingError {
     Format { path: PathBuf, reason: String },
 }
 
-/// What a recording holds.
+/// Contents of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TensorKind {
     /// Gradients after finalisation and before clipping.
@@ -59,7 +58,7 @@ pub struct RecordedTensor {
     pub values: Vec<f64>,
 }
 
-/// What a recording's metadata says of a tensor; the tensor itself is found by name, and its number where several have
+/// Metadata of a tensor in a recording; the tensor itself is found by name, and its number where several have
 /// it.
 #[derive(Serialize, Deserialize)]
 struct Entry {
@@ -81,21 +80,6 @@ impl Recorder {
             folder: folder.into(),
             rank,
         }
-    }
-
-    /// Writes a step's gradients.
-    ///
-    /// # Errors
-    /// When the file cannot be written, naming it.
-    pub fn gradients(&self, step: u64, gradients: &ReducedGradients) -> Result<(), RecordingError> {
-        let tensors = gradients.entries().iter().map(|entry| LazyTensor {
-            entry: Entry {
-                name: entry.name.clone(),
-                placement: entry.placement.clone(),
-            },
-            read: Box::new(|| gradients.values(entry)),
-        });
-        self.write(step, TensorKind::Gradient, tensors.collect())
     }
 
     /// Writes the declared parameters as they are after a step; step 0 is the start.
@@ -149,7 +133,7 @@ impl Recorder {
     }
 }
 
-/// Returns what tensors are called in a file: by their names, and `name#2` for the second part of one, which a rank may
+/// Returns the names of tensors in a file: their own, and `name#2` for the second part of one, which a rank may
 /// hold.
 fn keys<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -258,17 +242,17 @@ fn recording_path(folder: &Path, step: u64, kind: TensorKind, rank: usize) -> Pa
 
 #[cfg(test)]
 mod tests {
+    use burn::nn::LinearConfig;
     use burn::tensor::Device;
 
     use super::*;
-    use crate::tensor_parallel::ColumnParallelLinearConfig;
 
     #[test]
     fn what_is_recorded_is_read_back_bit_for_bit() {
         let folder = tempfile::tempdir().unwrap();
         let context = ParallelContext::single(7);
-        let layer = ColumnParallelLinearConfig::new(3, 5).init(&Device::flex(), &context.scope("fc"));
-        let layer = layer.unwrap();
+        let layer = LinearConfig::new(3, 5).init(&Device::flex());
+        context.scope("fc").declare_rest_replicated(&layer).unwrap();
         let recorder = Recorder::new(folder.path(), 2);
         recorder.parameters(0, &layer, &context).unwrap();
 
