@@ -37,6 +37,8 @@
 #![allow(dead_code, unused_imports, reason = "the modules that use them are not here yet")]
 
 pub mod autodiff;
+#[cfg(feature = "checkpoint")]
+pub mod checkpoint;
 pub mod collectives;
 pub mod context;
 pub mod launch;

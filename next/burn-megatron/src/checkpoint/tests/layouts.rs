@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/checkpoint/tests/layouts.rs
