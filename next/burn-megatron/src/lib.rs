@@ -43,6 +43,7 @@ pub mod collectives;
 pub mod context;
 pub mod launch;
 pub mod mappings;
+pub mod offload;
 pub mod parameters;
 pub mod parity;
 #[doc(hidden)]
