@@ -41,6 +41,7 @@ pub mod autodiff;
 pub mod checkpoint;
 pub mod collectives;
 pub mod context;
+pub mod data;
 pub mod launch;
 pub mod mappings;
 pub mod offload;

@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/data/batch_source.rs

@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/data/chat_batches.rs

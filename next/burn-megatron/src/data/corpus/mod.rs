@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/data/corpus/mod.rs

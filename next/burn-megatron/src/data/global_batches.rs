@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/data/global_batches.rs

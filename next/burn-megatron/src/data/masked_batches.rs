@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/data/masked_batches.rs
