@@ -47,6 +47,7 @@ pub mod mappings;
 pub mod offload;
 pub mod parameters;
 pub mod parity;
+pub mod pipeline_parallel;
 #[doc(hidden)]
 pub mod precision;
 pub mod prelude;

@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/pipeline_parallel/layer_layout/mod.rs

@@ -1,0 +1,1 @@
+../../../../../../burn-megatron/src/pipeline_parallel/schedule/generate/one_forward_one_backward.rs

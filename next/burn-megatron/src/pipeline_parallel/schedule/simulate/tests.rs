@@ -1,0 +1,1 @@
+../../../../../../burn-megatron/src/pipeline_parallel/schedule/simulate/tests.rs
