@@ -7,6 +7,7 @@
 //! | You have | Use |
 //! |---|---|
 //! | a program that trains on one device | [`run`] around its training, which gives each rank its [`World`](launch::World) |
+//! | any burn module, and samples for several ranks | [`DistributedDataParallel`](data_parallel::DistributedDataParallel): gradients are averaged during the backward pass |
 //! | any burn model, and a plan of which parameters are cut | [`sharded`] |
 //! | dropout that must be the same in every layout | [`Dropout`](random::Dropout), drawn by coordinates instead of by a process-wide generator |
 //! | a training loop with collectives of its own | the [`ProcessGroup`](collectives::ProcessGroup)s of a [`ParallelContext`](context::ParallelContext), and [`mappings`] for activations |
@@ -14,6 +15,49 @@
 //!
 //! The sizes of the axes are given by [`ParallelConfig`](topology::ParallelConfig). Which data-parallel ranks there are
 //! follows from them and from the number of ranks.
+//!
+//! # Example
+//!
+//! ```
+//! use burn::nn::{Linear, LinearConfig};
+//! use burn::optim::AdamWConfig;
+//! use burn::prelude::*;
+//! use burn_megatron::prelude::*;
+//!
+//! const BATCH: usize = 8;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     // The number of ranks: 2, 4 or 8 train to the same losses.
+//!     burn_megatron::run(1, train)
+//! }
+//!
+//! fn train(world: &World) -> Result<(), Box<dyn std::error::Error>> {
+//!     let context = ParallelConfig::new().init(world)?;
+//!     let device = Device::flex().autodiff();
+//!     device.seed(1);
+//!     let model = LinearConfig::new(2, 1).init(&device);
+//!     let mut model = DistributedDataParallel::new(model, &context, DataParallelConfig::new())?;
+//!     let mut optimizer = AdamWConfig::new().init();
+//!     let mut losses = Vec::new();
+//!     for step in 0..40 {
+//!         // This rank's samples of the batch. What is to be learned is 2x - y.
+//!         let samples = context.data_shard(step * BATCH..(step + 1) * BATCH)?;
+//!         let [x, y] = [0.7, 1.3].map(|frequency| {
+//!             let values: Vec<f32> = samples.clone().map(|sample| (sample as f32 * frequency).sin()).collect();
+//!             Tensor::<2>::from_data(TensorData::new(values, [samples.len(), 1]), &device)
+//!         });
+//!         let input = Tensor::cat(vec![x.clone(), y.clone()], 1);
+//!
+//!         // Forward, backward and update; the gradients, and the loss, are means over all ranks.
+//!         let loss = model.train_step(0.1, &mut optimizer, |model: Linear| {
+//!             (model.forward(input) - (x * 2.0 - y)).powi_scalar(2).mean()
+//!         })?;
+//!         losses.push(loss.into_scalar::<f32>());
+//!     }
+//!     assert!(losses[39] < 0.1 * losses[0], "from {} to {}", losses[0], losses[39]);
+//!     Ok(())
+//! }
+//! ```
 //!
 //! # Devices
 //!
@@ -42,6 +86,8 @@ pub mod checkpoint;
 pub mod collectives;
 pub mod context;
 pub mod data;
+pub mod data_parallel;
+mod device_memory;
 pub mod launch;
 pub mod mappings;
 pub mod offload;
@@ -55,6 +101,9 @@ pub mod random;
 pub mod sharded;
 pub mod tensor_parallel;
 pub mod topology;
+
+// Where what burn derives for `RecordState` looks for them.
+use burn::optim::{RecordState, StateSink, StateSource};
 
 pub use burn_megatron_comm::flight_recorder;
 pub use launch::run;

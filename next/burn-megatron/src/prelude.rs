@@ -5,6 +5,7 @@
 
 pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
 pub use crate::context::{ParallelContext, ParallelContextConfig, ParameterScope};
+pub use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart};
 pub use crate::launch::World;
 pub use crate::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, ConversionError, ParallelMultiHeadAttention,

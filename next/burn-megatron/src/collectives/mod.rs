@@ -22,4 +22,4 @@ pub use tensors::{
     TensorCall, catch_collective_error, has_device_memory, linear_into_region, linear_out_of_region, move_data,
     move_differentiable, recv_start, run, send_start, start, unwrap_or_unwind,
 };
-pub(crate) use tensors::{compare_input, compare_values, show_input, watch_input};
+pub(crate) use tensors::{as_constant, compare_input, compare_values, show_input, watch_input};

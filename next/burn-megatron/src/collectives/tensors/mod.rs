@@ -18,6 +18,7 @@ pub use call::{CallMode, TensorCall};
 pub use chunks::{CHUNK_ROWS, RowChunks};
 pub use movement::{Movement, RegionEntry};
 pub use pending::PendingTensor;
+pub(crate) use regions::as_constant;
 pub use regions::{
     has_device_memory, linear_into_region, linear_out_of_region, move_data, move_differentiable, recv_start, run,
     send_start, start,

@@ -143,7 +143,7 @@ pub fn linear_out_of_region(inputs: LinearInputs, chunks: RowChunks, group: &Pro
 }
 
 /// Returns a tensor that is of no graph as one of a device, which may be of one.
-fn as_constant<const D: usize>(tensor: Tensor<D>, device: &Device) -> Tensor<D> {
+pub(crate) fn as_constant<const D: usize>(tensor: Tensor<D>, device: &Device) -> Tensor<D> {
     match device.gradient_checkpointing_strategy() {
         Some(strategy) => tensor.autodiff().with_gradient_checkpointing_strategy(strategy),
         None => tensor,

@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/data_parallel/bucket_forms/mod.rs

@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/data_parallel/buckets/mod.rs
