@@ -56,7 +56,8 @@ impl ReducedGradients {
                 Some(GradientClipping::Value(threshold)) => self.buckets[bucket].clamp_range(range, *threshold),
                 Some(GradientClipping::Norm(threshold)) => {
                     let coefficient = norm_coefficient(norm, *threshold);
-                    if coefficient < 1.0 {
+                    // Also where it is not a number, as burn 0.22 does.
+                    if coefficient.is_nan() || coefficient < 1.0 {
                         self.buckets[bucket].scale_range(range, coefficient);
                     }
                 }
