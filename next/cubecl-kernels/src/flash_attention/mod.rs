@@ -40,9 +40,9 @@ pub const MAX_HEAD: usize = 256;
 /// How many heads a packed tensor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedHeads {
-    /// Of the queries.
+    /// Heads of the queries.
     pub queries: usize,
-    /// Of the keys, and also of the values; divides that of the queries.
+    /// Heads of the keys, and also of the values; their number divides that of the queries.
     pub keys: usize,
 }
 
@@ -87,8 +87,8 @@ pub fn flash_attention(
     separate(Check("flash_attention"), [query, key, value], None, options)
 }
 
-/// As [`flash_attention`] with a bias that is added to the scaled scores, where there is one: a number for each head
-/// and distance between key and query.
+/// Applies [`flash_attention`] with a bias that is added to the scaled scores, where there is one: a number for each
+/// head and distance between key and query.
 ///
 /// `score(h, q, k) = scale · q kᵀ + bias[h, k - q + queries - 1]`. The bias has a gradient where it is tracked: the sum
 /// of the scores' gradients over the batch and along the diagonal. T5 gathers the table from its buckets; ALiBi's is
@@ -115,7 +115,7 @@ pub fn flash_attention_with_bias(
     separate(Check("flash_attention_with_bias"), [query, key, value], bias, options)
 }
 
-/// As [`flash_attention`] of queries, keys and values that are in one tensor, where no copy of them is made.
+/// Applies [`flash_attention`] to queries, keys and values that are in one tensor, of which no copy is made.
 ///
 /// # Shapes
 /// - `packed`: `[batch, seq, heads + 2 * kv_heads, d_head]`: the queries' heads, the keys', the values'
@@ -131,7 +131,7 @@ pub fn flash_attention_packed(
     in_one(Check("flash_attention_packed"), packed, heads, None, options)
 }
 
-/// As [`flash_attention_with_bias`] of queries, keys and values that are in one tensor.
+/// Applies [`flash_attention_with_bias`] to queries, keys and values that are in one tensor.
 ///
 /// # Shapes
 /// - `packed`: `[batch, seq, heads + 2 * kv_heads, d_head]`: the queries' heads, the keys', the values'

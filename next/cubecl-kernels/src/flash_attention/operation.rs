@@ -51,7 +51,7 @@ impl Operation for Forward {
 #[derive(Clone, Debug)]
 pub(super) struct Backward {
     pub options: AttentionOptions,
-    /// Whether the gradient of the bias is computed.
+    /// True if the gradient of the bias is computed.
     pub is_bias_wanted: bool,
 }
 

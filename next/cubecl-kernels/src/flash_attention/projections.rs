@@ -9,9 +9,9 @@ use crate::operation::Tensors;
 /// Queries, keys and values, or something for each of their tensors.
 #[derive(Clone, Debug)]
 pub(super) enum Projections<T> {
-    /// Of `[batch, queries, heads, d_head]`, and twice of `[batch, keys, kv_heads, d_head]`.
+    /// Tensors of `[batch, queries, heads, d_head]`, and twice of `[batch, keys, kv_heads, d_head]`.
     Separate([T; 3]),
-    /// Of `[batch, seq, heads + 2 * kv_heads, d_head]`.
+    /// Tensor of `[batch, seq, heads + 2 * kv_heads, d_head]`.
     Packed(T, PackedHeads),
 }
 

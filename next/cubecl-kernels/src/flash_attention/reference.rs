@@ -80,7 +80,7 @@ pub fn backward(
     (gradients, of_bias)
 }
 
-/// Whether no query meets a key; burn's operations do not take empty tensors everywhere.
+/// Returns whether no query meets a key; burn's operations do not take empty tensors everywhere.
 fn is_nothing(sizes: AttentionSizes) -> bool {
     let AttentionSizes {
         batch,
@@ -187,7 +187,7 @@ fn by_token(tensor: Tensor<4>, n: usize) -> Tensor<4> {
     tensor.swap_dims(1, 2)
 }
 
-/// What dropout multiplies each weight by.
+/// Returns the factor of dropout for each weight.
 fn factors(dropout: &RowDropout, weights: &Tensor<4>) -> Tensor<4> {
     let dims @ [_, heads, queries, keys] = weights.dims();
     let mut factors = vec![0.0f64; dims.iter().product()];

@@ -23,9 +23,9 @@ pub(super) struct Tile {
     pub page_size: usize,
     /// Vectors of a head.
     pub vectors: usize,
-    /// Whether the parts of several splits are to be added up.
+    /// True if the parts of several splits are to be added up.
     pub is_split: bool,
-    /// Whether queries see the last keys alone.
+    /// True if queries see the last keys alone.
     pub has_window: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Problem {
     pub nothing: f32,
 }
 
-/// What a cube works on.
+/// Rows and tokens that a cube works on.
 #[derive(CubeType, Clone, Copy)]
 struct Part {
     sample: usize,
@@ -147,7 +147,7 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
     store::<O, N>(output, log_sum_exp, &maxima, &totals, &sums, &part, &problem, tile);
 }
 
-/// What this cube works on.
+/// Returns the rows and tokens that this cube works on.
 #[cube]
 fn own_part<I: Int>(lengths: &[I], problem: &Problem, #[comptime] tile: Tile) -> Part {
     let sample = CUBE_POS_Z as usize;
@@ -207,7 +207,7 @@ fn row_of(row: usize, part: &Part, problem: &Problem) -> usize {
     query * problem.kv_heads * problem.group + head
 }
 
-/// Whether a row of the cube sees a key.
+/// Returns whether a row of the cube sees a key.
 #[cube]
 fn sees(key: usize, row: usize, part: &Part, problem: &Problem, #[comptime] tile: Tile) -> bool {
     let query = (part.first_row + row) / problem.group;
@@ -232,7 +232,7 @@ fn place_of<I: Int>(block_table: &[I], key: usize, part: &Part, problem: &Proble
     place
 }
 
-/// Whether a place is a token of the pool.
+/// Returns whether a place is a token of the pool.
 #[cube]
 fn is_token(place: usize, problem: &Problem, #[comptime] tile: Tile) -> bool {
     place < problem.pages * tile.page_size

@@ -30,7 +30,7 @@ use crate::tape::{inner, node_id};
 pub struct PagedCache {
     /// `[pages, page_size, kv_heads, d_head]`
     pub keys: Tensor<4>,
-    /// As `keys`.
+    /// Values, in the shape of `keys`.
     pub values: Tensor<4>,
     /// `[batch, most_pages]`: which pages hold each sequence, in the order of its tokens. Entries after the sequence's
     /// last page are not used; an entry that is not a page of the pool hides its keys.
@@ -70,10 +70,10 @@ impl Tensors for PagedCache {
     }
 }
 
-/// What is done with the scores.
+/// Treatment of the scores.
 #[derive(Clone, Debug)]
 pub struct PagedOptions {
-    /// What the products of queries and keys are multiplied by; `1 / √d_head` as a rule.
+    /// Factor of the products of queries and keys; `1 / √d_head` as a rule.
     pub scale: f64,
     /// ALiBi's slopes, `[heads]`, in f32, or in f64 where the query is in f64: `slope · (key − query)`, of their
     /// positions, is added to the scaled score.
@@ -169,7 +169,7 @@ pub fn paged_attention(query: Tensor<4>, cache: PagedCache, scale: f64) -> Resul
     checked(Check("paged_attention"), query, cache, PagedOptions::new(scale))
 }
 
-/// As [`paged_attention`], with a bias of the distance between query and key, and a window, where there are these.
+/// Applies [`paged_attention`] with a bias of the distance between query and key, and a window, where there are these.
 ///
 /// # Shapes
 /// As [`paged_attention`].

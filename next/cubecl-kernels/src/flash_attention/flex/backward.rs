@@ -45,7 +45,7 @@ fn backward_of<T: Number>(given: Given, pass: &Backward) -> (Projections<FlexTen
     (gradients, of_bias)
 }
 
-/// What a thread computes in, kept from task to task.
+/// Memory of a task.
 struct Scratch<R> {
     /// Key, value, query and gradient of the output, where they are widened.
     wide: [Vec<R>; 4],
@@ -72,7 +72,7 @@ impl<R> Default for Scratch<R> {
     }
 }
 
-/// What all tasks read.
+/// Inputs of all tasks.
 struct Inputs<'a, T: Number> {
     query: Heads<'a, T>,
     key: Heads<'a, T>,

@@ -23,7 +23,7 @@ pub fn forward(
     with_number!(inputs.first().dtype(), T => forward_of::<T>(unpack(inputs), bias, options))
 }
 
-/// What all tasks read.
+/// Inputs of all tasks.
 struct Inputs<'a, T: Number> {
     query: Heads<'a, T>,
     key: Heads<'a, T>,
@@ -31,7 +31,7 @@ struct Inputs<'a, T: Number> {
     bias: Option<Bias<T::Real>>,
 }
 
-/// What a thread computes in, kept from task to task.
+/// Memory of a task.
 struct Scratch<R> {
     query: Vec<R>,
     key: Vec<R>,

@@ -19,18 +19,18 @@ use crate::flash_attention::matrix::tile::{LOAD, Tile};
 
 /// A backward pass on matrix units.
 pub(super) struct MatrixBackward {
-    /// Of the kernel that keeps keys.
+    /// Tile of the kernel that keeps keys.
     keys: KeysTile,
-    /// Of the kernel that keeps queries.
+    /// Tile of the kernel that keeps queries.
     queries: Tile,
-    /// Where the gradients of queries are added up, if not by a kernel of their own.
+    /// Sums of the gradients of queries, if these have no kernel of their own.
     pub query_sums: Option<CubeTensor>,
-    /// Where the gradient of the bias is added up, if not by a kernel of its own.
+    /// Sums of the gradient of the bias, if it has no kernel of its own.
     pub bias_sums: Option<CubeTensor>,
 }
 
 impl Launch<'_> {
-    /// How the backward pass runs on matrix units, if it does.
+    /// Returns how the backward pass runs on matrix units, if it does.
     pub fn matrix_backward_plan(&self, vector_size: usize, is_bias_wanted: bool) -> Option<MatrixBackward> {
         let hardware = &self.client().properties().hardware;
         let has_dropout = self.options.dropout.is_some();
@@ -58,7 +58,7 @@ impl Launch<'_> {
         })
     }
 
-    /// Whether cubes can add to the same numbers of f32.
+    /// Returns whether cubes can add to the same numbers of f32.
     fn adds_in_memory(&self) -> bool {
         let number = Type::atomic(Type::new(FloatKind::F32));
         let usage = self.client().properties().atomic_type_usage(number);

@@ -11,19 +11,19 @@ use crate::flash_attention::projections::Projections;
 #[derive(Clone)]
 pub(super) struct Heads {
     pub tensor: CubeTensor,
-    /// Which is the first one.
+    /// Number of the first one.
     pub first: usize,
 }
 
 impl Heads {
-    /// Those of a tensor whose last dimension may not be contiguous.
+    /// Heads of a tensor whose last dimension may not be contiguous.
     pub fn new(tensor: CubeTensor, first: usize) -> Self {
         let is_dense = tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1;
         let tensor = if is_dense { tensor } else { into_contiguous(tensor) };
         Self { tensor, first }
     }
 
-    /// Those of queries, keys and values.
+    /// Heads of queries, keys and values.
     pub fn of(inputs: Projections<CubeTensor>) -> [Self; 3] {
         match inputs {
             Projections::Separate(tensors) => tensors.map(|tensor| Self::new(tensor, 0)),
@@ -42,7 +42,7 @@ impl Heads {
         self.first * self.tensor.meta.strides()[2]
     }
 
-    /// Whether every head begins at a multiple of this many elements.
+    /// Returns whether every head begins at a multiple of this many elements.
     pub fn is_aligned(&self, size: usize) -> bool {
         let (shape, strides) = (self.tensor.meta.shape(), self.tensor.meta.strides());
         let are_strides = (0..3).all(|dim| shape[dim] <= 1 || strides[dim].is_multiple_of(size));

@@ -64,12 +64,12 @@ impl Launch<'_> {
     }
 }
 
-/// What a backward pass reads in addition to the inputs.
+/// Tensors that a backward pass reads in addition to the inputs.
 struct Given {
     output: Heads,
     /// Contiguous.
     log_sum_exp: CubeTensor,
-    /// The output's.
+    /// Gradient of the output.
     gradient: Heads,
     is_bias_wanted: bool,
 }

@@ -13,7 +13,8 @@ use crate::flash_attention::matrix::{self, tile::LOAD};
 use crate::precision::is_half;
 
 impl Launch<'_> {
-    /// Whether the matrix units take these inputs: 16 bits, heads of whole loads, and what the kernels are made of.
+    /// Returns whether the matrix units take these inputs: 16 bits, heads of whole loads, and what the kernels are made
+    /// of.
     pub fn has_matrix_units(&self, tile: matrix::tile::Tile) -> bool {
         let dtype = self.dtype();
         let (number, wide) = (self.elem_type(), dtype_to_elem_type(DType::F32));

@@ -1,4 +1,4 @@
-//! What every kernel of an attention is launched with, whichever units it runs on.
+//! Arguments of every kernel of an attention, whichever units it runs on.
 
 use burn::tensor::{DType, Device};
 use burn_backend::cubecl::dtype_to_elem_type;
@@ -63,7 +63,7 @@ impl<'a> Launch<'a> {
         empty_beside(&self.inputs[0].tensor, &[batch, heads, queries], DType::F32)
     }
 
-    /// Where output and row statistics go.
+    /// Places for output and row statistics.
     pub fn outputs(&self) -> [CubeTensor; 2] {
         let AttentionSizes {
             batch,
@@ -100,13 +100,13 @@ impl<'a> Launch<'a> {
         CubeCount::Static(blocks as u32, heads as u32, self.sizes.batch as u32)
     }
 
-    /// Where a forward pass finds its inputs and the output.
+    /// Places of a forward pass's inputs and output.
     pub fn forward_places(&self, output: &Heads) -> ForwardPlacesLaunch {
         let [query, key, value] = self.inputs.each_ref().map(Heads::places);
         ForwardPlacesLaunch::new(query, key, value, output.places())
     }
 
-    /// Where a backward pass finds its inputs and the gradients.
+    /// Places of a backward pass's inputs and of the gradients.
     pub fn backward_places(&self, pass: &BackwardLaunch<'_>) -> BackwardPlacesLaunch {
         let [query, key, value] = self.inputs.each_ref().map(Heads::places);
         let [of_query, of_key, of_value] = pass.results.each_ref().map(Heads::places);
@@ -127,7 +127,7 @@ impl<'a> Launch<'a> {
         )
     }
 
-    /// Which keys queries see, where the mask does not say it all.
+    /// Keys that queries see, where the mask does not say it all.
     pub fn ranges(&self) -> ComptimeOptionArgs<KeyRanges> {
         let has_ranges = self.options.has_ranges();
         has_ranges
@@ -198,9 +198,9 @@ pub(in super::super) fn check(
     Ok(())
 }
 
-/// What a backward pass reads in addition to the inputs, and where it writes to.
+/// Tensors that a backward pass reads in addition to the inputs, and those that it writes.
 pub(super) struct BackwardLaunch<'a> {
-    /// The output's.
+    /// Gradient of the output.
     pub gradient: &'a Heads,
     /// `log Σ exp` of the rows of scores.
     pub log_sum_exp: CubeTensor,
@@ -210,6 +210,6 @@ pub(super) struct BackwardLaunch<'a> {
     pub results: &'a [Heads; 3],
     /// Numbers to a load.
     pub vector_size: usize,
-    /// What indexes all these tensors.
+    /// Type that indexes all these tensors.
     pub address_type: AddressType,
 }

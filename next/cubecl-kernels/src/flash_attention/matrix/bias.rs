@@ -1,6 +1,6 @@
 //! The relative bias of a plane's share of scores, and its gradient.
 //!
-//! Of tiles of eight rows by eight columns, those on a diagonal have the same bias at the same places.
+//! Tiles of eight rows by eight columns on a diagonal have the same bias at the same places.
 
 use cubecl::prelude::*;
 

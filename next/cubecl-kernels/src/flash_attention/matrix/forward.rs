@@ -428,8 +428,8 @@ fn store<F: Float, N: Size, P: Size>(
     }
 }
 
-/// Of four tiles of eight columns, of which each of four adjacent lanes holds two columns in a word, gives each lane
-/// all eight columns of one.
+/// Gives each of four adjacent lanes all eight columns of one of four tiles, of each of which it holds two columns in a
+/// word.
 #[cube]
 fn gather<F: Float, N: Size>(words: &Array<u32>) -> Vector<F, N> {
     let is_odd = lane() % 2 == 1;

@@ -1,4 +1,4 @@
-//! What the kernels share: the sizes of tiles, loads, fragments and products.
+//! Sizes of tiles, loads, fragments and products, which the kernels share.
 
 use cubecl::prelude::barrier::{copy_async, copy_async_checked};
 use cubecl::prelude::*;
@@ -14,7 +14,7 @@ pub const SIDE: usize = 16;
 pub const COLUMNS: usize = 8;
 /// Numbers of 16 bits that a copy or a row of `ldmatrix` takes.
 pub const LOAD: usize = 8;
-/// What exponents are multiplied by to be those of 2.
+/// Factor of exponents that makes them those of 2.
 pub const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
 /// How large the blocks are that a cube works on.
@@ -32,7 +32,7 @@ pub struct Tile {
     pub buffers: usize,
     /// Elements of a head, rounded up so that cubes share whole products of 16; those beyond the head's are zeros.
     pub width: usize,
-    /// Whether weights are dropped.
+    /// True if weights are dropped.
     pub has_dropout: bool,
 }
 
@@ -81,7 +81,7 @@ impl Tile {
         }
     }
 
-    /// Whether the left fragments of what stays fit the registers, backward.
+    /// Returns whether the left fragments of what stays fit the registers, backward.
     pub fn holds_left(&self) -> bool {
         self.width <= 128
     }
@@ -114,7 +114,7 @@ impl Tile {
     }
 }
 
-/// What the numbers of a row's neighbouring loads are changed by (exclusive or), so that the loads at the same place of
+/// Returns what the numbers of a row's neighbouring loads are changed by (exclusive or): the loads at the same place of
 /// eight rows one below the other are in different banks of shared memory.
 #[cube]
 fn swizzle(row: usize, #[comptime] tile: Tile) -> usize {

@@ -1,4 +1,4 @@
-//! What the kernels share: the sizes of tiles, loads, and the scores of a block.
+//! Sizes of tiles, loads, and the scores of a block, which the kernels share.
 
 use cubecl::prelude::*;
 
@@ -15,7 +15,7 @@ pub struct Tile {
     pub keys: usize,
     /// Elements of a head, rounded up; those beyond the head's are zeros.
     pub width: usize,
-    /// Whether weights are dropped.
+    /// True if weights are dropped.
     pub has_dropout: bool,
 }
 
@@ -30,8 +30,8 @@ pub enum Pass {
 impl Tile {
     /// The tile for heads of `d_head` elements.
     ///
-    /// As large as 32 KiB allow: forward the tiles of queries, keys, values and weights; backward also that of the
-    /// output's gradient. Multiples of [`SIDE`], except where the widest heads leave less.
+    /// It is as large as 32 KiB allow: forward the tiles of queries, keys, values and weights; backward also that of
+    /// the output's gradient. Multiples of [`SIDE`], except where the widest heads leave less.
     pub fn new(pass: Pass, d_head: usize, has_dropout: bool) -> Self {
         let widths = [16, 32, 64, 96, 128, 192, 256];
         let width = widths.into_iter().find(|&width| width >= d_head);
@@ -203,6 +203,6 @@ pub struct Tiles {
     pub query: Shared<[f32]>,
     pub key: Shared<[f32]>,
     pub value: Shared<[f32]>,
-    /// Of the output.
+    /// Gradient of the output.
     pub gradient: Shared<[f32]>,
 }

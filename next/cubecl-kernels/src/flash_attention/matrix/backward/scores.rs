@@ -1,4 +1,4 @@
-//! What both forms compute first: the scores of a block, its weights, and the gradients of the scores.
+//! Scores of a block, its weights, and the gradients of the scores: both forms compute them first.
 //!
 //! Rows are queries, columns keys. A plane has its share of both in accumulators.
 
@@ -13,9 +13,9 @@ use crate::cube::dropout::DroppedRows;
 /// Where a plane's share of a block's scores is.
 #[derive(CubeType, Clone, Copy)]
 pub struct ScorePlace {
-    /// Its first query.
+    /// First query.
     pub query: usize,
-    /// Its first key.
+    /// First key.
     pub key: usize,
     /// The queries' head.
     pub head: usize,
@@ -165,7 +165,8 @@ pub fn weigh<P: Size>(
     }
 }
 
-/// Whether a plane's share of a block has pairs of which the query does not see the key, or of which there is none.
+/// Returns whether a plane's share of a block has pairs of which the query does not see the key, or of which there is
+/// none.
 #[cube]
 pub fn is_edge(place: &ScorePlace, problem: &Problem, #[comptime] share: Share) -> bool {
     let end = place.key + comptime!(share.columns * COLUMNS);
@@ -213,7 +214,7 @@ pub fn hide<P: Size>(
     }
 }
 
-/// What a query's `log Σ exp` is among exponents of 2; where it sees nothing, what makes its weights 0.
+/// Returns a query's `log Σ exp` among exponents of 2; where it sees nothing, what makes its weights 0.
 #[cube]
 pub fn statistic(log_sum_exp: f32, nothing: f32) -> f32 {
     let value = select(log_sum_exp == nothing, 0.0f32 - nothing, log_sum_exp);
