@@ -73,7 +73,9 @@ fn renumber(text: &str, name: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(name) {
         result.push_str(before);
-        let end = after.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(after.len());
+        let end = after
+            .find(|letter: char| !letter.is_ascii_digit())
+            .unwrap_or(after.len());
         let (number, tail) = after.split_at(end);
         // Words of instructions follow a dot.
         let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
@@ -215,7 +217,10 @@ mod tests {
             format!("int const v{first} = 1; v{second}.i_0 = v{first}; asm(\"atom.v2.f32\"); info_v{second}; uv3;")
         };
         let text = canonical(&kernel(7, 12));
-        assert_eq!(text, "int const v0 = 1; v1.i_0 = v0; asm(\"atom.v2.f32\"); info_v12; uv3;");
+        assert_eq!(
+            text,
+            "int const v0 = 1; v1.i_0 = v0; asm(\"atom.v2.f32\"); info_v12; uv3;"
+        );
         assert_eq!(canonical(&kernel(3, 12)), text);
     }
 
