@@ -84,17 +84,16 @@ impl ParallelTransformerEncoder {
     ///
     /// ```
     /// use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
-    /// use burn::tensor::Tensor;
-    /// use burn_flex::{Flex, FlexDevice};
+    /// use burn::tensor::{Device, Tensor};
     /// use burn_megatron::context::ParallelContext;
     /// use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
     ///
     /// # fn main() -> Result<(), burn_megatron::tensor_parallel::ConversionError> {
     /// # let context = ParallelContext::single(1);
     /// let config = TransformerEncoderConfig::new(8, 16, 2, 1);
-    /// let encoder: TransformerEncoder = burn_megatron::initialize(config.init(&FlexDevice));
+    /// let encoder: TransformerEncoder = burn_megatron::initialize(config.init(&Device::flex()));
     /// let encoder = ParallelTransformerEncoder::from_encoder(encoder, &config, &context.scope("encoder"))?;
-    /// let input = Tensor::ones([2, 3, 8], &FlexDevice);
+    /// let input = Tensor::ones([2, 3, 8], &Device::flex());
     /// assert_eq!(encoder.forward(TransformerEncoderInput::new(input)).dims(), [2, 3, 8]);
     /// # Ok(())
     /// # }
