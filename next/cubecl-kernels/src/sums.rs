@@ -1,10 +1,11 @@
-//! Sums of gradients over micro-batches, in a flat buffer, and a parameter's place in it.
+//! Sums of gradients over micro-batches, in a flat buffer.
 
 use burn::backend::DispatchTensor;
 #[cfg(feature = "cuda")]
 use burn::tensor::DType;
 use burn::tensor::Tensor;
 
+pub use crate::gradient_place::GradientPlace;
 #[cfg(feature = "cuda")]
 use crate::operation::Spec;
 use crate::operation::Tensors;
@@ -44,15 +45,4 @@ impl Tensors for GradientSums {
 #[cfg(feature = "cuda")]
 pub fn are_written(sums: &[Spec; 2]) -> bool {
     sums.iter().all(|(_, dtype)| *dtype == DType::F32)
-}
-
-/// Place of a parameter's gradient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GradientPlace {
-    /// The first of its elements among the sums.
-    pub offset: usize,
-    /// The parameter's number.
-    pub parameter: usize,
-    /// True if it replaces what is there instead of being added to it.
-    pub is_first: bool,
 }

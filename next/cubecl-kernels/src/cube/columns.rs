@@ -8,7 +8,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::launch::{address_type, empty_beside, own};
-use crate::sums::GradientPlace;
+use crate::gradient_place::GradientPlace;
 
 /// Columns of a cube: few, so that the columns of a model are those of more cubes than a GPU has processors.
 const WIDTH: usize = 16;

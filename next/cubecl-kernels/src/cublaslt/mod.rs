@@ -36,7 +36,7 @@ use crate::accumulate::GradientPlace;
 use crate::cube::launch::empty_beside;
 use crate::cube::walk::dims;
 use crate::cuda::server;
-use crate::linear::blocks::RowBlocks;
+use crate::row_blocks::RowBlocks;
 
 /// The library, where products run there.
 static ENABLED: OnceLock<Version> = OnceLock::new();

@@ -25,7 +25,6 @@ use burn::tensor::{DType, Tensor};
 
 pub use self::documents::Documents;
 pub use self::key_lengths::KeyLengths;
-use self::operation::{Backward, Forward};
 pub use self::options::{AttentionMask, AttentionOptions};
 use self::projections::Projections;
 pub use self::sizes::AttentionSizes;
@@ -58,6 +57,27 @@ impl PackedHeads {
         [(0, queries), (queries, keys), (queries + keys, keys)]
     }
 }
+
+/// The forward pass.
+#[derive(Clone, Debug)]
+struct Forward(AttentionOptions);
+
+/// The backward pass.
+#[derive(Clone, Debug)]
+struct Backward {
+    options: AttentionOptions,
+    /// True if the gradient of the bias is computed.
+    is_bias_wanted: bool,
+}
+
+/// The forward pass's inputs and outputs, and the output's gradient.
+type BackwardInputs = (
+    Projections<Tensor<4>>,
+    Option<Tensor<2>>,
+    Tensor<4>,
+    Tensor<3>,
+    Tensor<4>,
+);
 
 /// Applies attention: each query's mean of the values, weighted by the softmax of its scaled products with the keys.
 ///

@@ -8,13 +8,9 @@ use burn_flex::FlexTensor;
 #[cfg(feature = "cuda")]
 use super::launch;
 use super::projections::Projections;
-use super::{AttentionOptions, flex, reference};
+use super::{Backward, BackwardInputs, Forward, flex, reference};
 use crate::operation::{Of, Operation, Spec};
 use crate::precision::compute_type;
-
-/// The forward pass.
-#[derive(Clone, Debug)]
-pub(super) struct Forward(pub AttentionOptions);
 
 impl Operation for Forward {
     /// With the relative bias, `[heads, queries + keys - 1]`.
@@ -46,23 +42,6 @@ impl Operation for Forward {
         launch::forward(inputs, bias, &self.0)
     }
 }
-
-/// The backward pass.
-#[derive(Clone, Debug)]
-pub(super) struct Backward {
-    pub options: AttentionOptions,
-    /// True if the gradient of the bias is computed.
-    pub is_bias_wanted: bool,
-}
-
-/// The forward pass's inputs and outputs, and the output's gradient.
-pub(super) type BackwardInputs = (
-    Projections<Tensor<4>>,
-    Option<Tensor<2>>,
-    Tensor<4>,
-    Tensor<3>,
-    Tensor<4>,
-);
 
 impl Operation for Backward {
     type Inputs = BackwardInputs;

@@ -2,9 +2,9 @@
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
-use super::operation::{Backward, BackwardInputs};
 use super::projections::Projections;
 use super::{AttentionMask, AttentionOptions, AttentionSizes};
+use super::{Backward, BackwardInputs};
 use crate::precision::{compute_type, narrow, widen, zeros, zeros_like};
 use crate::random::RowDropout;
 use crate::softmax::reference::later_keys;

@@ -1,8 +1,6 @@
 //! Products of some of a matrix's rows, written to some rows of another: what a linear layer multiplies while the other
 //! rows are still on their way.
 
-use std::ops::Range;
-
 use burn::tensor::{DType, Device, Tensor};
 #[cfg(feature = "cuda")]
 use burn_cubecl::tensor::CubeTensor;
@@ -13,19 +11,7 @@ use super::{LinearInputs, WeightOrder, affine};
 #[cfg(feature = "cuda")]
 use super::{launch, product};
 use crate::operation::{Of, Operation, Spec, apply};
-
-/// Rows of a matrix: blocks of equal length, at equal distances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowBlocks {
-    /// The first row of the first block.
-    pub first: usize,
-    /// The rows of each block.
-    pub rows: usize,
-    /// Rows from the beginning of one block to that of the next.
-    pub stride: usize,
-    /// The number of blocks.
-    pub count: usize,
-}
+pub use crate::row_blocks::RowBlocks;
 
 /// A product of some rows.
 #[derive(Clone, Debug)]
@@ -38,36 +24,6 @@ pub struct BlockProduct {
     pub output: Tensor<2>,
     /// Rows of the output: the same number of blocks, each of the same number of rows.
     pub to: RowBlocks,
-}
-
-impl RowBlocks {
-    /// Returns the rows of one range.
-    pub fn range(rows: Range<usize>) -> Self {
-        Self {
-            first: rows.start,
-            rows: rows.len(),
-            stride: rows.len(),
-            count: 1,
-        }
-    }
-
-    /// Returns all rows of a matrix of `count` blocks of `rows` rows, without gaps.
-    pub fn adjacent(rows: usize, count: usize) -> Self {
-        Self {
-            first: 0,
-            rows,
-            stride: rows,
-            count,
-        }
-    }
-
-    /// Returns the rows of each block.
-    pub fn ranges(self) -> impl Iterator<Item = Range<usize>> {
-        (0..self.count).map(move |block| {
-            let first = self.first + block * self.stride;
-            first..first + self.rows
-        })
-    }
 }
 
 impl WeightOrder {
@@ -156,10 +112,10 @@ pub fn affine_blocks(product: BlockProduct) -> Tensor<2> {
 
 /// Input, weight, bias and output to the output with the rows of the product.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocks {
-    pub order: WeightOrder,
-    pub from: RowBlocks,
-    pub to: RowBlocks,
+struct Blocks {
+    order: WeightOrder,
+    from: RowBlocks,
+    to: RowBlocks,
 }
 
 impl Operation for Blocks {
@@ -193,7 +149,7 @@ impl Operation for Blocks {
 
     #[cfg(feature = "cuda")]
     fn cube(&self, (input, weight, bias, output): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
-        launch::blocks(input, weight, bias, output, self)
+        launch::blocks((input, weight, self.order), bias, output, [self.from, self.to])
     }
 }
 

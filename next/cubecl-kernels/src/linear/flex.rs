@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use burn::tensor::Element;
 use burn_flex::FlexTensor;
 
-use super::product::{factor_gradients, input_first};
+use super::factors::{factor_gradients, input_first};
 use super::{LinearWanted, WeightOrder};
 use crate::flex::blocks::{add_up, in_blocks, share_out, uninit};
 use crate::flex::lanes::{Destination, accumulate};

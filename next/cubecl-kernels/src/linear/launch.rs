@@ -8,8 +8,7 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::blocks::Blocks;
-use super::product::{factor_gradients, input_first};
+use super::factors::{factor_gradients, input_first};
 use super::{LinearWanted, WeightOrder};
 use crate::accumulate::{Accumulate, GradientPlace};
 use crate::bias_dropout_add::Backward;
@@ -18,6 +17,7 @@ use crate::cube::walk::dims;
 #[cfg(feature = "cublaslt")]
 use crate::cublaslt;
 use crate::operation::Operation;
+use crate::row_blocks::RowBlocks;
 
 /// Returns `input · weight + bias`.
 pub(super) fn affine(
@@ -63,20 +63,19 @@ pub(super) fn add_product(sums: CubeTensor, [a, b]: [CubeTensor; 2], place: Grad
 
 /// Returns the output with the rows of the product.
 pub(super) fn blocks(
-    input: CubeTensor,
-    weight: CubeTensor,
+    (input, weight, order): (CubeTensor, CubeTensor, WeightOrder),
     bias: Option<CubeTensor>,
     output: CubeTensor,
-    blocks: &Blocks,
+    [from, to]: [RowBlocks; 2],
 ) -> CubeTensor {
-    let weight = input_first(weight, blocks.order, CubeBackend::float_transpose);
+    let weight = input_first(weight, order, CubeBackend::float_transpose);
     let (input, output) = (into_contiguous(input), own(output));
     #[cfg(feature = "cublaslt")]
-    if cublaslt::multiply_blocks(&input, &weight, bias.as_ref(), &output, [blocks.from, blocks.to]) {
+    if cublaslt::multiply_blocks(&input, &weight, bias.as_ref(), &output, [from, to]) {
         return output;
     }
     let rows = |range: Range<usize>| [Slice::from(range), Slice::from(..)];
-    let each = blocks.from.ranges().zip(blocks.to.ranges());
+    let each = from.ranges().zip(to.ranges());
     each.fold(output, |output, (from, to)| {
         let input = CubeBackend::float_slice(input.clone(), &rows(from));
         let product = multiply(input, weight.clone(), bias.clone());

@@ -6,6 +6,7 @@
 
 pub mod blocks;
 pub mod destination;
+mod factors;
 mod flex;
 pub mod host;
 #[cfg(feature = "cuda")]

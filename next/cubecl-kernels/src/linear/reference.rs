@@ -8,7 +8,8 @@
 use burn::backend::DispatchDevice;
 use burn::tensor::{DType, Tensor};
 
-use super::product::{factor_gradients, input_first, multiply};
+use super::factors::{factor_gradients, input_first};
+use super::product::multiply;
 use super::{LinearWanted, WeightOrder};
 use crate::bias_dropout_add::Backward;
 use crate::operation::apply;

@@ -21,8 +21,8 @@ use crate::error::{Check, KernelError};
 use crate::operation::apply;
 use crate::precision::zeros;
 use crate::random::RowDropout;
+use crate::sums::GradientPlace;
 use crate::tape::{inner, keep, record, record_two};
-use operation::{Backward, BackwardInto, Forward, RowGradients, Saved};
 
 /// Kind of a norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,42 @@ pub struct NormParameters {
     pub bias: Option<Tensor<1>>,
     /// Number added to the variance.
     pub epsilon: f64,
+}
+
+/// Each row's mean, for a layer norm, and the reciprocal of its standard deviation, `[rows]` each.
+type Statistics = (Option<Tensor<1>>, Tensor<1>);
+
+/// Tensors of the forward pass that a backward pass needs: the norm's input, its weight, and the rows' statistics.
+type Saved = (Tensor<2>, Tensor<1>, Statistics);
+
+/// Gradients of the norm's input, which is also the residual's, and of what is added to the residual, where dropout
+/// makes that another one.
+type RowGradients = (Tensor<2>, Option<Tensor<2>>);
+
+/// Input, bias and residual of a sum, or rows alone, weight and bias of a norm to the sum, where there is a residual,
+/// its norm, and the rows' statistics.
+#[derive(Clone, Debug)]
+struct Forward {
+    kind: NormKind,
+    epsilon: f64,
+    dropout: Option<RowDropout>,
+}
+
+/// Gradients of the sum, if it has one, and of the norm to those of rows and of the vectors that there are: weight,
+/// bias, and bias of the addend.
+#[derive(Clone, Debug)]
+struct Backward {
+    has_bias: bool,
+    has_addend_bias: bool,
+    dropout: Option<RowDropout>,
+}
+
+/// [`Backward`] with the vectors' gradients added to sums.
+#[derive(Clone, Debug)]
+struct BackwardInto {
+    rule: Backward,
+    /// The places of the vectors.
+    places: Vec<GradientPlace>,
 }
 
 /// Applies a layer norm over the last dimension.

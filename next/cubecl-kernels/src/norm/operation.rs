@@ -9,33 +9,16 @@ use cubecl::client::Client;
 
 #[cfg(feature = "cuda")]
 use super::launch;
-use super::{NormKind, NormParameters, flex, reference};
+use super::{
+    Backward, BackwardInto, Forward, NormKind, NormParameters, RowGradients, Saved, Statistics, flex, reference,
+};
 use crate::accumulate::vectors::add_each;
 use crate::operation::{Of, Operation, Spec, apply};
 use crate::precision::compute_type;
 use crate::random::RowDropout;
+use crate::sums::GradientSums;
 #[cfg(feature = "cuda")]
 use crate::sums::are_written;
-use crate::sums::{GradientPlace, GradientSums};
-
-/// Each row's mean, for a layer norm, and the reciprocal of its standard deviation, `[rows]` each.
-pub(super) type Statistics = (Option<Tensor<1>>, Tensor<1>);
-
-/// Tensors of the forward pass that a backward pass needs: the norm's input, its weight, and the rows' statistics.
-pub(super) type Saved = (Tensor<2>, Tensor<1>, Statistics);
-
-/// Gradients of the norm's input, which is also the residual's, and of what is added to the residual, where dropout
-/// makes that another one.
-pub(super) type RowGradients = (Tensor<2>, Option<Tensor<2>>);
-
-/// Input, bias and residual of a sum, or rows alone, weight and bias of a norm to the sum, where there is a residual,
-/// its norm, and the rows' statistics.
-#[derive(Clone, Debug)]
-pub(super) struct Forward {
-    pub kind: NormKind,
-    pub epsilon: f64,
-    pub dropout: Option<RowDropout>,
-}
 
 impl Forward {
     pub fn of(parameters: &NormParameters, dropout: Option<RowDropout>) -> Self {
@@ -80,15 +63,6 @@ impl Operation for Forward {
     }
 }
 
-/// Gradients of the sum, if it has one, and of the norm to those of rows and of the vectors that there are: weight,
-/// bias, and bias of the addend.
-#[derive(Clone, Debug)]
-pub(super) struct Backward {
-    pub has_bias: bool,
-    pub has_addend_bias: bool,
-    pub dropout: Option<RowDropout>,
-}
-
 impl Backward {
     /// Returns the number of vectors.
     pub fn vectors(&self) -> usize {
@@ -125,14 +99,6 @@ impl Operation for Backward {
         let (rows, partials) = launch::backward(self, inputs);
         (rows, partials.sum(dtype))
     }
-}
-
-/// [`Backward`] with the vectors' gradients added to sums.
-#[derive(Clone, Debug)]
-pub(super) struct BackwardInto {
-    pub rule: Backward,
-    /// The places of the vectors.
-    pub places: Vec<GradientPlace>,
 }
 
 impl Operation for BackwardInto {

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::NormKind;
-use super::operation::{Backward, Forward};
+use super::{Backward, Forward};
 use crate::bias_dropout_add;
 use crate::operation::Operation;
 use crate::precision::{compute_type, narrow, widen, zeros};

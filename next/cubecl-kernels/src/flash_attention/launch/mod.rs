@@ -16,8 +16,8 @@ pub(super) use self::problem::check;
 use self::problem::{BackwardLaunch, Launch};
 use super::AttentionOptions;
 use super::matrix::tile::{LOAD, Tile};
-use super::operation::{Backward, BackwardInputs};
 use super::projections::Projections;
+use super::{Backward, BackwardInputs};
 use crate::cube::launch::empty_beside;
 use crate::operation::Of;
 

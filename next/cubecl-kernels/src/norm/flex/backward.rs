@@ -9,8 +9,8 @@ use crate::flex::lanes::{Destination, accumulate, map, sums};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::Number;
 use crate::flex::tensor::{Place, dims, in_order, rounded, tensor};
+use crate::norm::Backward;
 use crate::norm::NormKind;
-use crate::norm::operation::Backward;
 use crate::operation::{Of, Operation};
 
 /// Returns the gradients of rows and vectors for those of the sum, if it has one, and of the norm.

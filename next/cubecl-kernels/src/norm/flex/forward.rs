@@ -10,7 +10,7 @@ use crate::flex::math::{Real, vectorised};
 use crate::flex::number::Number;
 use crate::flex::tensor::{Place, dims, tensor};
 use crate::norm::NormKind;
-use crate::norm::operation::{Forward, Statistics};
+use crate::norm::{Forward, Statistics};
 use crate::operation::{Of, Operation};
 
 /// A norm's parameters.

@@ -5,7 +5,7 @@ mod forward;
 
 use burn_flex::FlexTensor;
 
-use super::operation::{Backward, Forward};
+use super::{Backward, Forward};
 use crate::bias_dropout_add::flex::Others;
 use crate::flex::number::{Number, with_number};
 use crate::flex::tensor::in_order;

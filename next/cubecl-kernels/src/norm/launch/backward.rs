@@ -14,7 +14,7 @@ use crate::cube::reduce::RowsLaunch;
 use crate::cube::walk::{RowWalk, dims};
 use crate::norm::kernel::shared::{BeforeLaunch, RowSums};
 use crate::norm::kernel::{backward, wide};
-use crate::norm::operation::{Backward, RowGradients};
+use crate::norm::{Backward, RowGradients};
 use crate::operation::{Of, Operation};
 use crate::precision::is_half;
 use crate::random::RowDropout;

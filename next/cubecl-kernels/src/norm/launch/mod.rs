@@ -7,9 +7,9 @@ use burn_backend::cubecl::dtype_to_elem_type;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 
+use super::Forward;
 use super::NormKind;
 use super::kernel::forward;
-use super::operation::Forward;
 use crate::cube::dropout::dropped_rows_argument;
 use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside};
 use crate::cube::walk::dims;
