@@ -12,10 +12,16 @@ use cubecl_kernels::tape::{Kept, keep};
 use super::{PendingTensor, RegionEntry, TensorCall, move_data, overlap, start, unwrap_or_unwind};
 use crate::collectives::{ProcessGroup, ReduceOp};
 
-/// The product as a node of the graph. It keeps this rank's rows of the input, not those that are gathered: the
-/// backward pass gathers them again.
+/// Returns the linear product of an input that enters a tensor-parallel region, each rank with its own columns of the
+/// weight.
+///
+/// The gradients of weight and bias are computed while that of the input is added up over the group; rows that were
+/// gathered are not kept, but gathered once more while that of the input is computed.
+///
+/// # Panics
+/// As [`move_differentiable`](super::move_differentiable).
 #[track_caller]
-pub(super) fn linear(inputs: LinearInputs, entry: RegionEntry, group: &ProcessGroup) -> Tensor<2> {
+pub fn linear_into_region(inputs: LinearInputs, entry: RegionEntry, group: &ProcessGroup) -> Tensor<2> {
     let own = inputs.inner();
     let product = Product {
         input: keep(own.input.clone()),

@@ -10,9 +10,14 @@ use cubecl_kernels::tape::{Kept, keep};
 use super::{RowChunks, TensorCall, overlap, run, unwrap_or_unwind};
 use crate::collectives::ProcessGroup;
 
-/// The product as a node of the graph.
+/// Returns this rank's rows of the sum over the ranks of a linear product without bias, each rank with its own rows of
+/// the weight: each chunk is reduce-scattered while the next one is multiplied, and the chunks of the output's gradient
+/// are gathered likewise.
+///
+/// # Panics
+/// As [`move_differentiable`](super::move_differentiable).
 #[track_caller]
-pub(super) fn linear(inputs: LinearInputs, chunks: RowChunks, group: &ProcessGroup) -> Tensor<2> {
+pub fn linear_out_of_region(inputs: LinearInputs, chunks: RowChunks, group: &ProcessGroup) -> Tensor<2> {
     let own = inputs.inner();
     let product = Product {
         input: keep(own.input.clone()),

@@ -16,13 +16,12 @@ mod unwind;
 pub use backend::CollectiveBackend;
 pub use call::{CallMode, TensorCall};
 pub use chunks::{CHUNK_ROWS, RowChunks};
+pub use entry::linear_into_region;
+pub use exit::linear_out_of_region;
 pub use movement::{Movement, RegionEntry};
 pub use pending::PendingTensor;
 pub(crate) use regions::as_constant;
-pub use regions::{
-    has_device_memory, linear_into_region, linear_out_of_region, move_data, move_differentiable, recv_start, run,
-    send_start, start,
-};
+pub use regions::{has_device_memory, move_data, move_differentiable, recv_start, run, send_start, start};
 #[cfg(feature = "trainer")]
 pub(crate) use same_input::compare_hash;
 pub use same_input::{InputError, InputsDiffer};

@@ -2,13 +2,9 @@
 
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Tensor};
-use cubecl_kernels::linear::LinearInputs;
 use cubecl_kernels::tape::{inner, record};
 
-use super::{
-    CallMode, CollectiveBackend, Movement, PendingTensor, RegionEntry, RowChunks, TensorCall, entry, exit, movement,
-    unwrap_or_unwind,
-};
+use super::{CallMode, CollectiveBackend, Movement, PendingTensor, TensorCall, movement, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// Returns whether tensors of a device are in its own memory, so that gradients are added up and reduced there; in host
@@ -116,30 +112,6 @@ pub fn move_differentiable<const D: usize>(
     record(tensor, moved, move |gradient, _| {
         Some(unwrap_or_unwind(move_data(gradient, backward, &group)))
     })
-}
-
-/// Returns the linear product of an input that enters a tensor-parallel region, each rank with its own columns of the
-/// weight.
-///
-/// The gradients of weight and bias are computed while that of the input is added up over the group; rows that were
-/// gathered are not kept, but gathered once more while that of the input is computed.
-///
-/// # Panics
-/// As [`move_differentiable`].
-#[track_caller]
-pub fn linear_into_region(inputs: LinearInputs, entry: RegionEntry, group: &ProcessGroup) -> Tensor<2> {
-    entry::linear(inputs, entry, group)
-}
-
-/// Returns this rank's rows of the sum over the ranks of a linear product without bias, each rank with its own rows of
-/// the weight: each chunk is reduce-scattered while the next one is multiplied, and the chunks of the output's gradient
-/// are gathered likewise.
-///
-/// # Panics
-/// As [`move_differentiable`].
-#[track_caller]
-pub fn linear_out_of_region(inputs: LinearInputs, chunks: RowChunks, group: &ProcessGroup) -> Tensor<2> {
-    exit::linear(inputs, chunks, group)
 }
 
 /// Returns a tensor that is of no graph as one of a device, which may be of one.
