@@ -102,6 +102,7 @@ pub mod random;
 pub mod sharded;
 pub mod tensor_parallel;
 pub mod topology;
+pub mod training;
 
 // Where what burn derives for `RecordState` looks for them.
 use burn::optim::{RecordState, StateSink, StateSource};

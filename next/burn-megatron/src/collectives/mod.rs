@@ -19,7 +19,7 @@ pub use group_config::GroupConfig;
 pub(crate) use tensors::compare_hash;
 pub use tensors::{
     CHUNK_ROWS, CallMode, CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, RowChunks,
-    TensorCall, catch_collective_error, has_device_memory, linear_into_region, linear_out_of_region, move_data,
-    move_differentiable, recv_start, run, send_start, start, unwrap_or_unwind,
+    TensorCall, catch_collective_error, connect, has_device_memory, linear_into_region, linear_out_of_region,
+    move_data, move_differentiable, recv_start, run, send_start, start, tensor_engine, unwrap_or_unwind,
 };
 pub(crate) use tensors::{as_constant, compare_input, compare_values, show_input, watch_input};

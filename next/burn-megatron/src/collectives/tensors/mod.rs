@@ -21,7 +21,9 @@ pub use exit::linear_out_of_region;
 pub use movement::{Movement, RegionEntry};
 pub use pending::PendingTensor;
 pub(crate) use regions::as_constant;
-pub use regions::{has_device_memory, move_data, move_differentiable, recv_start, run, send_start, start};
+pub use regions::{
+    connect, has_device_memory, move_data, move_differentiable, recv_start, run, send_start, start, tensor_engine,
+};
 #[cfg(feature = "trainer")]
 pub(crate) use same_input::compare_hash;
 pub use same_input::{InputError, InputsDiffer};

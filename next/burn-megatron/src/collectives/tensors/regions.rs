@@ -7,15 +7,44 @@ use cubecl_kernels::tape::{inner, record};
 use super::{CallMode, CollectiveBackend, Movement, PendingTensor, TensorCall, movement, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
+/// Evaluates an expression with the name of the backend that moves a device's tensors.
+macro_rules! with_backend {
+    ($device:expr, $backend:ident => $body:expr) => {{
+        let device: &Device = $device;
+        match device.clone().inner().as_dispatch() {
+            #[cfg(feature = "cuda")]
+            burn::backend::DispatchDevice::Cube(_) => {
+                type $backend = burn_cubecl::Cube;
+                $body
+            }
+            _ => {
+                type $backend = burn_flex::Flex;
+                $body
+            }
+        }
+    }};
+}
+
 /// Returns whether tensors of a device are in its own memory, so that gradients are added up and reduced there; in host
 /// memory the ranks of a node reduce them in place.
 pub fn has_device_memory(device: &Device) -> bool {
-    let _ = device;
-    #[cfg(feature = "cuda")]
-    if let burn::backend::DispatchDevice::Cube(_) = device.clone().inner().as_dispatch() {
-        return true;
-    }
-    false
+    with_backend!(device, B => B::HAS_DEVICE_MEMORY)
+}
+
+/// Returns the name of what moves a device's tensors over the group.
+pub fn tensor_engine(device: &Device, group: &ProcessGroup) -> &'static str {
+    with_backend!(device, B => B::tensor_engine(group))
+}
+
+/// Connects what moves a device's tensors over these groups.
+///
+/// # Communication
+/// As [`CollectiveBackend::connect`].
+///
+/// # Errors
+/// When the ranks do not come together.
+pub fn connect(device: &Device, groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
+    with_backend!(device, B => B::connect(groups))
 }
 
 /// Returns the result of a collective on the tensor, which has no gradient.

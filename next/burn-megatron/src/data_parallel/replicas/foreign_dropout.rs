@@ -52,10 +52,12 @@ mod tests {
     #[test]
     fn batch_norm_and_noise_are_seen() {
         use burn::nn::{BatchNormConfig, GaussianNoiseConfig, LinearConfig};
-        let norm = BatchNormConfig::new(2).init(&FlexDevice);
+        use burn::tensor::Device;
+
+        let norm = BatchNormConfig::new(2).init(&Device::flex());
         assert!(differs_in_training(&norm));
         assert!(differs_in_training(&GaussianNoiseConfig::new(0.1).init()));
-        let layer = LinearConfig::new(2, 2).init(&FlexDevice);
+        let layer = LinearConfig::new(2, 2).init(&Device::flex());
         assert!(!differs_in_training(&layer));
     }
 
