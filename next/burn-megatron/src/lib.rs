@@ -8,6 +8,7 @@
 //! |---|---|
 //! | a program that trains on one device | [`run`] around its training, which gives each rank its [`World`](launch::World) |
 //! | any burn module, and samples for several ranks | [`DistributedDataParallel`](data_parallel::DistributedDataParallel): gradients are averaged during the backward pass |
+//! | an optimizer whose state is too large | [`ShardedOptimizer`](optimizer::ShardedOptimizer): each rank holds and updates a part |
 //! | any burn model, and a plan of which parameters are cut | [`sharded`] |
 //! | dropout that must be the same in every layout | [`Dropout`](random::Dropout), drawn by coordinates instead of by a process-wide generator |
 //! | a training loop with collectives of its own | the [`ProcessGroup`](collectives::ProcessGroup)s of a [`ParallelContext`](context::ParallelContext), and [`mappings`] for activations |
@@ -92,6 +93,7 @@ mod device_memory;
 pub mod launch;
 pub mod mappings;
 pub mod offload;
+pub mod optimizer;
 pub mod parameters;
 pub mod parity;
 pub mod pipeline_parallel;
@@ -105,7 +107,7 @@ pub mod topology;
 pub mod training;
 
 // Where what burn derives for `RecordState` looks for them.
-use burn::optim::{RecordState, StateSink, StateSource};
+use burn::optim::{RecordState, StateSink, StateSource, join_path};
 
 pub use burn_megatron_comm::flight_recorder;
 pub use launch::run;

@@ -318,6 +318,24 @@ mod tests {
     }
 
     #[test]
+    fn muon_is_refused_where_there_are_vectors() {
+        let layer = LinearConfig::new(3, 2).init(&Device::flex().autodiff());
+        let context = ParallelContext::single(1);
+        let mut module = DistributedDataParallel::new(layer, &context, DataParallelConfig::new());
+        let module = module.as_mut().expect("one rank");
+        let input = Tensor::<2>::ones([4, 3], &Device::flex().autodiff());
+        let backward = module.backward(StepPart::Last, |layer| layer.forward(input).sum());
+        backward.expect("one rank");
+        let gradients = module.gradients().expect("one rank");
+        let error = module.step(0.1, &mut crate::optimizer::MuonConfig::new().init(), gradients);
+        let error = error.expect_err("there is a bias").to_string();
+        assert!(
+            error.starts_with("optimizer Muon updates whole matrices, and parameter bias of shape [2]"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_loss_of_several_elements_is_refused_with_its_shape() {
         let (mut module, gradients) = wrapped(ShardingStrategy::NoShard);
         drop(gradients);

@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/optimizer/loss_scale/tests.rs

@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/optimizer/memory/mod.rs

@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/optimizer/sharded_offload/mod.rs
