@@ -6,10 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use burn::module::{AutodiffModule, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{FloatDType, Tensor, TensorData};
 
-use crate::autodiff::TrainingBackend;
 use crate::checkpoint::{ArrayPart, Checkpoint, CheckpointError};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
@@ -90,7 +89,7 @@ pub fn snapshot<M, O>(
     context: &ParallelContext,
 ) -> Result<Vec<ArrayPart>, OptimizerError>
 where
-    M: AutodiffModule,
+    M: Module,
     O: StoredOptimizer,
 {
     let mut parts = untrained_parts(module, context);
@@ -99,12 +98,15 @@ where
     for entry in stored_here {
         let value = owned.take(entry.number)?;
         let stored = module.stored_piece(entry);
-        let part = |name: String, data: TensorData| ArrayPart {
-            name,
-            placement: entry.placement.clone(),
-            range: stored.clone(),
-            dtype: data.dtype,
-            data: data.bytes,
+        let part = |name: String, data: TensorData| {
+            let (data, _, dtype) = data.into_parts();
+            ArrayPart {
+                name,
+                placement: entry.placement.clone(),
+                range: stored.clone(),
+                dtype,
+                data,
+            }
         };
         let Some(value) = value.filter(|_| !stored.is_empty()) else {
             continue;
@@ -122,7 +124,8 @@ where
             let whole = [(UPDATES, updates)].into_iter().chain(piece.whole_tensors);
             parts.extend(whole.map(|(name, data)| {
                 let placement = Placement::whole([data.num_elements()]);
-                ArrayPart::whole(state_name(name, entry), placement, data.dtype, data.bytes)
+                let (data, _, dtype) = data.into_parts();
+                ArrayPart::whole(state_name(name, entry), placement, dtype, data)
             }));
         }
     }
@@ -148,7 +151,7 @@ pub fn restore<M, O>(
     with_optimizer: bool,
 ) -> Result<(), RestoreError>
 where
-    M: AutodiffModule,
+    M: Module,
     O: StoredOptimizer,
 {
     module.wait_for_parameters()?;
@@ -309,10 +312,7 @@ fn untrained(parameters: &[ParameterEntry], context: &ParallelContext) -> Vec<Op
         .collect()
 }
 
-fn untrained_parts<M: AutodiffModule>(
-    module: &DistributedDataParallel<M>,
-    context: &ParallelContext,
-) -> Vec<ArrayPart> {
+fn untrained_parts<M: Module>(module: &DistributedDataParallel<M>, context: &ParallelContext) -> Vec<ArrayPart> {
     struct Collector {
         untrained: std::vec::IntoIter<Option<Untrained>>,
         parts: Vec<ArrayPart>,
@@ -321,8 +321,8 @@ fn untrained_parts<M: AutodiffModule>(
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let next = self.untrained.next().flatten();
             if let Some(untrained) = next.filter(|untrained| untrained.is_stored_here) {
-                let data = param.val().into_data();
-                let part = ArrayPart::whole(untrained.array, untrained.placement, data.dtype, data.bytes);
+                let (data, _, dtype) = param.val().into_data().into_parts();
+                let part = ArrayPart::whole(untrained.array, untrained.placement, dtype, data);
                 self.parts.push(part);
             }
         }
@@ -341,7 +341,7 @@ fn untrained_parts<M: AutodiffModule>(
     collector.parts
 }
 
-fn restore_untrained<M: AutodiffModule>(
+fn restore_untrained<M: Module>(
     checkpoint: &Checkpoint,
     module: &mut DistributedDataParallel<M>,
     context: &ParallelContext,
@@ -386,7 +386,7 @@ fn restore_untrained<M: AutodiffModule>(
 }
 
 /// Checks that the checkpoint has no parameter that the model lacks, over all ranks.
-fn check_model<M: AutodiffModule>(
+fn check_model<M: Module>(
     checkpoint: &Checkpoint,
     module: &DistributedDataParallel<M>,
     context: &ParallelContext,

@@ -2,19 +2,15 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 
 use super::Trainer;
-use crate::autodiff::TrainingBackend;
 use crate::collectives::compare_hash;
 use crate::data::MicroBatch;
 use crate::data_parallel::{DataParallelError, ReducedGradients};
 use crate::training::{LanguageModel, NonFiniteOrigin, TrainingError};
 
-impl<M: AutodiffModule + LanguageModel> Trainer<M>
-where
-    M::InnerModule: LanguageModel,
-{
+impl<M: Module + LanguageModel> Trainer<M> {
     /// Compares the micro-batches over the ranks that together hold one model.
     pub(super) fn check_same_batch(&self, micro_batches: &[MicroBatch]) -> Result<(), TrainingError> {
         let mut hasher = DefaultHasher::new();

@@ -1,8 +1,7 @@
 //! The groups of a trainer's parameters: which optimizer updates each, and with which numbers.
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 
-use crate::autodiff::TrainingBackend;
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::{ParallelContext, broadcast_bytes, gather_bytes};
 use crate::data_parallel::{GradientEntry, bucket_parameters};
@@ -82,16 +81,11 @@ impl TrainerGroups {
     }
 
     /// The optimizers of a step.
-    pub(super) fn optimizers(
-        &self,
-        config: &TrainingConfig,
-        step: StepSettings,
-        context: &ParallelContext,
-    ) -> impl Iterator<Item = AnyOptimizer> {
+    pub(super) fn optimizers(&self, config: &TrainingConfig, step: StepSettings) -> impl Iterator<Item = AnyOptimizer> {
         self.settings.iter().map(move |setting| {
             let decay = setting.weight_decay.unwrap_or(step.weight_decay);
             config
-                .build_optimizer(setting.kind, decay, context.kernels())
+                .build_optimizer(setting.kind, decay, cubecl_kernels::kernels())
                 .with_learning_rate_factor(setting.learning_rate_factor)
                 .with_gradient_scale(step.gradient_scale)
         })
@@ -103,7 +97,7 @@ impl TrainerGroups {
 ///
 /// # Communication
 /// Where there are groups, one all-reduce of a number for each over the pipeline group.
-pub(super) fn freeze<M: AutodiffModule>(
+pub(super) fn freeze<M: Module>(
     chunks: Vec<M>,
     config: &TrainingConfig,
     context: &ParallelContext,
@@ -126,9 +120,7 @@ pub(super) fn freeze<M: AutodiffModule>(
         })
         .into());
     }
-    Ok(groups
-        .freeze::<_>(chunks, context)
-        .map_err(TrainingConfigError::from)?)
+    Ok(groups.freeze::<_>(chunks, context).map_err(TrainingConfigError::from)?)
 }
 
 /// The names of all parameters of the model, one a line, on every rank.

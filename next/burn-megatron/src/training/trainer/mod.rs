@@ -7,7 +7,7 @@ mod state;
 
 use std::cell::RefCell;
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use super::objective::Objective;
@@ -17,7 +17,6 @@ use super::{
     BatchSizeSchedule, LanguageModel, LearningRateSchedule, TokenBatch, TrainerConfig, TrainingConfig,
     TrainingConfigError, TrainingError, WeightDecaySchedule,
 };
-use crate::autodiff::TrainingBackend;
 use crate::collectives::{ReduceOp, unwrap_or_unwind};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
@@ -54,7 +53,7 @@ type Inspect<'a> = dyn FnMut(&ReducedGradients) + 'a;
 /// The chunks of this rank's stage of a model, with their optimizer, and how far they have come.
 ///
 /// Without pipeline stages, the one chunk is the model.
-pub struct Trainer<M: AutodiffModule> {
+pub struct Trainer<M: Module> {
     ddp: DistributedDataParallel<Vec<M>>,
     optimizer: ShardedOptimizer<AnyOptimizer>,
     groups: TrainerGroups,
@@ -77,10 +76,7 @@ pub struct Trainer<M: AutodiffModule> {
     schedule_samples: u64,
 }
 
-impl<M: AutodiffModule + LanguageModel> Trainer<M>
-where
-    M::InnerModule: LanguageModel,
-{
+impl<M: Module + LanguageModel> Trainer<M> {
     /// Wraps the chunks of this rank's stage for training; the weights of all data-parallel ranks become those of the
     /// first. The parameters of frozen [groups](TrainingConfig::param_groups) are not trained.
     ///
@@ -114,7 +110,7 @@ where
             weight_decay: config.weight_decay.start,
             gradient_scale: 1.0,
         };
-        let optimizers = groups.optimizers(config, first, context).map(AnyOptimizer::init);
+        let optimizers = groups.optimizers(config, first).map(AnyOptimizer::init);
         let of_entry = groups.clone();
         let group = move |entry: &GradientEntry| of_entry.optimizer_of(entry);
         let optimizer = ShardedOptimizer::with_groups_offloaded(&ddp, optimizers.collect(), group, &trainer.offload)?
@@ -286,7 +282,7 @@ where
                 gradient_scale: clip,
             };
             let (optimizer, ddp) = (&mut self.optimizer, &mut self.ddp);
-            let fresh = self.groups.optimizers(&self.config, settings, &self.context);
+            let fresh = self.groups.optimizers(&self.config, settings);
             for (optimizer, fresh) in optimizer.optimizers_mut().iter_mut().zip(fresh) {
                 *optimizer = fresh;
             }
@@ -338,11 +334,7 @@ where
     }
 
     /// Runs every micro-batch forward and backward; returns the losses of this rank's samples.
-    fn backward(
-        &mut self,
-        micro_batches: &[MicroBatch],
-        loss_scale: f64,
-    ) -> Result<TokenLosses, TrainingError> {
+    fn backward(&mut self, micro_batches: &[MicroBatch], loss_scale: f64) -> Result<TokenLosses, TrainingError> {
         for micro_batch in micro_batches {
             self.check_tokens(micro_batch)?;
             Self::check_positions(micro_batch)?;

@@ -1,0 +1,1 @@
+../../../../models/src/decoder/sizes.rs

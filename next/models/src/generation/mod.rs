@@ -1,0 +1,1 @@
+../../../../models/src/generation/mod.rs

@@ -1,0 +1,1 @@
+../../../../../models/src/generation/scheduler/mod.rs

@@ -1,0 +1,1 @@
+../../../../../models/src/huggingface/adapters/sites.rs

@@ -1,0 +1,1 @@
+../../../../models/src/huggingface/named_bytes.rs

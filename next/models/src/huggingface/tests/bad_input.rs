@@ -1,0 +1,1 @@
+../../../../../models/src/huggingface/tests/bad_input.rs

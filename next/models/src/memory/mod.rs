@@ -1,0 +1,1 @@
+../../../../models/src/memory/mod.rs

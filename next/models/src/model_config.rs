@@ -1,0 +1,1 @@
+../../../models/src/model_config.rs

@@ -1,0 +1,1 @@
+../../../../models/src/t5/names.rs
