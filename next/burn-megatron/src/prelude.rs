@@ -5,9 +5,13 @@
 
 pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
 pub use crate::context::{ParallelContext, ParallelContextConfig, ParameterScope};
-pub use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart};
+pub use crate::data_parallel::{
+    DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart, average_gradients,
+};
 pub use crate::launch::World;
 pub use crate::optimizer::ShardedOptimizer;
+pub use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+pub use crate::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
 pub use crate::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, ConversionError, ParallelMultiHeadAttention,
     ParallelPositionWiseFeedForward, ParallelTransformerDecoder, ParallelTransformerEncoder, RowParallelLinear,

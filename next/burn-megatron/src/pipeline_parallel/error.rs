@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/pipeline_parallel/error.rs
