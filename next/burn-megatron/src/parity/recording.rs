@@ -15,6 +15,7 @@ use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 
 use crate::context::ParallelContext;
+use crate::data_parallel::ReducedGradients;
 use crate::parameters::{Placement, read_host};
 
 const METADATA_KEY: &str = "burn-megatron.parity";
@@ -80,6 +81,21 @@ impl Recorder {
             folder: folder.into(),
             rank,
         }
+    }
+
+    /// Writes a step's gradients.
+    ///
+    /// # Errors
+    /// When the file cannot be written, naming it.
+    pub fn gradients(&self, step: u64, gradients: &ReducedGradients) -> Result<(), RecordingError> {
+        let tensors = gradients.entries().iter().map(|entry| LazyTensor {
+            entry: Entry {
+                name: entry.name.clone(),
+                placement: entry.placement.clone(),
+            },
+            read: Box::new(|| gradients.values(entry)),
+        });
+        self.write(step, TensorKind::Gradient, tensors.collect())
     }
 
     /// Writes the declared parameters as they are after a step; step 0 is the start.
