@@ -166,9 +166,10 @@ impl PipelineExecutor {
         self.run_evaluation(&mut work, kind)
     }
 
-    /// Evaluates as [`evaluate`](Self::evaluate), by the modules with autodiff of a wrapped model whose parameters are sharded:
-    /// those of one segment are gathered at a time. [`Dropout`](crate::random::Dropout) is off; what is burn's, such
-    /// as its own dropout and batch norm, and layers of your own that ask `ad_enabled`, compute as in training.
+    /// Evaluates as [`evaluate`](Self::evaluate) by the modules with autodiff of a wrapped model whose parameters are
+    /// sharded: those of one segment are gathered at a time. [`Dropout`](crate::random::Dropout) is off; what is
+    /// burn's, such as its own dropout and batch norm, and layers of your own that ask for a device's autodiff, compute
+    /// as in training.
     ///
     /// # Communication
     /// In addition, one all-gather per bucket of a segment's parameters: the data-parallel ranks evaluate equally many
