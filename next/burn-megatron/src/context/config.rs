@@ -97,8 +97,11 @@ impl ParallelContextConfig {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
     use crate::collectives::EngineChoice;
+    use crate::tensor_parallel::ColumnParallelLinearConfig;
 
     #[test]
     fn a_configuration_is_read_as_it_was_written() {
@@ -119,8 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_of_a_configuration_is_the_contexts() {
-        let config = ParallelContextConfig::new(ParallelConfig::new()).with_seed(7);
-        assert_eq!(config.init(&World::single()).expect("one rank").seed(), 7);
+    fn the_seed_of_a_configuration_is_that_of_the_initialisation() {
+        let layer = |context: ParallelContext| {
+            let layer = ColumnParallelLinearConfig::new(3, 2).init(&Device::flex(), &context.root());
+            layer.expect("it fits one rank").weight.val().into_data()
+        };
+        let config = ParallelContextConfig::new(ParallelConfig::new());
+        let seeded = |seed| layer(config.clone().with_seed(seed).init(&World::single()).expect("one rank"));
+        assert_eq!(seeded(7), layer(ParallelContext::single(7)));
+        assert_ne!(seeded(7), seeded(8));
     }
 }

@@ -149,6 +149,7 @@ mod tests {
 
     use super::*;
     use crate::context::ParallelContext;
+    use crate::data_parallel::{DataParallelConfig, DistributedDataParallel};
     use crate::initialize;
     use crate::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
     use crate::topology::ParallelConfig;
@@ -201,6 +202,9 @@ mod tests {
         let model = (converted.expect("it has values"), linear());
         let expected = "parameter 1.weight has no values yet";
         let refused = context.root().declare_rest_replicated(&model).unwrap_err();
+        assert!(refused.to_string().starts_with(expected), "{refused}");
+        let refused = DistributedDataParallel::new(model.clone(), &context, DataParallelConfig::new());
+        let refused = refused.expect_err("it is drawn by itself");
         assert!(refused.to_string().starts_with(expected), "{refused}");
 
         let model = initialize(model);
