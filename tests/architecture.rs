@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// A crate's folder of sources, and its modules in the order in which they may import from each other.
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     (
         "cubecl-kernels/src",
         &[
@@ -266,6 +266,29 @@ const CRATES: [(&str, &[&str]); 11] = [
             "training",
             "learner",
             "prelude",
+        ],
+    ),
+    (
+        "next/models/src",
+        &[
+            "layers",
+            "architecture",
+            "model_config",
+            "vocabulary",
+            "generation",
+            "scoring",
+            "huggingface",
+            "adapting",
+            "family",
+            "memory",
+            "decoder",
+            "gpt",
+            "llama",
+            "neox",
+            "bloom",
+            "bert",
+            "t5",
+            "registry",
         ],
     ),
 ];

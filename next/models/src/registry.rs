@@ -191,7 +191,7 @@ mod tests {
                 };
                 let layers = LayerLayout::even(sizes).expect("one stage");
                 let chunks = config.init_stage(&layers, &burn::tensor::Device::flex(), &context);
-                checks::expect_declared::<_>(&config, &chunks.expect("sizes that fit"), &context);
+                checks::expect_declared(&config, &chunks.expect("sizes that fit"), &context);
                 for tensor in config.parameters().flat_map(|parameter| parameter.tensors) {
                     for name in [&tensor.file_name, &tensor.key] {
                         assert_eq!(key_of::<C>(name).as_deref(), Some(tensor.key.as_str()), "{name}");

@@ -1,4 +1,4 @@
-//! What is differentiated of a micro-batch: the weighted sum of its losses, times a scale.
+//! Objective of a micro-batch, which is differentiated: the weighted sum of its losses, times a scale.
 
 use std::cell::RefCell;
 
@@ -9,8 +9,9 @@ use crate::collectives::as_constant;
 
 /// Makes the root of each micro-batch's graph in a step.
 pub(super) struct Objective {
+    /// Device of the losses, without autodiff.
     device: Device,
-    /// Whether the roots' values are looked at.
+    /// True if the roots' values are looked at.
     has_values: bool,
     /// The losses' gradient where none is masked, of the last scale and number of tokens.
     unmasked: RefCell<Option<(f64, Tensor<1>)>>,
@@ -19,7 +20,7 @@ pub(super) struct Objective {
 impl Objective {
     pub(super) fn new(device: &Device, has_values: bool) -> Self {
         Self {
-            device: device.clone(),
+            device: device.clone().inner(),
             has_values,
             unmasked: RefCell::new(None),
         }
@@ -28,7 +29,7 @@ impl Objective {
     /// Returns one element whose gradient is that of the sum of losses times their weights times `scale`; without
     /// weights, all are 1.
     ///
-    /// That gradient is known without the sum. Its value is the sum if values are looked at, and otherwise zero.
+    /// The gradient is known without the sum. The value is the sum if values are looked at, and otherwise zero.
     ///
     /// # Shapes
     /// - `losses`: as long as the weights
@@ -39,12 +40,13 @@ impl Objective {
         let gradient = match weights {
             Some(weights) => {
                 let data = TensorData::from(weights).convert_dtype(losses.dtype());
-                Tensor::from_data(data, (&self.device.clone().inner(), losses.dtype())).mul_scalar(scale)
+                Tensor::from_data(data, (&self.device, losses.dtype())).mul_scalar(scale)
             }
             None => self.unmasked(&losses, scale),
         };
         if self.has_values {
-            return (losses * as_constant(gradient, &self.device)).sum();
+            let gradient = as_constant(gradient, &losses.device());
+            return (losses * gradient).sum();
         }
         let slot = GradientSlot::default();
         slot.put(gradient);
@@ -59,7 +61,7 @@ impl Objective {
         {
             return gradient.clone();
         }
-        let gradient = Tensor::full([tokens], scale, (&self.device.clone().inner(), losses.dtype()));
+        let gradient = Tensor::full([tokens], scale, (&self.device, losses.dtype()));
         *unmasked = Some((scale, gradient.clone()));
         gradient
     }

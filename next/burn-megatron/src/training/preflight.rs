@@ -1,4 +1,4 @@
-//! What is looked at before a run: that all ranks run the same thing, and that every group adds right; on request, how
+//! Checks before a run: that all ranks run the same thing, and that every group adds right; on request, how
 //! fast each group is.
 
 use std::collections::HashMap;

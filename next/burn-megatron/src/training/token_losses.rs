@@ -56,11 +56,11 @@ impl TokenLosses {
 /// Sums of losses, and how much of each kind they are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LossSums {
-    /// Of tokens, each times its weight.
+    /// Sum over tokens, each times its weight.
     pub tokens: f64,
     /// The sum of the tokens' weights.
     pub token_weights: f64,
-    /// Of sentence pairs.
+    /// Sum over sentence pairs.
     pub pairs: f64,
     /// The number of sentence pairs.
     pub num_pairs: f64,
@@ -115,7 +115,7 @@ impl LossSums {
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::Flex;
+    use burn::tensor::Device;
 
     use super::*;
     use crate::data::SentencePairs;
@@ -140,7 +140,7 @@ mod tests {
             micro_batch(None),
         ];
         let mut losses = TokenLosses::new(3);
-        let tensor = |values: [f32; 3]| Tensor::from_floats(values, &Default::default());
+        let tensor = |values: [f32; 3]| Tensor::from_floats(values, &Device::flex());
         // In the order of a schedule that ends with an earlier one.
         losses.put(1, tensor([8.0, 16.0, 32.0]));
         losses.put(0, tensor([1.0, 2.0, 4.0]));
@@ -159,7 +159,7 @@ mod tests {
             ..micro_batch(Some(vec![0.0, 1.0, 0.0]))
         };
         let mut losses = TokenLosses::new(1);
-        losses.put(0, Tensor::from_floats([8.0, 3.0, 16.0, 0.5], &Default::default()));
+        losses.put(0, Tensor::from_floats([8.0, 3.0, 16.0, 0.5], &Device::flex()));
         let sums = losses.read(&[pairs]);
         assert_eq!((sums.tokens, sums.pairs, sums.num_pairs), (3.0, 0.5, 1.0));
         assert_eq!(sums.mean(), 3.5);

@@ -141,7 +141,7 @@ pub(crate) fn expect_read_back<C: HuggingFaceFormat + PartialEq>(config: C) {
 
 /// Checks that a model declares the parameters that its configuration lists for files and counts, and no other.
 pub(crate) fn expect_declared<C: HuggingFaceFormat>(config: &C, model: &impl Module, context: &ParallelContext) {
-    let declared = list_parameters::<_>(model).into_iter().map(|entry| {
+    let declared = list_parameters(model).into_iter().map(|entry| {
         let declaration = context.registry().declaration(entry.id).expect("it is declared");
         (declaration.name, declaration.placement.logical_shape().to_vec())
     });

@@ -126,7 +126,7 @@ mod tests {
             for (stage, counted) in self.0.counted(&model).into_iter().enumerate() {
                 let layers = self.0.layers(model.n_layers());
                 let chunks = model.init_stage(&layers, &Device::flex(), &self.0.context(stage));
-                let listed = list_parameters::<_>(&chunks.expect("a stage"));
+                let listed = list_parameters(&chunks.expect("a stage"));
                 let listed: Vec<(String, usize)> =
                     listed.iter().map(|entry| (entry.path.clone(), entry.len())).collect();
                 let counted = counted.into_iter().map(|parameter| (parameter.path, parameter.len));
@@ -148,11 +148,11 @@ mod tests {
             let shards = layout.data_parallel_size;
             let buckets = BucketLayout::of_parameters(counted, bucket_size, shards, sharding);
             let context = layout.context(0);
-            let chunks = model.init_stage(&layout.layers(model.n_layers()), &Device::flex(), &context);
+            let chunks = model.init_stage(&layout.layers(model.n_layers()), &Device::flex().autodiff(), &context);
             let config = DataParallelConfig::new()
                 .with_bucket_size(Some(bucket_size))
                 .with_sharding(sharding);
-            let wrapped = DistributedDataParallel::<_>::new(chunks.expect("a stage"), &context, config);
+            let wrapped = DistributedDataParallel::new(chunks.expect("a stage"), &context, config);
             let wrapped = wrapped.expect("a module that can be wrapped");
             let allocated = wrapped
                 .trained()
