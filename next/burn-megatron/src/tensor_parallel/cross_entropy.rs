@@ -7,8 +7,6 @@ use cubecl_kernels::ranges::{BufferRange, gather_ranges};
 
 use super::checked;
 use crate::collectives::{ProcessGroup, ReduceOp, TensorCall, run, unwrap_or_unwind};
-use crate::mappings::reduce_from_tensor_region;
-use crate::precision::widen;
 
 /// The range of a padded vocabulary that a rank holds.
 #[derive(Module, Copy, Debug, PartialEq, Eq)]
@@ -113,57 +111,6 @@ fn combine(local: Statistics, group: &ProcessGroup) -> Statistics {
     let both = all_reduce(both, ReduceOp::Sum, group);
     let [sum, target] = [0..tokens, tokens..2 * tokens].map(|range| both.clone().slice(range));
     Statistics { maximum, sum, target }
-}
-
-/// As [`vocab_parallel_cross_entropy`], made of burn's operations, which differentiates them.
-///
-/// The maximum over the whole vocabulary is taken off first, so no exponential overflows. Padding columns count for
-/// nothing and get a gradient of zero, also on a rank that holds nothing else. Logits of 16 bits are widened first: the
-/// losses are f32, and the logits' gradient comes back in their own type.
-///
-/// # Shapes
-/// - `logits`: `[tokens, rows]`, this rank's columns of the vocabulary
-/// - `targets`: `[tokens]`, the same on every rank, each below the unpadded size of the vocabulary
-/// - output: `[tokens]`, the same on every rank; f32, or f64 if the logits are
-///
-/// # Communication
-/// Forward: two all-reduces over `group`, of `tokens` and of `2 * tokens` elements. Backward: none.
-///
-/// # Panics
-/// When the logits are not as wide as the shard, or a collective fails.
-///
-/// # Reference
-/// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
-pub fn plain_vocab_parallel_cross_entropy(
-    logits: Tensor<2>,
-    targets: Tensor<1, Int>,
-    shard: VocabShard,
-    group: &ProcessGroup,
-) -> Tensor<1> {
-    check_width(&logits, shard);
-    let [tokens, columns] = logits.dims();
-    let logits = widen(logits);
-    // Masked, not cut off: the graph must reach the logits, or a rank of padding alone would skip the collectives of
-    // the backward pass.
-    let logits = if shard.valid() == columns {
-        logits
-    } else {
-        let device = logits.device();
-        let padding = Tensor::<1, Int>::arange(0..columns as i64, &device).greater_equal_elem(shard.valid() as i64);
-        let padding = padding.unsqueeze::<2>().expand([tokens, columns]);
-        logits.mask_fill(padding, f64::NEG_INFINITY)
-    };
-    let maximum = all_reduce(logits.clone().detach().max_dim(1), ReduceOp::Max, group);
-    let shifted = logits - maximum;
-    let sum = shifted.clone().exp().sum_dim(1);
-    let (local, elsewhere) = shard.localize(targets);
-    let target = shifted
-        .gather(1, local.unsqueeze_dim::<2>(1))
-        .mask_fill(elsewhere.unsqueeze_dim::<2>(1), 0.0);
-    // [tokens, 2]: the sum of exponentials and the target's logit travel together.
-    let both = reduce_from_tensor_region(Tensor::cat(vec![sum, target], 1), group);
-    let [sum, target] = [0, 1].map(|column| both.clone().narrow(1, column, 1));
-    (sum.log() - target).squeeze_dim::<1>(1)
 }
 
 pub(super) fn check_width(logits: &Tensor<2>, shard: VocabShard) {

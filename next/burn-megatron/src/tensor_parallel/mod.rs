@@ -50,7 +50,7 @@ pub use attention::{
 pub use column_cut::ColumnGroups;
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig, SharedColumns};
 pub use conversion::ConversionError;
-pub use cross_entropy::{VocabShard, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy};
+pub use cross_entropy::{VocabShard, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
 pub use low_rank::{AdaptedColumns, AdaptedFeatures, LowRankAdapter, LowRankConfig};
 pub use margin::vocab_parallel_margin;
