@@ -65,7 +65,7 @@ pub(super) struct Update {
 
 impl<O: Optimizer> Piece<O> {
     /// Returns the piece of a parameter: the elements of `range`, from `place` on in this rank's part of their bucket.
-    /// Its main values are yet to be made.
+    /// The main values are yet to be made.
     pub(super) fn new(entry: &GradientEntry, group: usize, range: Range<usize>, place: usize) -> Self {
         Self {
             name: entry.name.clone(),

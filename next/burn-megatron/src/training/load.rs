@@ -60,7 +60,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Whether this rank counts a parameter that others hold, too.
+    /// Returns whether this rank counts a parameter that others hold, too.
     fn counts(&self, declaration: &Declaration) -> bool {
         let is_copy = declaration.is_tied && self.context.coordinates().pipeline > 0;
         self.context.tensor_group().rank() == 0 && !is_copy

@@ -11,7 +11,7 @@ use crate::random::{StepCoordinates, TokenMap};
 
 /// A model that predicts tokens, or one of the stages that such a model was cut into.
 ///
-/// Its losses, as the last [`PipelineStage`], are the cross-entropy of each token's target in nats, `[batch * seq]`,
+/// The losses, of the last [`PipelineStage`], are the cross-entropy of each token's target in nats, `[batch * seq]`,
 /// and after them that of each pair of sentences whose order is to be learnt, of which there are
 /// [`MicroBatch::num_pairs`]. They are the same on every tensor-parallel rank.
 pub trait LanguageModel: PipelineStage<2, MicroBatch = TokenBatch> {
@@ -33,13 +33,13 @@ pub struct TokenBatch {
     pub step: StepCoordinates,
     /// The documents that the samples consist of; `None` if attention goes over whole samples.
     pub documents: Option<Documents>,
-    /// What pairs of sentences have in addition, as BERT reads them.
+    /// Additional numbers of pairs of sentences, as BERT reads them.
     pub sentences: Option<Arc<SentencePairs>>,
-    /// What an encoder reads, where the tokens are a decoder's.
+    /// Tokens that an encoder reads, where the others are a decoder's.
     pub encoder: Option<EncoderBatch>,
 }
 
-/// What an encoder reads of a micro-batch, with what dropout must know of it.
+/// Tokens that an encoder reads of a micro-batch, with the places that dropout must know.
 #[derive(Clone, Debug)]
 pub struct EncoderBatch {
     /// The tokens.

@@ -38,7 +38,7 @@ pub struct Statement {
     pub value: String,
 }
 
-/// What is wrong before the first step.
+/// Error before the first step.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum PreflightError {

@@ -1,4 +1,4 @@
-//! What the tests of every family's files check.
+//! Checks of the tests of every family's files.
 
 use std::fmt::Debug;
 use std::path::Path;

@@ -10,7 +10,7 @@ use burn_megatron::topology::{Coordinates, ParallelConfig};
 use crate::family::ModelFamily;
 use crate::layers::ModelError;
 
-/// What the parameters of a stage depend on, in addition to the model.
+/// Setting that the parameters of a stage depend on, in addition to the model.
 #[derive(Clone, Copy, Debug)]
 pub struct StageSetting<'a> {
     /// The sizes of the axes.

@@ -1,4 +1,4 @@
-//! What a [`Trainer`] checks of its micro-batches and figures.
+//! Checks that a [`Trainer`] makes of its micro-batches and figures.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

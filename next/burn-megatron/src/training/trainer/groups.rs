@@ -21,7 +21,7 @@ const MAX_NAME_BYTES: usize = 1 << 24;
 pub(super) struct TrainerGroups {
     settings: Vec<Setting>,
     matcher: GroupMatcher,
-    /// Whether each group has an optimizer of its own.
+    /// Returns whether each group has an optimizer of its own.
     has_optimizer: Vec<bool>,
 }
 
@@ -34,12 +34,12 @@ struct Setting {
     weight_decay: Option<f64>,
 }
 
-/// What changes from step to step.
+/// Settings that change from step to step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepSettings {
     /// The weight decay of the schedule.
     pub weight_decay: f64,
-    /// What gradients are multiplied by.
+    /// The factor of gradients.
     pub gradient_scale: f64,
 }
 

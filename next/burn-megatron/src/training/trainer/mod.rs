@@ -47,7 +47,7 @@ pub struct StepResult {
     pub gradient_counts: Option<GradientCounts>,
 }
 
-/// What looks at a step's gradients.
+/// Observer of a step's gradients.
 type Inspect<'a> = dyn FnMut(&ReducedGradients) + 'a;
 
 /// The chunks of this rank's stage of a model, with their optimizer, and how far they have come.

@@ -1,4 +1,4 @@
-//! What a checkpoint keeps of a [`Trainer`], and what it takes back.
+//! State of a [`Trainer`] that a checkpoint keeps, and that it takes back.
 
 use burn::module::Module;
 use serde::{Deserialize, Serialize};
