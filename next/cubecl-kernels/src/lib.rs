@@ -8,7 +8,7 @@ pub mod adamw;
 pub mod bias_dropout_add;
 pub mod bias_gelu;
 pub mod cross_entropy;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 pub mod cube;
 #[cfg(feature = "cublaslt")]
 pub mod cublaslt;

@@ -1,12 +1,12 @@
 //! Sums of gradients over micro-batches, in a flat buffer.
 
 use burn::backend::DispatchTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn::tensor::DType;
 use burn::tensor::Tensor;
 
 pub use crate::gradient_place::GradientPlace;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use crate::operation::Spec;
 use crate::operation::Tensors;
 
@@ -42,7 +42,7 @@ impl Tensors for GradientSums {
 }
 
 /// Returns whether kernels add to such sums.
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 pub fn are_written(sums: &[Spec; 2]) -> bool {
     sums.iter().all(|(_, dtype)| *dtype == DType::F32)
 }

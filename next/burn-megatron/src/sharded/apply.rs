@@ -2,12 +2,17 @@
 
 use std::ops::Range;
 
+use burn_backend::tensor::FloatTensor;
 use burn_backend::{Shape, TensorMetadata};
 
-use super::kind::Kind;
+use super::any_tensor::AnyTensor;
+use super::compare::recorder;
+use super::early_scatter::scattered;
+use super::explain::work;
+use super::kind::{Float, Kind};
 use super::mesh::Mesh;
 use super::movement::redistribute::{local_of_whole, redistribute};
-use super::placement::Placements;
+use super::placement::{AxisPlacement, Placements, Reduction};
 use super::rules::{self, Operand, Rule, Setting};
 use super::tensor::ShardedTensor;
 use super::traffic::{self, Phase};
@@ -32,18 +37,35 @@ where
     R: Outputs<B>,
 {
     let tensors = inputs.tensors();
-    let Some(mesh) = tensors.iter().find_map(|tensor| tensor.mesh()) else {
-        return R::whole(run(inputs.wholes(), &Placed::default()));
+    let seen = recorder::operands(&tensors);
+    let Some(mesh) = tensors.iter().find_map(|tensor| tensor.mesh().cloned()) else {
+        let shapes = work::is_counting().then(|| tensors.iter().map(|tensor| tensor.operand().shape).collect());
+        let locals = run(inputs.wholes(), &Placed::default());
+        count::<B, R>(name, shapes, &locals);
+        let outputs = R::whole(locals);
+        recorder::results(name, seen, || outputs.tensors());
+        return outputs;
     };
     traffic::set_operation(name);
-    mesh.traffic().begin();
+    mesh.traffic()
+        .begin(|| tensors.iter().map(|tensor| tensor.id()).collect());
     let operands: Vec<Operand> = tensors.iter().map(|tensor| tensor.operand()).collect();
     let setting = Setting {
         mesh: mesh.shape(),
         sequence_dimension: mesh.sequence_dimension(),
         is_backward: traffic::phase() == Phase::Backward,
     };
+    #[cfg(test)]
+    let before = operands.clone();
     let plan = rules::plan(&*rule(), operands, setting);
+    #[cfg(test)]
+    let plan = super::compare::faults::change(name, &before, plan);
+    let shapes = work::is_counting().then(|| {
+        let needed = tensors.iter().zip(&plan.needs);
+        needed
+            .map(|(tensor, places)| mesh.shape().local_shape(&tensor.operand().shape, places, mesh.ranks()))
+            .collect()
+    });
     let locals = inputs.place(&mesh, &mut plan.needs.iter());
     let placed = Placed {
         mesh: Some(mesh),
@@ -51,7 +73,17 @@ where
         results: plan.results,
     };
     let locals = run(locals, &placed);
-    R::placed(locals, &placed)
+    count::<B, R>(name, shapes, &locals);
+    let outputs = R::placed(locals, &placed);
+    recorder::results(name, seen, || outputs.tensors());
+    outputs
+}
+
+/// `shapes` are those of this rank's parts of the operands, if its work is counted.
+fn count<B: CollectiveBackend, R: Outputs<B>>(name: &str, shapes: Option<Vec<Vec<usize>>>, locals: &R::Locals) {
+    if let Some(shapes) = shapes {
+        work::add(name, &shapes, R::elements(locals));
+    }
 }
 
 /// The places of an operation's operands and results after its rule has answered.
@@ -100,28 +132,41 @@ impl Placed {
         }
     }
 
+    /// A part of a first result with the other ranks' added in, over the axes that cut a dimension of an operand; of
+    /// other axes it is as the result is. `lead` is the number of dimensions that it has before the result's.
+    #[track_caller]
+    pub(super) fn joined<B: CollectiveBackend>(
+        &self,
+        part: FloatTensor<B>,
+        reduction: Reduction,
+        (operand, dimension): (usize, usize),
+        lead: usize,
+    ) -> FloatTensor<B> {
+        let Some(mesh) = &self.mesh else {
+            return part;
+        };
+        let mut shape = part.shape();
+        let result = &self.results[0];
+        for (index, &length) in result.shape.iter().enumerate() {
+            shape[lead + index] = length;
+        }
+        let whole = result.places.map(|place| match place {
+            AxisPlacement::Shard(cut) => AxisPlacement::Shard(lead + cut),
+            place => place,
+        });
+        let mut terms = whole;
+        for (place, cut) in terms.iter_mut().zip(self.needs[operand]) {
+            if cut == AxisPlacement::Shard(dimension) {
+                *place = AxisPlacement::Partial(reduction);
+            }
+        }
+        let terms = ShardedTensor::<B, Float>::placed(part, shape, Some(mesh.clone()), terms);
+        redistribute(terms, mesh, &whole)
+    }
+
     /// Returns true if everything is whole.
     pub(super) fn is_whole(&self) -> bool {
         self.mesh.is_none()
-    }
-}
-
-/// A tensor of any kind, as an operation looks at it before it takes it.
-pub(super) trait Placeable {
-    fn mesh(&self) -> Option<Mesh>;
-    fn operand(&self) -> Operand;
-}
-
-impl<B: CollectiveBackend, K: Kind<B>> Placeable for ShardedTensor<B, K> {
-    fn mesh(&self) -> Option<Mesh> {
-        ShardedTensor::mesh(self).cloned()
-    }
-
-    fn operand(&self) -> Operand {
-        Operand {
-            shape: self.logical_shape().to_vec(),
-            places: self.places(),
-        }
     }
 }
 
@@ -130,7 +175,7 @@ pub(super) trait Inputs<B: CollectiveBackend>: Sized {
     /// This rank's parts.
     type Locals;
 
-    fn tensors(&self) -> Vec<&dyn Placeable>;
+    fn tensors(&self) -> Vec<&dyn AnyTensor>;
     /// The parts where they are needed, one placement per tensor.
     fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals;
     /// The parts where every rank has everything.
@@ -140,7 +185,7 @@ pub(super) trait Inputs<B: CollectiveBackend>: Sized {
 impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
     type Locals = K::Tensor;
 
-    fn tensors(&self) -> Vec<&dyn Placeable> {
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
         vec![self]
     }
 
@@ -158,7 +203,7 @@ impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
 impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
     type Locals = Option<T::Locals>;
 
-    fn tensors(&self) -> Vec<&dyn Placeable> {
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
         self.iter().flat_map(Inputs::tensors).collect()
     }
 
@@ -175,7 +220,7 @@ impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
 impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Vec<T> {
     type Locals = Vec<T::Locals>;
 
-    fn tensors(&self) -> Vec<&dyn Placeable> {
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
         self.iter().flat_map(Inputs::tensors).collect()
     }
 
@@ -194,7 +239,7 @@ macro_rules! tuple {
         impl<B: CollectiveBackend, $($input: Inputs<B>),+> Inputs<B> for ($($input,)+) {
             type Locals = ($($input::Locals,)+);
 
-            fn tensors(&self) -> Vec<&dyn Placeable> {
+            fn tensors(&self) -> Vec<&dyn AnyTensor> {
                 [$(self.$index.tensors()),+].concat()
             }
 
@@ -222,12 +267,19 @@ pub(super) trait Outputs<B: CollectiveBackend> {
     /// This rank's parts.
     type Locals;
 
+    /// The elements of this rank's parts together.
+    fn elements(locals: &Self::Locals) -> usize;
     fn whole(locals: Self::Locals) -> Self;
     fn placed(locals: Self::Locals, placed: &Placed) -> Self;
+    fn tensors(&self) -> Vec<&dyn AnyTensor>;
 }
 
 impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
     type Locals = K::Tensor;
+
+    fn elements(local: &K::Tensor) -> usize {
+        local.shape().num_elements()
+    }
 
     fn whole(local: K::Tensor) -> Self {
         ShardedTensor::whole(local)
@@ -236,10 +288,18 @@ impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
     fn placed(local: K::Tensor, placed: &Placed) -> Self {
         result(local, placed, 0)
     }
+
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
+        vec![self]
+    }
 }
 
 impl<B: CollectiveBackend, K: Kind<B>, L: Kind<B>> Outputs<B> for (ShardedTensor<B, K>, ShardedTensor<B, L>) {
     type Locals = (K::Tensor, L::Tensor);
+
+    fn elements((first, second): &Self::Locals) -> usize {
+        first.shape().num_elements() + second.shape().num_elements()
+    }
 
     fn whole((first, second): Self::Locals) -> Self {
         (ShardedTensor::whole(first), ShardedTensor::whole(second))
@@ -248,10 +308,19 @@ impl<B: CollectiveBackend, K: Kind<B>, L: Kind<B>> Outputs<B> for (ShardedTensor
     fn placed((first, second): Self::Locals, placed: &Placed) -> Self {
         (result(first, placed, 0), result(second, placed, 1))
     }
+
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
+        vec![&self.0, &self.1]
+    }
 }
 
 impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for Vec<Option<ShardedTensor<B, K>>> {
     type Locals = Vec<Option<K::Tensor>>;
+
+    fn elements(locals: &Self::Locals) -> usize {
+        let of_each = locals.iter().flatten().map(|local| local.shape().num_elements());
+        of_each.sum()
+    }
 
     fn whole(locals: Self::Locals) -> Self {
         locals
@@ -266,6 +335,11 @@ impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for Vec<Option<ShardedTensor<B
             .map(|(index, local)| local.map(|local| result(local, placed, index)))
             .collect()
     }
+
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
+        let made = self.iter().flatten();
+        made.map(|tensor| tensor as &dyn AnyTensor).collect()
+    }
 }
 
 fn result<B: CollectiveBackend, K: Kind<B>>(local: K::Tensor, placed: &Placed, index: usize) -> ShardedTensor<B, K> {
@@ -277,5 +351,10 @@ fn result<B: CollectiveBackend, K: Kind<B>>(local: K::Tensor, placed: &Placed, i
             *length = local.shape()[dimension];
         }
     }
-    ShardedTensor::placed(local, Shape::from(shape), placed.mesh.clone(), *places)
+    scattered(ShardedTensor::placed(
+        local,
+        Shape::from(shape),
+        placed.mesh.clone(),
+        *places,
+    ))
 }

@@ -88,8 +88,8 @@ impl<B: CollectiveBackend> Backend for Sharded<B> {
 impl<B: CollectiveBackend> CollectiveBackend for Sharded<B> {
     const HAS_DEVICE_MEMORY: bool = B::HAS_DEVICE_MEMORY;
 
-    fn tensor_engine(group: &ProcessGroup) -> &'static str {
-        B::tensor_engine(group)
+    fn tensor_engine(device: &B::Device, group: &ProcessGroup) -> &'static str {
+        B::tensor_engine(device, group)
     }
 
     #[track_caller]

@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param, list_param_ids};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use burn_backend::{Shape, TensorMetadata};
 use burn_ndarray::NdArray;
 
 use super::ShardedTensor;
+use super::agreement::given;
+use super::any_tensor::AnyTensor;
+use super::early_scatter::scattering_early;
 use super::kind::{Float, Kind};
 use super::mesh::Mesh;
 use super::movement::redistribute::{along, forget_gathered, local_part, placed, redistribute};
 use super::parallelize::whole;
 use super::placement::{AxisPlacement, PARTIAL_SUM, Placements, REPLICATED};
-use super::slot::{Placing, SlotTensor, opened, or_panic};
+use super::slot::{Placing, SlotTensor, look, opened, or_panic};
 use super::traffic::{Phase, in_phase, set_operation};
-use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_error};
+use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_error, unwrap_or_unwind};
 
 /// Runs the backward pass of a loss, and returns the loss, which every rank then has, and the gradients of the model's
 /// parameters, each placed as its parameter is.
@@ -25,11 +28,12 @@ use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_er
 /// communication: here sums over ranks wait until they are whole, and those of small gradients travel together.
 ///
 /// # Communication
-/// Collectives of the backward pass; a reduce-scatter or less for each gradient that is cut; then, per axis of the
-/// mesh, one all-reduce of all that are whole there.
+/// Collectives of the backward pass; a reduce-scatter or less for each gradient that is cut, during the backward pass
+/// where it is large; then, per axis of the mesh, one all-reduce of all that are whole there. In the steps of
+/// [`Mesh::with_check_inputs_interval`], one all-gather of 304 bytes per axis.
 ///
 /// # Errors
-/// The error of the first collective that failed.
+/// The error of the first collective that failed. When ranks were given different batches, or have different losses.
 ///
 /// # Panics
 /// When the loss is on another device than one of [`device`](super::device()).
@@ -38,23 +42,63 @@ pub fn backward<M: Module, const D: usize>(
     model: &M,
 ) -> Result<(Tensor<D>, GradientsParams), CollectiveError> {
     catch_collective_error(|| {
-        let value = whole(loss.clone().inner());
-        let gradients = in_phase(Phase::Backward, || loss.backward());
-        forget_gathered();
-        (
-            value,
-            placed_gradients(GradientsParams::from_grads(gradients, model), model),
-        )
+        let placed = loss.clone().inner();
+        let mesh = look(placed.clone()).mesh().cloned();
+        let value = whole(placed);
+        compare_given(Some(&*look(value.clone())), mesh, model);
+        let gradients = scattering_early(model, || unplaced(loss, model));
+        (value, placed_gradients(gradients, model))
     })
 }
 
-/// Returns gradients of the model's parameters, each placed as its parameter is: those of several micro-batches, say,
-/// which burn's `GradientsAccumulator` has added up.
+/// Runs the backward pass of a loss, and returns gradients that are not placed yet: those of several micro-batches are
+/// added up first, by burn's `GradientsAccumulator`, and then [placed](place_gradients) once. Each rank has terms of
+/// whole gradients until then: where memory counts more than communication, add up those of [`backward`].
+///
+/// # Errors
+/// As [`backward`].
+pub fn backward_unplaced<M: Module, const D: usize>(
+    loss: Tensor<D>,
+    model: &M,
+) -> Result<GradientsParams, CollectiveError> {
+    catch_collective_error(|| unplaced(loss, model))
+}
+
+/// Returns gradients of the model's parameters, each placed as its parameter is.
 ///
 /// # Errors
 /// As [`backward`].
 pub fn place_gradients<M: Module>(gradients: GradientsParams, model: &M) -> Result<GradientsParams, CollectiveError> {
-    catch_collective_error(|| placed_gradients(gradients, model))
+    catch_collective_error(|| {
+        compare_given(None, None, model);
+        placed_gradients(gradients, model)
+    })
+}
+
+/// Compares what ranks were given, over the mesh of the loss or of the model.
+fn compare_given<M: Module>(loss: Option<&dyn AnyTensor>, mesh: Option<Mesh>, model: &M) {
+    struct First(Option<Mesh>);
+    impl ModuleVisitor for First {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if self.0.is_none() {
+                self.0 = look(param.base()).mesh().cloned();
+            }
+        }
+    }
+    let of_model = || {
+        let mut first = First(None);
+        model.visit(&mut first);
+        first.0.or_else(|| given::mesh_of(&list_param_ids(model)))
+    };
+    if let Some(mesh) = mesh.or_else(of_model) {
+        unwrap_or_unwind(given::compare(loss, &mesh));
+    }
+}
+
+fn unplaced<M: Module, const D: usize>(loss: Tensor<D>, model: &M) -> GradientsParams {
+    let gradients = in_phase(Phase::Backward, || loss.backward());
+    forget_gathered();
+    GradientsParams::from_grads(gradients, model)
 }
 
 fn placed_gradients<M: Module>(gradients: GradientsParams, model: &M) -> GradientsParams {

@@ -136,6 +136,11 @@ impl<B: CollectiveBackend, K: Kind<B>> Deferred<B, K> {
         Self { is_kept: true, ..self }
     }
 
+    /// Makes the part of these ranges, and keeps nothing.
+    pub(super) fn make(&self, ranges: &[std::ops::Range<usize>]) -> K::Tensor {
+        (self.make)(ranges)
+    }
+
     /// This rank's part under a placement.
     pub(super) fn part(&self, shape: &Shape, mesh: Option<&Mesh>, places: &Placements) -> K::Tensor {
         let ranges: Vec<_> = (0..shape.num_dims())

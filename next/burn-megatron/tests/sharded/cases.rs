@@ -3,19 +3,25 @@
 use std::error::Error;
 
 use burn::nn::transformer::TransformerEncoder;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::GroupConfig;
+use burn_megatron::data_parallel::clip_coefficient;
 use burn_megatron::launch::World;
-use burn_megatron::sharded::{AxisRole, Mesh, Phase, Plan, TrafficKind, backward, device, distribute, parallelize};
+use burn_megatron::sharded::{
+    AxisRole, Mesh, Phase, Plan, TrafficKind, backward, cast_parameters, clip_gradients, device, distribute,
+    parallelize, scale_gradients,
+};
 use libtest_mimic::Trial;
 
-use super::job;
-use super::models::{Pair, Subject, filled, of_values};
-use super::training::{Ranks, compare, train};
+use super::models::{Normed, Pair, Subject, filled, of_values};
+use super::training::{Array, Options, Ranks, Run, compare, gradient_arrays, loss, norm, train};
+use super::{job, wrapped};
 
-/// Of every case.
-pub const RANKS: usize = 2;
+/// Returns the number of ranks of a case.
+pub fn ranks(case: &str) -> usize {
+    wrapped::ranks(case).unwrap_or(2)
+}
 
 const MODELS: [&str; 2] = ["pair", "encoder"];
 /// Tensor-parallel, with sequence parallelism, and as burn's own program would have it; data-parallel; fully sharded.
@@ -39,7 +45,22 @@ pub fn trials() -> Vec<Trial> {
             "a_rank_that_is_gone_is_an_error_of_the_pass_and_locks_stay_usable",
         ),
         counted("encoder elsewhere tp2", "a_model_on_another_device_is_refused_by_name"),
+        counted("encoder half fsdp2", "encoder_in_bf16_is_near_one_rank_in_fsdp2"),
+        counted(
+            "encoder clipped tp2",
+            "gradients_are_clipped_by_the_norm_of_the_whole_model_in_tp2",
+        ),
+        counted(
+            "encoder clipped fsdp2",
+            "gradients_are_clipped_by_the_norm_of_the_whole_model_in_fsdp2",
+        ),
     ];
+    for layout in ["tp2", "fsdp2"] {
+        let case = format!("encoder accumulated {layout}");
+        let name = format!("encoder_accumulates_and_clips_as_on_one_rank_in_{layout}_f32");
+        trials.push(Trial::test(name, move || job::run(&case)));
+    }
+    trials.extend(wrapped::trials());
     for model in MODELS {
         for layout in LAYOUTS {
             for dtype in TYPES {
@@ -63,8 +84,22 @@ pub fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
         (_, "counted") => counted(dtype, world),
         (_, "failing") => failing(dtype, world),
         (_, "elsewhere") => elsewhere(dtype, world),
-        ("pair", _) => trains::<Pair>(layout, kind, world),
-        _ => trains::<TransformerEncoder>(layout, kind, world),
+        (_, "half") => half(dtype, world),
+        (_, "clipped") => clipped(dtype, world),
+        (_, "accumulated") => {
+            let options = Options {
+                accumulates: true,
+                clips: true,
+                ..Options::default()
+            };
+            trains::<TransformerEncoder>(dtype, DType::F32, options, world)
+        }
+        (_, "wrapped" | "wrapped_resumed" | "wrapped_alone" | "wrapped_refused" | "wrapped_drifts") => match model {
+            "normed" => wrapped::play::<Normed>(layout, dtype, world),
+            _ => wrapped::play::<TransformerEncoder>(layout, dtype, world),
+        },
+        ("pair", _) => trains::<Pair>(layout, kind, Options::default(), world),
+        _ => trains::<TransformerEncoder>(layout, kind, Options::default(), world),
     }
 }
 
@@ -72,7 +107,7 @@ pub fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
 fn placed<M: Subject>(layout: &str, world: &World) -> Result<(Mesh, Plan), Box<dyn Error>> {
     let is_tensor = layout.starts_with("tp2");
     let role = if is_tensor { AxisRole::Tensor } else { AxisRole::Data };
-    let mesh = Mesh::connect(world, &[(role, RANKS)], &GroupConfig::new())?;
+    let mesh = Mesh::connect(world, &[(role, world.world_size())], &GroupConfig::new())?;
     let mesh = if layout == "tp2sp" {
         mesh.with_sequence_dimension(1)
     } else {
@@ -86,15 +121,17 @@ fn placed<M: Subject>(layout: &str, world: &World) -> Result<(Mesh, Plan), Box<d
     Ok((mesh, plan))
 }
 
-fn trains<M: Subject>(layout: &str, dtype: DType, world: &World) -> Result<(), Box<dyn Error>> {
+fn trains<M: Subject>(layout: &str, dtype: DType, options: Options, world: &World) -> Result<(), Box<dyn Error>> {
     let (mesh, plan) = placed::<M>(layout, world)?;
     let ranks = match layout {
         "tp2_unplaced" => Ranks::Unplaced(&mesh),
         _ => Ranks::Many(&mesh),
     };
-    let plain = train::<M>(&Device::flex().autodiff(), dtype, &Ranks::One, Ok)?;
+    let plain = train::<M>(&Device::flex().autodiff(), dtype, &Ranks::One, options, Ok)?;
     let placed = device::<Flex>(FlexDevice).autodiff();
-    let run = train::<M>(&placed, dtype, &ranks, |model| Ok(parallelize(model, &plan, &mesh)?))?;
+    let run = train::<M>(&placed, dtype, &ranks, options, |model| {
+        Ok(parallelize(model, &plan, &mesh)?)
+    })?;
     compare(dtype, &plain, &run)
 }
 
@@ -108,6 +145,69 @@ fn encoder(mesh: &Mesh, plan: &Plan) -> Result<(TransformerEncoder, Tensor<1>), 
     let batch = distribute(batch, mesh, AxisRole::Data, 0);
     let loss = Subject::forward(&model, batch).powi_scalar(2).mean();
     Ok((model, loss))
+}
+
+/// In 16 bits a layout is as near to one rank as that is to 32 bits, and gathers half the bytes.
+fn half(layout: &str, world: &World) -> Result<(), Box<dyn Error>> {
+    type M = TransformerEncoder;
+    let (mesh, plan) = placed::<M>(layout, world)?;
+    let (plain, device) = (Device::flex().autodiff(), device::<Flex>(FlexDevice).autodiff());
+    let in_half = Options {
+        is_half: true,
+        ..Options::default()
+    };
+    let on_one = |options| train::<M>(&plain, DType::F32, &Ranks::One, options, Ok);
+    let (half, single) = (on_one(in_half)?, on_one(Options::default())?);
+    let ours = train::<M>(&device, DType::F32, &Ranks::Many(&mesh), in_half, |model| {
+        Ok(parallelize(model, &plan, &mesh)?)
+    })?;
+    let distance = |run: &Run, other: &Run| {
+        let values = |run: &Run| -> Vec<f64> { run.parameters.iter().flat_map(|array| array.values.clone()).collect() };
+        let pairs = values(run).into_iter().zip(values(other));
+        pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
+    };
+    let (from_one_rank, from_f32) = (distance(&ours, &half), distance(&half, &single));
+    println!("largest differences: from one rank in bf16 {from_one_rank:.1e}, which is {from_f32:.1e} from f32");
+    if from_f32 <= 1e-5 || from_one_rank >= 2.0 * from_f32 {
+        return Err(format!("{from_one_rank} from one rank, which is {from_f32} from f32").into());
+    }
+
+    let model = parallelize(filled(M::make(&device), DType::F32), &plan, &mesh)?;
+    let gathered = |model: &M, dtype: DType| {
+        mesh.start_counting();
+        let place = |batch| distribute(batch, &mesh, AxisRole::Data, 0);
+        drop(loss(model, 0, 0..M::SHAPE[0], (dtype, &device), place));
+        let records = mesh.stop_counting();
+        let gathers = records.iter().filter(|record| record.kind == TrafficKind::AllGather);
+        gathers.map(|record| record.bytes).sum::<usize>()
+    };
+    let in_bf16 = gathered(&cast_parameters(&model, FloatDType::BF16), DType::BF16);
+    let in_f32 = gathered(&model, DType::F32);
+    if in_f32 == 0 || 2 * in_bf16 != in_f32 {
+        return Err(format!("gathered {in_bf16} bytes in bf16, {in_f32} in f32").into());
+    }
+    Ok(())
+}
+
+/// Gradients are scaled, and clipped by a norm in which each element counts once, wherever it is.
+fn clipped(layout: &str, world: &World) -> Result<(), Box<dyn Error>> {
+    const MOST: f64 = 0.05;
+    let (mesh, plan) = placed::<TransformerEncoder>(layout, world)?;
+    let (model, loss) = encoder(&mesh, &plan)?;
+    let (_, mut gradients) = backward(loss, &model)?;
+    let before = gradient_arrays(&model, &gradients);
+    scale_gradients(&mut gradients, &model, 3.0);
+    let found = clip_gradients(&mut gradients, &model, &mesh, MOST)?;
+    let (expected, after) = (3.0 * norm(&before), gradient_arrays(&model, &gradients));
+    let factor = 3.0 * clip_coefficient(expected, MOST);
+    let values = |arrays: &[Array]| -> Vec<f64> { arrays.iter().flat_map(|array| array.values.clone()).collect() };
+    let pairs = values(&before).into_iter().zip(values(&after));
+    let largest = pairs.map(|(before, after)| (factor * before - after).abs());
+    let largest = largest.fold(0.0, f64::max);
+    if expected <= MOST || (found / expected - 1.0).abs() > 1e-12 || largest > 1e-12 {
+        return Err(format!("norm {found}, expected {expected}; elements differ by {largest}").into());
+    }
+    Ok(())
 }
 
 /// A step's collectives are those of Megatron's layers: a merge of dimensions, which burn's linear layers begin with,

@@ -6,6 +6,7 @@ mod cases;
 mod job;
 mod models;
 mod training;
+mod wrapped;
 
 use std::process::ExitCode;
 
@@ -13,7 +14,7 @@ use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
     match job::case() {
-        Some(case) => burn_megatron::run(cases::RANKS, |world| cases::play(&case, world)),
+        Some(case) => burn_megatron::run(cases::ranks(&case), |world| cases::play(&case, world)),
         None => libtest_mimic::run(&Arguments::from_args(), cases::trials()).exit_code(),
     }
 }

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
-use burn::nn::{Gelu, Linear, LinearConfig};
+use burn::nn::{BatchNorm, BatchNormConfig, Gelu, Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::Plan;
@@ -47,6 +47,32 @@ impl Subject for Pair {
     }
 }
 
+/// Two linear layers after a batch norm over the channels: its statistics are those of all samples.
+#[derive(Module, Debug)]
+pub struct Normed {
+    norm: BatchNorm,
+    pair: Pair,
+}
+
+impl Subject for Normed {
+    const SHAPE: [usize; 3] = [8, 5, 7];
+
+    fn make(device: &Device) -> Self {
+        Self {
+            norm: BatchNormConfig::new(5).init(device),
+            pair: Pair::make(device),
+        }
+    }
+
+    fn forward(&self, input: Tensor<3>) -> Tensor<3> {
+        self.pair.forward(self.norm.forward(input))
+    }
+
+    fn tensor_plan() -> Plan {
+        Plan::new().column("pair.inner").row("pair.outer")
+    }
+}
+
 /// burn's encoder of two layers: six heads of three, an inner width of ten.
 impl Subject for TransformerEncoder {
     const SHAPE: [usize; 3] = [4, 6, 18];
@@ -66,7 +92,7 @@ impl Subject for TransformerEncoder {
     }
 }
 
-/// Returns the model with random parameters of an element type, biases and norms among them: zeros hide errors.
+/// Returns the model in an element type, with random parameters, biases and norms among them: zeros hide errors.
 pub fn filled<M: Module>(model: M, dtype: DType) -> M {
     struct Fill {
         count: usize,
@@ -74,8 +100,12 @@ pub fn filled<M: Module>(model: M, dtype: DType) -> M {
     }
     impl ModuleMapper for Fill {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let dtype = self.dtype;
+            if !param.val().is_require_grad() {
+                return param.map(|tensor| tensor.cast(dtype));
+            }
             self.count += 1;
-            let (name, dtype) = (format!("parameter {}", self.count), self.dtype);
+            let name = format!("parameter {}", self.count);
             param.map(|tensor| {
                 let mut values = vec![0.0; tensor.shape().num_elements()];
                 RandomStream::new(5, &name).fill_normal(0, 0.3, &mut values);

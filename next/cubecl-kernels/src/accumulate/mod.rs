@@ -1,22 +1,22 @@
 //! Adds a gradient to its place in a flat buffer of sums, and notes whether it is finite, in one pass.
 
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 pub mod vectors;
 
 use burn::tensor::{DType, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
 use crate::error::{Check, KernelError};
 use crate::operation::{Operation, Spec, apply};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use crate::sums::are_written;
 pub use crate::sums::{GradientPlace, GradientSums};
 pub use vectors::VectorSums;
@@ -67,12 +67,12 @@ impl Operation for Accumulate {
         reference::add(sums, gradient, self.0)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, _client: &Client, (sums, _): ([Spec; 2], Spec)) -> bool {
         are_written(&sums)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (sums, gradient): ([CubeTensor; 2], CubeTensor)) -> [CubeTensor; 2] {
         launch::add(sums, gradient, self.0)
     }

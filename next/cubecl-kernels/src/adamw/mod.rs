@@ -2,9 +2,9 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 
@@ -12,15 +12,16 @@ use std::ops::Range;
 
 use burn::backend::DispatchTensor;
 use burn::tensor::{DType, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use crate::cube::launch::is_supported;
 use crate::error::{Check, KernelError};
+use crate::operation::parts::PartRule;
 use crate::operation::{Operation, Spec, Tensors, apply};
 
 /// What one step reads and writes, `[elements]` each. Given up by the caller, so that it can be written in place.
@@ -166,15 +167,7 @@ pub fn adamw_elements<const D: usize>(
     let check = Check("adamw_elements");
     check_tensors(check, &tensors, &gradient, None)?;
     step.check(check)?;
-    let shape = gradient.dims();
-    let length: usize = shape.iter().product();
-    let buffers = AdamWBuffers::from_array(tensors.map(|tensor| tensor.reshape([length])));
-    let operation = Step {
-        numbers: *step,
-        copy: None,
-    };
-    let (buffers, _) = apply(&operation, (buffers, gradient.reshape([length])));
-    Ok(buffers.into_array().map(|buffer| buffer.reshape(shape)))
+    Ok(apply(&StepElements::<D>(*step), (tensors, gradient)))
 }
 
 /// Updates ranges of flat buffers that many parameters share, each range by the numbers of its step: see [`adamw()`].
@@ -231,14 +224,50 @@ impl Operation for Step {
         flex::step(buffers, gradient, &self.numbers, self.copy)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, client: &Client, _inputs: ([Spec; 3], Spec)) -> bool {
         self.copy.is_none_or(|dtype| is_supported(client, dtype))
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (buffers, gradient): ([CubeTensor; 3], CubeTensor)) -> ([CubeTensor; 3], Option<CubeTensor>) {
         launch::step(buffers, gradient, &self.numbers, self.copy)
+    }
+}
+
+/// [`Step`] of tensors of any shape.
+#[derive(Clone, Copy, Debug)]
+struct StepElements<const D: usize>(AdamWStep);
+
+impl<const D: usize> Operation for StepElements<D> {
+    type Inputs = ([Tensor<D>; 3], Tensor<D>);
+    type Outputs = [Tensor<D>; 3];
+
+    const NAME: &'static str = "adamw_elements";
+
+    fn outputs(&self, (tensors, _): ([Spec; 3], Spec)) -> [Spec; 3] {
+        tensors
+    }
+
+    fn reference(&self, (tensors, gradient): Self::Inputs) -> Self::Outputs {
+        let shape = gradient.dims();
+        let length: usize = shape.iter().product();
+        let buffers = AdamWBuffers::from_array(tensors.map(|tensor| tensor.reshape([length])));
+        let step = Step {
+            numbers: self.0,
+            copy: None,
+        };
+        let (buffers, _) = apply(&step, (buffers, gradient.reshape([length])));
+        buffers.into_array().map(|buffer| buffer.reshape(shape))
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn is_taken(&self, _client: &Client, _inputs: ([Spec; 3], Spec)) -> bool {
+        false
+    }
+
+    fn part_rule(&self, _inputs: ([Spec; 3], Spec)) -> Option<PartRule> {
+        Some(PartRule::Each(3))
     }
 }
 
@@ -263,12 +292,12 @@ impl Operation for StepRanges {
         reference::step_ranges(buffers, gradient, &self.steps, self.copy)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, client: &Client, _inputs: ([Spec; 3], Spec)) -> bool {
         is_supported(client, self.copy)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (buffers, gradient): ([CubeTensor; 3], CubeTensor)) -> ([CubeTensor; 3], CubeTensor) {
         launch::step_ranges(buffers, gradient, &self.steps, self.copy)
     }

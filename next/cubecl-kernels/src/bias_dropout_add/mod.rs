@@ -2,24 +2,25 @@
 
 pub(crate) mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 pub(crate) mod reference;
 
 use burn::tensor::Tensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
 use crate::accumulate::vectors::{VectorDestination, VectorSums, add_each};
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Names, Part, PartRule, of_rows};
 use crate::operation::{Of, Operation, Spec, apply};
 use crate::random::RowDropout;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use crate::sums::are_written;
 use crate::sums::{GradientPlace, GradientSums};
 use crate::tape::{inner, record};
@@ -102,6 +103,14 @@ impl Operation for Forward {
         input
     }
 
+    fn part_rule(&self, (_, bias, _): Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        Names::of::<Self>(("r.", bias.map(|_| "."), "r."), "r.").rule()
+    }
+
+    fn run_part(&self, inputs: Self::Inputs, part: &dyn Part) -> Tensor<2> {
+        apply(&Self(of_rows(&self.0, part)), inputs)
+    }
+
     fn reference(&self, (input, bias, residual): Self::Inputs) -> Tensor<2> {
         reference::forward(input, bias, residual, self.0.as_ref())
     }
@@ -110,7 +119,7 @@ impl Operation for Forward {
         flex::forward(input, bias, residual, self.0.as_ref())
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (input, bias, residual): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
         launch::forward(input, bias, residual, self.0.as_ref())
     }
@@ -135,6 +144,19 @@ impl Operation for Backward {
         (gradient, bias)
     }
 
+    fn part_rule(&self, _gradient: Spec) -> Option<PartRule> {
+        let bias = self.has_bias.then_some(".");
+        Names::of::<Self>("r.", ("r.", bias)).summed().rule()
+    }
+
+    fn run_part(&self, gradient: Tensor<2>, part: &dyn Part) -> Self::Outputs {
+        let own = Self {
+            dropout: of_rows(&self.dropout, part),
+            ..*self
+        };
+        apply(&own, gradient)
+    }
+
     fn reference(&self, gradient: Tensor<2>) -> Self::Outputs {
         reference::backward(gradient, self.has_bias, self.dropout.as_ref())
     }
@@ -143,7 +165,7 @@ impl Operation for Backward {
         flex::backward(gradient, self.has_bias, self.dropout.as_ref())
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, gradient: CubeTensor) -> (CubeTensor, Option<CubeTensor>) {
         let dtype = gradient.dtype;
         let (input, partials) = launch::backward(gradient, self.has_bias, self.dropout.as_ref());
@@ -178,12 +200,12 @@ impl Operation for BackwardInto {
         (input, add_each(sums, &self.places, bias))
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, _client: &Client, (_, sums): (Spec, [Spec; 2])) -> bool {
         are_written(&sums)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (gradient, sums): (CubeTensor, [CubeTensor; 2])) -> (CubeTensor, [CubeTensor; 2]) {
         let (input, partials) = launch::backward(gradient, true, self.dropout.as_ref());
         (input, partials.expect("there is a bias").add_to(sums, &self.places))

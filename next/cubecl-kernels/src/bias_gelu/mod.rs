@@ -3,23 +3,24 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 
 use burn::tensor::Tensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
 use crate::accumulate::vectors::{VectorDestination, VectorSums, add_each};
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Names, PartRule};
 use crate::operation::{Of, Operation, Spec, apply};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use crate::sums::are_written;
 use crate::sums::{GradientPlace, GradientSums};
 use crate::tape::{inner, keep, record};
@@ -80,6 +81,10 @@ impl Operation for Forward {
         input
     }
 
+    fn part_rule(&self, _inputs: (Spec, Spec)) -> Option<PartRule> {
+        Names::of::<Self>(("rc", "c"), "rc").rule()
+    }
+
     fn reference(&self, (input, bias): Self::Inputs) -> Tensor<2> {
         reference::forward(input, bias)
     }
@@ -88,7 +93,7 @@ impl Operation for Forward {
         flex::forward(input, bias)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (input, bias): (CubeTensor, CubeTensor)) -> CubeTensor {
         launch::forward(input, bias)
     }
@@ -108,6 +113,12 @@ impl Operation for Backward {
         (input, bias)
     }
 
+    fn part_rule(&self, _inputs: Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        Names::of::<Self>(("rc", "c", "rc"), ("rc", "c"))
+            .linear_in_last()
+            .rule()
+    }
+
     fn reference(&self, (input, bias, gradient): Self::Inputs) -> Self::Outputs {
         reference::backward(input, bias, gradient)
     }
@@ -116,7 +127,7 @@ impl Operation for Backward {
         flex::backward(input, bias, gradient)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (input, bias, gradient): Of<Self::Inputs, CubeTensor>) -> (CubeTensor, CubeTensor) {
         let dtype = input.dtype;
         let (input, partials) = launch::backward(input, bias, gradient);
@@ -146,12 +157,12 @@ impl Operation for BackwardInto {
         (input, add_each(sums, &self.places, [bias]))
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, _client: &Client, (.., sums): Of<Self::Inputs, Spec>) -> bool {
         are_written(&sums)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (input, bias, gradient, sums): Of<Self::Inputs, CubeTensor>) -> (CubeTensor, [CubeTensor; 2]) {
         let (input, partials) = launch::backward(input, bias, gradient);
         (input, partials.add_to(sums, &self.places))

@@ -7,18 +7,21 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 
+use std::ops::Range;
+
 use burn::tensor::{Int, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
 
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Join, Names, Part, PartRule, joined};
 use crate::operation::{Operation, Spec, apply};
 use crate::precision::compute_type;
 use crate::tape::{inner, record};
@@ -102,6 +105,28 @@ impl Operation for Forward {
         std::array::from_fn(|_| (rows.clone(), compute_type(dtype)))
     }
 
+    fn part_rule(&self, _inputs: (Spec, Spec)) -> Option<PartRule> {
+        Names::of::<Self>(("rv", "r"), ["r"; 3]).joined("v").rule()
+    }
+
+    /// Statistics of the whole vocabulary. Where ranks have parts of it, of `rows` and of `2 * rows` elements.
+    fn run_part(&self, (logits, targets): Self::Inputs, part: &dyn Part) -> Self::Outputs {
+        let (targets, valid) = of_columns(targets, self.valid, &part.range(0, 1));
+        let [own, sum, target] = apply(&Self { valid }, (logits, targets));
+        if part.is_all(0, 1) {
+            return [own, sum, target];
+        }
+        const VOCABULARY: (usize, usize) = (0, 1);
+        let [rows] = sum.dims();
+        let maximum = joined(part, own.clone(), Join::Max, VOCABULARY, 0);
+        // 0 on a rank of padding alone, whose own maximum is −∞.
+        let sum = sum * (own - maximum.clone()).exp();
+        let both = Tensor::cat(vec![sum.unsqueeze::<2>(), target.unsqueeze::<2>()], 0);
+        let both = joined(part, both, Join::Sum, VOCABULARY, 1);
+        let [sum, target] = [0, 1].map(|index| both.clone().narrow(0, index, 1).reshape([rows]));
+        [maximum, sum, target]
+    }
+
     fn reference(&self, (logits, targets): Self::Inputs) -> Self::Outputs {
         reference::statistics(logits, targets, self.valid)
     }
@@ -110,7 +135,7 @@ impl Operation for Forward {
         flex::statistics(logits, targets, self.valid)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (logits, targets): (CubeTensor, CubeTensor)) -> [CubeTensor; 3] {
         launch::statistics(logits, targets, self.valid)
     }
@@ -132,6 +157,15 @@ impl Operation for Backward {
         logits
     }
 
+    fn part_rule(&self, _inputs: (Spec, Spec, [Spec; 3])) -> Option<PartRule> {
+        Names::of::<Self>(("rv", "r", ["r"; 3]), "rv").linear_in_last().rule()
+    }
+
+    fn run_part(&self, (logits, targets, of_rows): Self::Inputs, part: &dyn Part) -> Tensor<2> {
+        let (targets, valid) = of_columns(targets, self.valid, &part.range(0, 1));
+        apply(&Self { valid }, (logits, targets, of_rows))
+    }
+
     fn reference(&self, (logits, targets, of_rows): Self::Inputs) -> Tensor<2> {
         reference::backward(logits, targets, self.valid, of_rows)
     }
@@ -140,8 +174,17 @@ impl Operation for Backward {
         flex::backward(logits, targets, self.valid, of_rows)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (logits, targets, of_rows): (CubeTensor, CubeTensor, [CubeTensor; 3])) -> CubeTensor {
         launch::backward(logits, targets, self.valid, of_rows)
     }
+}
+
+/// Returns the targets as columns of a part of the vocabulary, and how many of its columns count.
+fn of_columns(targets: Tensor<1, Int>, valid: usize, own: &Range<usize>) -> (Tensor<1, Int>, usize) {
+    let targets = match own.start {
+        0 => targets,
+        start => targets - start as i64,
+    };
+    (targets, valid.clamp(own.start, own.end) - own.start)
 }

@@ -4,7 +4,7 @@
 
 pub(crate) mod columns;
 pub mod dropout;
-pub(crate) mod launch;
+pub mod launch;
 pub(crate) mod math;
 pub(crate) mod nvidia;
 pub(crate) mod parts;

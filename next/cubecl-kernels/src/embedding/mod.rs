@@ -5,17 +5,17 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 
 use burn::tensor::{DType, Int, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
 use crate::error::{Check, KernelError};
@@ -125,7 +125,7 @@ impl Operation for Rows {
         flex::forward(table, tokens, self.0)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (table, tokens): (CubeTensor, CubeTensor)) -> CubeTensor {
         launch::rows(table, tokens, self.0)
     }
@@ -157,12 +157,12 @@ impl Operation for AddRows {
         flex::add_rows(sums, tokens, gradient, self)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, _client: &Client, _inputs: Of<Self::Inputs, Spec>) -> bool {
         self.range.count > 0
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (sums, tokens, gradient): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
         launch::add_rows(sums, tokens, gradient, self)
     }

@@ -113,7 +113,7 @@ impl Documents {
     }
 
     /// First token of the document, and the one after its last, of each token of each sample.
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     pub(super) fn bounds(&self) -> &Arc<[[u32; 2]]> {
         &self.bounds
     }

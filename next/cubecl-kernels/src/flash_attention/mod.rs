@@ -3,19 +3,19 @@
 //! The forward pass goes over blocks of keys with a running maximum and sum of each query, and keeps `log Σ exp` of
 //! each row of scores; the backward pass computes the weights of a block again from it.
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod device;
 mod documents;
 mod flex;
 pub mod host;
 mod key_lengths;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod matrix;
 mod operation;
 mod options;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod portable;
 mod projections;
 mod reference;
@@ -218,7 +218,7 @@ fn attend(
     let (sizes, dtype) = (inputs.sizes(Tensor::dims), inputs.first().dtype());
     options.check(check, sizes)?;
     check_bias(check, bias.as_ref(), dtype, sizes)?;
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     launch::check(&inputs.first().device(), check, dtype, sizes)?;
     let (inside, table) = (inner(&inputs), inner(&bias));
     let (output, log_sum_exp) = apply(&Forward(options.clone()), (inside.clone(), table.clone()));

@@ -1,15 +1,16 @@
 //! The forward and the backward pass as operations.
 
 use burn::tensor::{Shape, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use super::launch;
 use super::projections::Projections;
 use super::{Backward, BackwardInputs, Forward, flex, reference};
-use crate::operation::{Of, Operation, Spec};
+use crate::operation::parts::{Names, Part, PartRule};
+use crate::operation::{Of, Operation, Spec, apply};
 use crate::precision::compute_type;
 
 impl Operation for Forward {
@@ -29,6 +30,16 @@ impl Operation for Forward {
         ((output, dtype), (log_sum_exp, compute_type(dtype)))
     }
 
+    fn part_rule(&self, (inputs, bias): (Projections<Spec>, Option<Spec>)) -> Option<PartRule> {
+        let [of_heads, of_sums, of_bias] = inputs.names();
+        let inputs = (inputs.map(|_| of_heads), bias.map(|_| of_bias));
+        Names::of::<Self>(inputs, (of_heads, of_sums)).rule()
+    }
+
+    fn run_part(&self, inputs: Self::Inputs, part: &dyn Part) -> Self::Outputs {
+        apply(&Self(self.0.of_part(inputs.0.first().dims()[1], part)), inputs)
+    }
+
     fn reference(&self, (inputs, bias): Self::Inputs) -> Self::Outputs {
         reference::forward(inputs, bias, &self.0)
     }
@@ -37,7 +48,7 @@ impl Operation for Forward {
         flex::forward(inputs, bias, &self.0)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (inputs, bias): (Projections<CubeTensor>, Option<CubeTensor>)) -> (CubeTensor, CubeTensor) {
         launch::forward(inputs, bias, &self.0)
     }
@@ -54,6 +65,23 @@ impl Operation for Backward {
         (inputs, bias.filter(|_| self.is_bias_wanted))
     }
 
+    /// The gradient of the bias is a sum over the samples, of which a rank with some of them has a term.
+    fn part_rule(&self, (inputs, bias, ..): Of<BackwardInputs, Spec>) -> Option<PartRule> {
+        let [of_heads, of_sums, of_bias] = inputs.names();
+        let (inputs, bias) = (inputs.map(|_| of_heads), bias.map(|_| of_bias));
+        let outputs = (inputs.clone(), bias.filter(|_| self.is_bias_wanted));
+        let inputs = (inputs, bias, of_heads, of_sums, of_heads);
+        Names::of::<Self>(inputs, outputs).linear_in_last().rule()
+    }
+
+    fn run_part(&self, inputs: BackwardInputs, part: &dyn Part) -> Self::Outputs {
+        let own = Self {
+            options: self.options.of_part(inputs.0.first().dims()[1], part),
+            ..*self
+        };
+        apply(&own, inputs)
+    }
+
     fn reference(&self, inputs: BackwardInputs) -> Self::Outputs {
         reference::backward(inputs, self)
     }
@@ -62,7 +90,7 @@ impl Operation for Backward {
         flex::backward(inputs, self)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, inputs: Of<BackwardInputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor> {
         launch::backward(inputs, self)
     }

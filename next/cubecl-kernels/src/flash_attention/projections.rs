@@ -4,7 +4,7 @@ use burn::backend::DispatchTensor;
 use burn::tensor::Tensor;
 
 use super::{AttentionSizes, PackedHeads, unpack};
-use crate::operation::Tensors;
+use crate::operation::{Spec, Tensors};
 
 /// Queries, keys and values, or something for each of their tensors.
 #[derive(Clone, Debug)]
@@ -59,6 +59,17 @@ impl<T> Projections<T> {
         match self {
             Self::Separate(tensors) => tensors.map(Some),
             Self::Packed(packed, _) => [Some(packed), None, None],
+        }
+    }
+}
+
+impl Projections<Spec> {
+    /// Returns the names of the dimensions of these and of the output, of the sums of exponentials, and of the bias,
+    /// for ranks that have parts of the samples and heads. Heads that share keys, or are in one tensor, stay together.
+    pub fn names(&self) -> [&'static str; 3] {
+        match self {
+            Self::Separate([(query, _), (key, _), _]) if query[2] == key[2] => ["b.h.", "bh.", "h."],
+            _ => ["b...", "b..", ".."],
         }
     }
 }

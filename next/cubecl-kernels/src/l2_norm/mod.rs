@@ -2,16 +2,16 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 
 use std::ops::Range;
 
 use burn::tensor::Tensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
 
@@ -115,7 +115,7 @@ impl Operation for Squares {
         flex::sums_of_squares(buffers, &self.parts, self.sums)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, buffers: Vec<CubeTensor>) -> CubeTensor {
         launch::sums_of_squares(buffers, &self.parts, self.sums)
     }

@@ -2,13 +2,13 @@
 //! rows are still on their way.
 
 use burn::tensor::{DType, Device, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
 use super::{LinearInputs, WeightOrder, affine};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use super::{launch, product};
 use crate::operation::{Of, Operation, Spec, apply};
 pub use crate::row_blocks::RowBlocks;
@@ -142,12 +142,12 @@ impl Operation for Blocks {
         })
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, client: &Client, _inputs: Of<Self::Inputs, Spec>) -> bool {
         self.from.rows * self.from.count > 0 && product::is_in_library(client)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (input, weight, bias, output): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
         launch::blocks((input, weight, self.order), bias, output, [self.from, self.to])
     }

@@ -9,7 +9,7 @@ pub mod destination;
 mod factors;
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod operation;
 mod product;

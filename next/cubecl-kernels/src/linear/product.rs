@@ -2,17 +2,17 @@
 
 #[cfg(feature = "cublaslt")]
 use burn::backend::DispatchDevice;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn::tensor::DType;
 use burn::tensor::{Device, Tensor};
 #[cfg(feature = "cublaslt")]
 use burn_cubecl::CubeDevice;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use super::launch;
 use crate::accumulate::{Accumulate, GradientPlace, GradientSums};
 use crate::operation::{Of, Operation, Spec, apply};
@@ -29,7 +29,7 @@ pub fn multiplies_in_library(device: &Device) -> bool {
 }
 
 /// Returns whether products on a client's device run in a library.
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 #[cfg_attr(not(feature = "cublaslt"), allow(unused_variables, reason = "there is no library"))]
 pub(super) fn is_in_library(client: &Client) -> bool {
     #[cfg(feature = "cublaslt")]
@@ -87,12 +87,12 @@ impl Operation for AddProduct {
         apply(&Accumulate(self.0), (sums, multiply(a, b, None).reshape([length]))).sums
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, client: &Client, (sums, ..): Of<Self::Inputs, Spec>) -> bool {
         is_in_library(client) && sums.1 == DType::F32
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (sums, a, b): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
         launch::add_product(sums, [a, b], self.0)
     }

@@ -4,7 +4,7 @@
 //! (`MatmulElems::from_globals` in cubek-matmul), and takes transposed factors; with fusion the bias is fused with it,
 //! or with what comes after it. On other backends the factors are widened first.
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn::backend::DispatchDevice;
 use burn::tensor::{DType, Tensor};
 
@@ -45,7 +45,7 @@ pub fn backward(
 /// take on CubeCL.
 fn widened<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let (device, dtype) = (tensor.device(), tensor.dtype());
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     if matches!(device.as_dispatch(), DispatchDevice::Cube(_)) && device.supports_dtype(dtype) {
         return tensor;
     }

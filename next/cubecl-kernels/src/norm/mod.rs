@@ -6,9 +6,9 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod operation;
 mod reference;

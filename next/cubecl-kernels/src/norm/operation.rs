@@ -1,23 +1,24 @@
 //! The norms' passes as operations: alone, or with the sum of a residual stream before them.
 
 use burn::tensor::Tensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use super::launch;
 use super::{
     Backward, BackwardInto, Forward, NormKind, NormParameters, RowGradients, Saved, Statistics, flex, reference,
 };
 use crate::accumulate::vectors::add_each;
+use crate::operation::parts::{Names, Part, PartRule, of_rows};
 use crate::operation::{Of, Operation, Spec, apply};
 use crate::precision::compute_type;
 use crate::random::RowDropout;
 use crate::sums::GradientSums;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use crate::sums::are_written;
 
 impl Forward {
@@ -49,6 +50,21 @@ impl Operation for Forward {
         (residual, input, (mean, each))
     }
 
+    fn part_rule(&self, (_, bias, residual, _, norm_bias): Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        let residual = residual.map(|_| "r.");
+        let inputs = ("r.", bias.map(|_| "."), residual, ".", norm_bias.map(|_| "."));
+        let mean = (self.kind == NormKind::Layer).then_some("r");
+        Names::of::<Self>(inputs, (residual, "r.", (mean, "r"))).rule()
+    }
+
+    fn run_part(&self, inputs: Self::Inputs, part: &dyn Part) -> Self::Outputs {
+        let own = Self {
+            dropout: of_rows(&self.dropout, part),
+            ..*self
+        };
+        apply(&own, inputs)
+    }
+
     fn reference(&self, inputs: Self::Inputs) -> Self::Outputs {
         reference::forward(self, inputs)
     }
@@ -57,7 +73,7 @@ impl Operation for Forward {
         flex::forward(self, inputs)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, inputs: Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor> {
         launch::forward(self, inputs)
     }
@@ -85,6 +101,25 @@ impl Operation for Backward {
         (self.rows(of_output), vec![weight; self.vectors()])
     }
 
+    fn part_rule(&self, ((_, _, (mean, _)), of_hidden, _): Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        let of_hidden = of_hidden.map(|_| "r.");
+        let inputs = (("r.", ".", (mean.map(|_| "r"), "r")), of_hidden, "r.");
+        let names = Names::of::<Self>(inputs, (self.rows("r."), vec!["."; self.vectors()]));
+        // Of the vectors each rank has the terms of its rows.
+        match of_hidden {
+            None => names.linear_in_last().rule(),
+            Some(_) => names.summed().rule(),
+        }
+    }
+
+    fn run_part(&self, inputs: Self::Inputs, part: &dyn Part) -> Self::Outputs {
+        let own = Self {
+            dropout: of_rows(&self.dropout, part),
+            ..*self
+        };
+        apply(&own, inputs)
+    }
+
     fn reference(&self, inputs: Self::Inputs) -> Self::Outputs {
         reference::backward(self, inputs)
     }
@@ -93,7 +128,7 @@ impl Operation for Backward {
         flex::backward(self, inputs)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, inputs: Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor> {
         let dtype = inputs.2.dtype;
         let (rows, partials) = launch::backward(self, inputs);
@@ -116,12 +151,12 @@ impl Operation for BackwardInto {
         (rows, add_each(sums, &self.places, vectors))
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, _client: &Client, (_, sums): Of<Self::Inputs, Spec>) -> bool {
         are_written(&sums)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (inputs, sums): Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor> {
         let (rows, partials) = launch::backward(&self.rule, inputs);
         (rows, partials.add_to(sums, &self.places))

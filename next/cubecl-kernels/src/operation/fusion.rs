@@ -11,7 +11,7 @@ use burn_fusion::{ExecutionError, FusionRuntime, FusionTensor};
 use burn_ir::{CustomOpIr, HandleContainer, OperationIr, TensorIr};
 use cubecl::client::Client;
 
-use super::{Of, Operation, Spec, Tensors};
+use super::{Of, Operation, Tensors, spec};
 use crate::cube::launch::is_supported;
 
 type Lazy = FusionTensor<FusionCubeRuntime>;
@@ -139,8 +139,4 @@ impl<O: Operation> StreamOperation<FusionCubeRuntime> for Registered<O> {
         });
         Ok(())
     }
-}
-
-fn spec(tensor: &DispatchTensor) -> Spec {
-    (tensor.shape(), tensor.dtype())
 }

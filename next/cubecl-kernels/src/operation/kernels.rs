@@ -30,7 +30,7 @@ pub fn kernels() -> Kernels {
 #[cfg(test)]
 mod tests {
     use burn::tensor::{Device, Tensor};
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     use burn_cubecl::tensor::CubeTensor;
     use burn_flex::FlexTensor;
 
@@ -59,7 +59,7 @@ mod tests {
             input
         }
 
-        #[cfg(feature = "cuda")]
+        #[cfg(feature = "cubecl")]
         fn cube(&self, input: CubeTensor) -> CubeTensor {
             input
         }

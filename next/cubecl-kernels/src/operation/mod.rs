@@ -1,24 +1,31 @@
 //! [`Operation`]: a fused operation as one type, which [`apply`] gives to the backend of its inputs.
 //!
-//! An operation has a form for Flex and one for CubeCL; on every other backend, for what its kernels do not take, and
-//! where [`set_kernels`] says so, its reference runs, in burn's own operations. It has no backward pass: a function
+//! An operation has a form for Flex and one for CubeCL, which ranks run on their [parts] of tensors, if it has a rule
+//! for that; on every other backend, for what its kernels do not take, and where [`set_kernels`] says so, its reference
+//! runs, in burn's own operations. It has no backward pass: a function
 //! whose forward and backward passes are operations makes them a node of burn's graph by [`tape`](crate::tape).
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod fusion;
 mod kernels;
+pub mod parts;
 mod tensors;
 
 use std::fmt;
 
+#[cfg(any(feature = "cubecl", feature = "slot"))]
+use burn::backend::TensorMetadata;
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
+#[cfg(feature = "slot")]
+use burn::tensor::Device;
 use burn::tensor::{DType, Shape};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
+use self::parts::{Part, PartRule};
 pub use kernels::{Kernels, kernels, set_kernels};
 pub use tensors::{Of, Tensors};
 
@@ -48,14 +55,30 @@ pub trait Operation: Clone + fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns whether its kernels take inputs all of which have elements, and types that kernels read.
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, _client: &Client, _inputs: Of<Self::Inputs, Spec>) -> bool {
         true
     }
 
     /// Runs its kernels, for what they take.
-    #[cfg(feature = "cuda")]
-    fn cube(&self, inputs: Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor>;
+    ///
+    /// # Panics
+    /// When it has none, and so takes nothing.
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, _inputs: Of<Self::Inputs, CubeTensor>) -> Of<Self::Outputs, CubeTensor> {
+        unreachable!("{} has no kernels", Self::NAME)
+    }
+
+    /// Returns the rule by which ranks run it on their parts of tensors; `None` if its reference is run instead, by the
+    /// rules of burn's operations.
+    fn part_rule(&self, _inputs: Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        None
+    }
+
+    /// Runs it on a rank's part of the inputs: itself, if its settings do not depend on the part.
+    fn run_part(&self, inputs: Self::Inputs, _part: &dyn Part) -> Self::Outputs {
+        apply(self, inputs)
+    }
 }
 
 /// Returns the outputs of an operation whose inputs are not tracked.
@@ -75,12 +98,26 @@ pub fn apply<O: Operation>(operation: &O, inputs: O::Inputs) -> O::Outputs {
             let outputs = operation.flex(O::Inputs::map(inputs, &mut to_flex));
             O::Outputs::from_dispatch(O::Outputs::map(outputs, &mut of_flex))
         }
-        #[cfg(feature = "cuda")]
+        #[cfg(feature = "cubecl")]
         DispatchTensorKind::Cube(_) if runs_kernels && fusion::is_taken(operation, &inputs) => {
             O::Outputs::from_dispatch(fusion::register(operation.clone(), inputs))
         }
+        #[cfg(feature = "slot")]
+        DispatchTensorKind::NdArray(tensor) if runs_kernels => {
+            let device = Device::new(tensor.device());
+            match parts::run(operation, inputs, &device) {
+                Ok(outputs) => O::Outputs::from_dispatch(outputs),
+                Err(inputs) => operation.reference(O::Inputs::from_dispatch(inputs)),
+            }
+        }
         _ => operation.reference(O::Inputs::from_dispatch(inputs)),
     }
+}
+
+/// Returns a tensor's shape and type.
+#[cfg(any(feature = "cubecl", feature = "slot"))]
+fn spec(tensor: &DispatchTensor) -> Spec {
+    (tensor.shape(), tensor.dtype())
 }
 
 fn is_tracked(tensor: &DispatchTensor) -> bool {
@@ -112,7 +149,7 @@ fn of_flex(tensor: FlexTensor) -> DispatchTensor {
 }
 
 /// Returns whether kernels run for a tensor that is not tracked, and not the references.
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 pub fn runs_kernels<const D: usize>(tensor: burn::tensor::Tensor<D>) -> bool {
     kernels() == Kernels::Fused && fusion::has_kernels(&tensor.into_dispatch())
 }

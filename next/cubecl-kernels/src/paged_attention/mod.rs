@@ -7,17 +7,17 @@
 //! too; a second kernel then joins the splits.
 
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 
 use burn::backend::DispatchTensor;
 use burn::tensor::{Int, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use cubecl::client::Client;
 
 use crate::error::{Check, KernelError};
@@ -252,14 +252,14 @@ impl Operation for Attend {
         reference::forward(query, cache, PagedOptions { scale, slopes, window })
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn is_taken(&self, client: &Client, (query, cache, _): (Spec, [Spec; 4], Option<Spec>)) -> bool {
         let [keys, _, block_table, lengths] = cache;
         let sizes = PagedSizes::of_dims(query.0.dims(), keys.0.dims(), block_table.0.dims());
         block_table.1 == lengths.1 && launch::fits(client, sizes)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (query, cache, slopes): (CubeTensor, [CubeTensor; 4], Option<CubeTensor>)) -> CubeTensor {
         launch::forward(query, cache, slopes, self)
     }

@@ -3,16 +3,16 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 
 use std::ops::Range;
 
 use burn::tensor::Tensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
 
@@ -132,7 +132,7 @@ impl Operation for Gather {
         reference::gather(buffers, &self.0)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, buffers: Vec<CubeTensor>) -> CubeTensor {
         launch::gather(buffers, &self.0)
     }
@@ -160,7 +160,7 @@ impl Operation for Scatter {
         flex::scatter(buffer, values, &self.0)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, [buffer, values]: [CubeTensor; 2]) -> CubeTensor {
         launch::scatter(buffer, values, &self.0)
     }
@@ -188,7 +188,7 @@ impl Operation for Clear {
         flex::clear(buffer, &self.0)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, buffer: CubeTensor) -> CubeTensor {
         launch::clear(buffer, &self.0)
     }

@@ -6,20 +6,21 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 pub mod tables;
 
 use burn::tensor::{DType, Int, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Names, PartRule};
 use crate::operation::{Of, Operation, Spec, apply};
 use crate::precision::compute_type;
 use crate::tape::{inner, record};
@@ -183,6 +184,11 @@ pub fn rotary(input: Tensor<4>, angles: Option<RotaryAngles>) -> Result<Tensor<3
 /// Cosine and sine, and positions.
 type Tables = ([Tensor<2>; 2], Tensor<1, Int>);
 
+/// The names of their dimensions, for ranks that have parts of the tokens.
+fn names(_tables: Of<Tables, Spec>) -> Of<Tables, &'static str> {
+    ([".."; 2], "t")
+}
+
 /// The angles of a rotation on a backend.
 struct Angles<T> {
     cosine: T,
@@ -217,6 +223,13 @@ impl Operation for Forward {
         ([tokens, RotaryHeads::of(shape).total(), d_head].into(), dtype)
     }
 
+    /// Groups are whole: heads that are cut by groups would be at several places of the output.
+    fn part_rule(&self, (_, tables): Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        Names::of::<Self>(("t...", tables.map(names)), "t..")
+            .linear_in_first()
+            .rule()
+    }
+
     fn reference(&self, (input, tables): Self::Inputs) -> Tensor<3> {
         reference::forward(input, tables.map(|tables| RotaryAngles::of(tables, self.0)))
     }
@@ -225,7 +238,7 @@ impl Operation for Forward {
         flex::forward(input, tables.map(|tables| Angles::of(tables, self.0)))
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (input, tables): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
         launch::forward(input, tables.map(|tables| Angles::of(tables, self.0)))
     }
@@ -252,6 +265,12 @@ impl Operation for Backward {
         )
     }
 
+    fn part_rule(&self, (_, tables): Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        Names::of::<Self>(("t..", tables.map(names)), "t...")
+            .linear_in_first()
+            .rule()
+    }
+
     fn reference(&self, (gradient, tables): Self::Inputs) -> Tensor<4> {
         let angles = tables.map(|tables| RotaryAngles::of(tables, self.layout));
         reference::backward(gradient, self.heads, angles)
@@ -262,7 +281,7 @@ impl Operation for Backward {
         flex::backward(gradient, self.heads, angles)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (gradient, tables): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
         let angles = tables.map(|tables| Angles::of(tables, self.layout));
         launch::backward(gradient, self.heads, angles)

@@ -2,18 +2,19 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 pub(crate) mod reference;
 
 use burn::tensor::{Bool, Tensor};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
 
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Names, PartRule};
 use crate::operation::{Operation, Spec, apply};
 use crate::tape::{inner, keep, record};
 
@@ -95,6 +96,12 @@ impl Operation for Forward {
         scores
     }
 
+    fn part_rule(&self, (_, masked): (Spec, Option<Spec>)) -> Option<PartRule> {
+        // A causal mask is for all queries.
+        let scores = if self.is_causal { "bh.." } else { "bhq." };
+        Names::of::<Self>((scores, masked.map(|_| "bhq.")), scores).rule()
+    }
+
     fn reference(&self, (scores, masked): Self::Inputs) -> Tensor<4> {
         reference::forward(scores, masked, self)
     }
@@ -103,7 +110,7 @@ impl Operation for Forward {
         flex::forward(scores, masked, self)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, (scores, masked): (CubeTensor, Option<CubeTensor>)) -> CubeTensor {
         launch::forward(scores, masked, self)
     }
@@ -125,6 +132,10 @@ impl Operation for Backward {
         output
     }
 
+    fn part_rule(&self, _inputs: [Spec; 2]) -> Option<PartRule> {
+        Names::of::<Self>(["bhq."; 2], "bhq.").linear_in_last().rule()
+    }
+
     fn reference(&self, [output, gradient]: [Tensor<4>; 2]) -> Tensor<4> {
         reference::backward(output, gradient, self.scale)
     }
@@ -133,7 +144,7 @@ impl Operation for Backward {
         flex::backward(output, gradient, self.scale)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, [output, gradient]: [CubeTensor; 2]) -> CubeTensor {
         launch::backward(output, gradient, self.scale)
     }

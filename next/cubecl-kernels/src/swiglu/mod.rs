@@ -2,18 +2,19 @@
 
 mod flex;
 pub mod host;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod kernel;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 mod launch;
 mod reference;
 
 use burn::tensor::Tensor;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::tensor::CubeTensor;
 use burn_flex::FlexTensor;
 
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Names, PartRule};
 use crate::operation::{Operation, Spec, apply};
 use crate::tape::{inner, keep, record};
 
@@ -63,6 +64,10 @@ impl Operation for Forward {
         (shape, dtype)
     }
 
+    fn part_rule(&self, _input: Spec) -> Option<PartRule> {
+        Names::of::<Self>("r.", "r.").rule()
+    }
+
     fn reference(&self, input: Tensor<2>) -> Tensor<2> {
         reference::forward(input)
     }
@@ -71,7 +76,7 @@ impl Operation for Forward {
         flex::forward(input)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, input: CubeTensor) -> CubeTensor {
         launch::forward(input)
     }
@@ -91,6 +96,10 @@ impl Operation for Backward {
         input
     }
 
+    fn part_rule(&self, _inputs: [Spec; 2]) -> Option<PartRule> {
+        Names::of::<Self>(["r."; 2], "r.").linear_in_last().rule()
+    }
+
     fn reference(&self, [input, gradient]: [Tensor<2>; 2]) -> Tensor<2> {
         reference::backward(input, gradient)
     }
@@ -99,7 +108,7 @@ impl Operation for Backward {
         flex::backward(input, gradient)
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "cubecl")]
     fn cube(&self, [input, gradient]: [CubeTensor; 2]) -> CubeTensor {
         launch::backward(input, gradient)
     }

@@ -24,7 +24,7 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::Cube;
 use parking_lot::Mutex;
 
@@ -46,7 +46,7 @@ macro_rules! of_kind {
                 type $backend = Flex;
                 $work
             }
-            #[cfg(feature = "cuda")]
+            #[cfg(feature = "cubecl")]
             DispatchTensorKind::Cube(_) => {
                 type $backend = Cube;
                 $work

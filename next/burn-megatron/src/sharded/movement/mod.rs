@@ -1,5 +1,1 @@
-//! Tensors on their way from one placement to another.
-
-pub(super) mod all_to_all;
-pub(super) mod redistribute;
-pub(super) mod stacking;
+../../../../../burn-megatron/src/sharded/movement/mod.rs

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use burn_backend::{Shape, TensorMetadata};
 
 use super::all_to_all::{CutChange, all_to_all};
+use super::gather_ahead;
 use super::stacking::{padded, stacked_parts, unstacked, zeros_like};
 use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
 pub(in crate::sharded) use crate::sharded::kind::along;
@@ -47,6 +48,9 @@ pub(in crate::sharded) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
         Local::Here(local) => {
             let is_shared = shares_gather(mesh, &places, target);
             if is_shared && let Some(gathered) = last_gathered(id, target) {
+                return gathered;
+            }
+            if let Some(gathered) = gather_ahead::take::<B, K>(id, &places, target) {
                 return gathered;
             }
             let gathered = Change::<B, K>::new(mesh, &shape, places).run(local, target);
@@ -304,7 +308,7 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
 
 /// Adds to an error about calls that do not fit together, or that another thread makes, what is most often wrong.
 pub(in crate::sharded) fn with_advice(mut error: CollectiveError) -> CollectiveError {
-    const RECORDS: &str = "an optimizer's record is read on every rank at the same place";
+    const RECORDS: &str = "an optimizer's record is whole from sharded::whole_record(&optimizer)";
     match &mut error {
         CollectiveError::Mismatch { progress, .. } => {
             *progress = format!(
@@ -360,6 +364,11 @@ fn last_gathered<T: Clone + 'static>(id: u64, target: &Placements) -> Option<T> 
 
 fn remember_gathered<T: Clone + 'static>(id: u64, target: &Placements, gathered: &T) {
     LAST_GATHERED.set(Some((id, *target, Box::new(gathered.clone()))));
+}
+
+/// Returns the last gathered activation, and remembers another one in its place.
+pub(in crate::sharded) fn replace_gathered(gathered: Option<Gathered>) -> Option<Gathered> {
+    LAST_GATHERED.replace(gathered)
 }
 
 /// Lets go of the last gathered activation.

@@ -7,14 +7,29 @@
 //! The random choices are the same in every run. `SHARDED_SEED` gives others, `SHARDED_ROUNDS` more of them, and
 //! `SHARDED_CASE` those of one operation alone.
 
+mod batches;
 mod case;
 mod draw;
+mod explained;
+mod gather_ahead;
+mod given;
+mod kernels;
 mod operations;
 mod place;
 mod random;
 pub mod ranks;
+mod records;
 mod redistribute;
+mod replicas;
 mod rules;
+
+use burn::tensor::Device;
+use burn_flex::{Flex, FlexDevice};
+
+/// A device of Flex whose tensors are placed.
+pub fn new_device() -> Device {
+    super::device::<Flex>(FlexDevice)
+}
 
 /// Quantized tensors have no placement.
 #[test]
@@ -24,7 +39,6 @@ mod rules;
 fn quantized_tensors_are_refused_by_name() {
     use burn_backend::TensorData;
     use burn_backend::ops::QTensorOps;
-    use burn_flex::{Flex, FlexDevice};
 
     super::Sharded::<Flex>::q_from_data(TensorData::from([1.0f32]), &FlexDevice);
 }

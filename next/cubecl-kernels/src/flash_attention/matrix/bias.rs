@@ -10,7 +10,7 @@ use super::tile::{COLUMNS, lane};
 /// Adds the bias to scores that are not yet scaled, whose first ones are those of `query` and `key`; to those of
 /// queries and keys that there are not, any.
 #[cube]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::assign_op_pattern, clippy::too_many_arguments)]
 pub fn add_bias<P: Size>(
     scores: &mut Array<Vector<f32, P>>,
     bias: &ComptimeOption<RelativeBias>,

@@ -260,6 +260,7 @@ fn hide<F: Float, P: Size>(
 /// Turns scores into weights relative to the rows' bases, and adds them to the totals. Before that, bases that scores
 /// have grown past are raised, and what was summed relative to them is scaled to the new ones.
 #[cube]
+#[allow(clippy::assign_op_pattern)]
 fn weigh<P: Size>(
     scores: &mut Array<Vector<f32, P>>,
     sums: &mut Array<Vector<f32, P>>,

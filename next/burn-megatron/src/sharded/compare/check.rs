@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/sharded/compare/check.rs

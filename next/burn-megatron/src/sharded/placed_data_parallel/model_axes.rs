@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/sharded/placed_data_parallel/model_axes.rs
