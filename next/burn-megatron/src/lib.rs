@@ -10,9 +10,16 @@
 //! | any burn module, and samples for several ranks | [`DistributedDataParallel`](data_parallel::DistributedDataParallel): gradients are averaged during the backward pass |
 //! | an optimizer whose state is too large | [`ShardedOptimizer`](optimizer::ShardedOptimizer): each rank holds and updates a part |
 //! | any burn model, and a plan of which parameters are cut | [`sharded`] |
+//! | a model of burn's `TransformerEncoder`, `TransformerDecoder` or their parts | [`ParallelTransformerEncoder`](tensor_parallel::ParallelTransformerEncoder) and its like, made of burn's by `from_encoder` |
+//! | matrices that are too large | [`ColumnParallelLinear`](tensor_parallel::ColumnParallelLinear) and [`RowParallelLinear`](tensor_parallel::RowParallelLinear), new or made of burn's `Linear`; the other layers of [`tensor_parallel`] |
+//! | more layers than fit | [`PipelineStage`](pipeline_parallel::PipelineStage) for parts of the model, run by a [`PipelineExecutor`](pipeline_parallel::PipelineExecutor) |
 //! | dropout that must be the same in every layout | [`Dropout`](random::Dropout), drawn by coordinates instead of by a process-wide generator |
+//! | a run that stops and resumes, with other ranks | [`CheckpointWriter`](checkpoint::CheckpointWriter), [`snapshot`](training::snapshot) and [`restore`](training::restore) |
 //! | a training loop with collectives of its own | the [`ProcessGroup`](collectives::ProcessGroup)s of a [`ParallelContext`](context::ParallelContext), and [`mappings`] for activations |
-//! | doubts whether a layout computes what one rank does | [`parity`] |
+//! | a program with burn-train's `Learner` | [`ParallelLearner`](learner::ParallelLearner), with loaders from [`shard_loader`](data::shard_loader()) |
+//! | a loop of your own with `GradientsParams` | [`average_gradients`](data_parallel::average_gradients) |
+//! | a language model | [`Trainer`](training::Trainer): schedules, micro-batches, clipping, mixed precision and metrics |
+//! | doubts whether a layout computes what one rank does | [`sharded::compare`](sharded::compare()) for a program of one's own; [`parity`] |
 //!
 //! The sizes of the axes are given by [`ParallelConfig`](topology::ParallelConfig). Which data-parallel ranks there are
 //! follows from them and from the number of ranks.
@@ -63,7 +70,7 @@
 //! # Devices
 //!
 //! Layers, wrappers and collectives run on burn's `Device::flex()`, and on `Device::cuda(index)` with the feature
-//! `cuda`, over NCCL with `nccl`: a model is where its device is.
+//! `cuda`: a model is where its device is.
 //!
 //! # Features
 //!
@@ -76,21 +83,28 @@
 //! | `trainer` | no | the training loop for language models, with data sets and the byte tokenizer |
 //! | `parity` | no | recordings of two runs, to compare them |
 //! | `x86-v4` | no | AVX-512 in products and fused operations, chosen at run time where the processor has it; without it AVX2 |
-//! | `cuda` | no | ranks on NVIDIA's GPUs, with matrix products by cuBLASLt; a build needs neither CUDA nor a GPU |
-//! | `nccl` | no | the same over NCCL, which is loaded at run time |
+//! | `cuda` | no | ranks on NVIDIA's GPUs, with matrix products by cuBLASLt and over NCCL; a build needs neither CUDA nor a GPU |
+//! | `kernel-cache` | no | compiled kernels are kept from one start of a program to the next; a build needs libclang |
 #![warn(missing_docs)]
-// The modules that use some of it, and that some links lead to, are not here yet.
-#![allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links)]
+// The documentation names what every feature adds.
+#![cfg_attr(
+    not(all(feature = "checkpoint", feature = "parity", feature = "learner", feature = "trainer")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 pub mod autodiff;
 #[cfg(feature = "checkpoint")]
 pub mod checkpoint;
 pub mod collectives;
 pub mod context;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod data;
 pub mod data_parallel;
 mod device_memory;
 pub mod launch;
+#[cfg(feature = "learner")]
+pub mod learner;
 pub mod mappings;
 pub mod offload;
 pub mod optimizer;

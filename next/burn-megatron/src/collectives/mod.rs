@@ -8,6 +8,8 @@
 //! What groups guarantee: [`burn_megatron_comm::collectives`].
 
 mod group_config;
+#[cfg(feature = "cuda")]
+mod nccl;
 mod tensors;
 
 pub use burn_megatron_comm::collectives::{
@@ -15,6 +17,10 @@ pub use burn_megatron_comm::collectives::{
     Pending, ProcessGroup, ReduceOp, SharedBuffer, SharedMemory, listed_ranks, shared_memory_bytes,
 };
 pub use group_config::GroupConfig;
+#[cfg(feature = "cuda")]
+pub(crate) use nccl::wait_for_gpu_calls;
+#[cfg(feature = "cuda")]
+pub use nccl::{NcclTraffic, takes_shared_gpus};
 #[cfg(feature = "trainer")]
 pub(crate) use tensors::compare_hash;
 pub use tensors::{

@@ -373,11 +373,11 @@ impl ParallelContext {
     /// Lets each call on a GPU's memory be waited for on the host, or not, as at first: where kernels may be loaded, no
     /// call may run there that waits for what comes after.
     pub(crate) fn wait_for_gpu_calls(&self, waits: bool) {
-        #[cfg(feature = "nccl")]
+        #[cfg(feature = "cuda")]
         for group in self.groups() {
             crate::collectives::wait_for_gpu_calls(group, waits);
         }
-        #[cfg(not(feature = "nccl"))]
+        #[cfg(not(feature = "cuda"))]
         let _ = waits;
     }
 

@@ -4,7 +4,6 @@
 
 use burn::optim::{LearningRate, Optimizer};
 use burn::tensor::{Device, Tensor};
-use cubecl_kernels::Kernels;
 
 use super::{AdamW, AdamWConfig, AdamWState, ElementWise, scaled, with_decay};
 use crate::data_parallel::ElementWiseOptimizer;
@@ -35,15 +34,6 @@ impl Adam {
     /// Returns an optimizer of a module's parameters.
     pub fn init(self) -> ElementWiseOptimizer<Self> {
         ElementWiseOptimizer::from(self)
-    }
-
-    /// Returns the same optimizer with Adam's update as one fused operation, which is the default, or as several of
-    /// burn's.
-    pub fn with_kernels(self, kernels: Kernels) -> Self {
-        Self {
-            adamw: self.adamw.with_kernels(kernels),
-            ..self
-        }
     }
 
     /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping

@@ -5,8 +5,8 @@
 use burn::config::Config;
 use burn::optim::{LearningRate, Optimizer, RecordState};
 use burn::tensor::{DType, Device, Tensor};
-use cubecl_kernels::Kernels;
 use cubecl_kernels::adamw::{AdamWStep, adamw_elements};
+use cubecl_kernels::{Kernels, kernels};
 
 use super::{ElementWise, scaled};
 use crate::data_parallel::{BucketForm, ElementWiseOptimizer};
@@ -37,7 +37,6 @@ pub struct AdamWConfig {
 #[derive(Clone, Debug)]
 pub struct AdamW {
     config: AdamWConfig,
-    kernels: Kernels,
     gradient_scale: f64,
 }
 
@@ -62,19 +61,12 @@ impl AdamWConfig {
     pub fn build(&self) -> AdamW {
         AdamW {
             config: self.clone(),
-            kernels: Kernels::default(),
             gradient_scale: 1.0,
         }
     }
 }
 
 impl AdamW {
-    /// Returns the same optimizer with the update as one fused operation, which is the default, or as several of
-    /// burn's.
-    pub fn with_kernels(self, kernels: Kernels) -> Self {
-        Self { kernels, ..self }
-    }
-
     /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping
     /// without a pass of its own.
     pub fn with_gradient_scale(self, gradient_scale: f64) -> Self {
@@ -119,7 +111,7 @@ impl AdamW {
 
 impl ElementWise for AdamW {
     fn bucket_form(&self) -> Option<BucketForm<Self>> {
-        (self.kernels == Kernels::Fused).then_some(BucketForm {
+        (kernels() == Kernels::Fused).then_some(BucketForm {
             step: Self::numbers,
             moments: |state| [state.moment_1, state.moment_2],
             state: |updates, [moment_1, moment_2]| AdamWState {
@@ -142,7 +134,7 @@ impl Optimizer for AdamW {
         state: Option<Self::State<D>>,
     ) -> (Tensor<D>, Option<Self::State<D>>) {
         let is_main = matches!(tensor.dtype(), DType::F32 | DType::F64);
-        if self.kernels == Kernels::Fused && is_main {
+        if kernels() == Kernels::Fused && is_main {
             let (tensor, state) = self.fused_step(learning_rate, tensor, gradient, state);
             return (tensor, Some(state));
         }

@@ -9,7 +9,6 @@ use cubecl_kernels::norm::{self, Addends, NormKind, NormParameters};
 
 use super::checked;
 use crate::context::ParameterScope;
-use crate::precision::{assert_dtype, narrow, widen};
 
 /// Configuration of [`RmsNorm`].
 #[derive(Config, Debug)]
@@ -108,15 +107,4 @@ impl RmsNorm {
             epsilon: self.norm.epsilon,
         }
     }
-}
-
-/// burn's RMS norm, in burn's operations: those of its own `forward` in f32. That rounds the root to f32 where the
-/// input is f64; here it is f64. In 16 bits input and weight are widened to f32 first, and the output narrowed.
-fn apply_rms_norm<const D: usize>(norm: &nn::RmsNorm, input: Tensor<D>) -> Tensor<D> {
-    let weight = norm.gamma.val();
-    let dtype = weight.dtype();
-    assert_dtype("RMS norm", "the input", input.dtype(), dtype);
-    let (input, weight) = (widen(input), widen(weight));
-    let root = (input.clone().square().mean_dim(D - 1) + norm.epsilon).sqrt();
-    narrow(input / root * weight.unsqueeze(), dtype)
 }

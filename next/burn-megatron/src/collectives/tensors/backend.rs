@@ -2,14 +2,15 @@
 //!
 //! Unless a backend says otherwise, tensors travel through host memory (`staging`).
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensorKind};
 use burn::backend::{Dispatch, DispatchDevice, DispatchTensor};
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, DType, Shape};
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 use burn_cubecl::Cube;
 use burn_flex::Flex;
+use cubecl_kernels::linear::blocks::RowBlocks;
 
 use super::{CallMode, PendingTensor, TensorCall, staging};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup};
@@ -23,8 +24,9 @@ pub trait CollectiveBackend: Backend {
     /// Whether tensors are in the memory of a device.
     const HAS_DEVICE_MEMORY: bool = false;
 
-    /// The name of what moves tensors over the group.
-    fn tensor_engine(group: &ProcessGroup) -> &'static str {
+    /// Returns the name of what moves a device's tensors over the group.
+    fn tensor_engine(device: &Self::Device, group: &ProcessGroup) -> &'static str {
+        let _ = device;
         if Self::HAS_DEVICE_MEMORY {
             "host copies"
         } else {
@@ -32,8 +34,8 @@ pub trait CollectiveBackend: Backend {
         }
     }
 
-    /// Connects what moves tensors over these groups, all at once: it takes as long as the slowest of them. A group
-    /// that is left out is connected by its first collective.
+    /// Connects what moves a device's tensors over these groups, all at once: it takes as long as the slowest of them.
+    /// A group that is left out is connected by its first collective.
     ///
     /// # Communication
     /// Collective over each group, which come in the same order on all ranks. Over NCCL a broadcast of 128 bytes, and
@@ -41,8 +43,8 @@ pub trait CollectiveBackend: Backend {
     ///
     /// # Errors
     /// When the ranks do not come together.
-    fn connect(groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
-        let _ = groups;
+    fn connect(device: &Self::Device, groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
+        let _ = (device, groups);
         Ok(())
     }
 
@@ -85,6 +87,21 @@ pub trait CollectiveBackend: Backend {
         Self::collective(tensor, call, CallMode::Started, group)
     }
 
+    /// Starts a collective on rows of a matrix whose result goes to its rows of `output`: of an all-gather, each rank's
+    /// to a block of rows; of a reduce-scatter, to one block. Returns the output, with these rows in it once they are
+    /// waited for; `None` where results cannot be written there.
+    #[track_caller]
+    fn start_into(
+        rows: &FloatTensor<Self>,
+        call: TensorCall,
+        output: &FloatTensor<Self>,
+        to: RowBlocks,
+        group: &ProcessGroup,
+    ) -> Option<PendingTensor<Self>> {
+        let _ = (rows, call, output, to, group);
+        None
+    }
+
     /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if
     /// nothing else holds the tensor.
     ///
@@ -109,7 +126,7 @@ pub trait CollectiveBackend: Backend {
 
 impl CollectiveBackend for Flex {}
 
-#[cfg(feature = "cuda")]
+#[cfg(all(feature = "cubecl", not(feature = "cuda")))]
 impl CollectiveBackend for Cube {
     const HAS_DEVICE_MEMORY: bool = true;
 }
@@ -119,16 +136,37 @@ impl CollectiveBackend for Dispatch {
     #[track_caller]
     fn collective(tensor: DispatchTensor, call: TensorCall, mode: CallMode, group: &ProcessGroup) -> PendingTensor {
         match tensor.kind {
-            #[cfg(feature = "cuda")]
+            #[cfg(feature = "cubecl")]
             DispatchTensorKind::Cube(tensor) => Cube::collective(tensor.float(), call, mode, group).map(of_cube),
             _ => staging::collective::<Self>(tensor, call, mode, group),
         }
     }
 
     #[track_caller]
+    fn start_into(
+        rows: &DispatchTensor,
+        call: TensorCall,
+        output: &DispatchTensor,
+        to: RowBlocks,
+        group: &ProcessGroup,
+    ) -> Option<PendingTensor> {
+        match (&rows.kind, &output.kind) {
+            #[cfg(feature = "cubecl")]
+            (
+                DispatchTensorKind::Cube(BackendTensor::Float(rows)),
+                DispatchTensorKind::Cube(BackendTensor::Float(output)),
+            ) => Some(Cube::start_into(rows, call, output, to, group)?.map(of_cube)),
+            _ => {
+                let _ = (call, to, group);
+                None
+            }
+        }
+    }
+
+    #[track_caller]
     fn send_start(tensor: DispatchTensor, to: usize, group: &ProcessGroup) -> Pending<()> {
         match tensor.kind {
-            #[cfg(feature = "cuda")]
+            #[cfg(feature = "cubecl")]
             DispatchTensorKind::Cube(tensor) => Cube::send_start(tensor.float(), to, group),
             _ => staging::send_start::<Self>(tensor, to, group),
         }
@@ -143,14 +181,14 @@ impl CollectiveBackend for Dispatch {
         group: &ProcessGroup,
     ) -> PendingTensor {
         match device {
-            #[cfg(feature = "cuda")]
+            #[cfg(feature = "cubecl")]
             DispatchDevice::Cube(device) => Cube::recv_start(shape, dtype, device, from, group).map(of_cube),
             _ => staging::recv_start::<Self>(shape, dtype, device, from, group),
         }
     }
 }
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "cubecl")]
 fn of_cube(tensor: FloatTensor<Cube>) -> DispatchTensor {
     DispatchTensor {
         kind: DispatchTensorKind::Cube(BackendTensor::Float(tensor)),

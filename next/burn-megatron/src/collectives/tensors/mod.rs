@@ -3,9 +3,13 @@
 mod backend;
 mod call;
 mod chunks;
+#[cfg(feature = "cuda")]
+mod cube;
 mod entry;
 mod exit;
 mod movement;
+#[cfg(feature = "cuda")]
+mod nccl;
 mod overlap;
 mod pending;
 mod regions;

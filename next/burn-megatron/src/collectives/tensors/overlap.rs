@@ -11,13 +11,16 @@ use burn::tensor::Tensor;
 use cubecl_kernels::linear::blocks::{BlockProduct, RowBlocks, affine_blocks, unwritten};
 use cubecl_kernels::linear::{LinearInputs, WeightOrder};
 
+use super::regions::start_into;
 use super::{PendingTensor, RowChunks, TensorCall, start, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 
 /// A chunk on its way to rows of an output.
-struct PendingRows {
-    pending: PendingTensor,
-    to: RowBlocks,
+enum PendingRows {
+    /// In the memory of the output, which is what is waited for.
+    InOutput(PendingTensor),
+    /// In memory of its own.
+    Apart(PendingTensor, RowBlocks),
 }
 
 /// The gradient of a product's output, of all ranks, and that of its input.
@@ -30,12 +33,24 @@ pub(super) struct GatheredGradient {
 }
 
 impl PendingRows {
+    /// Starts a collective on rows whose result goes to rows of `output`, there if the device can.
+    #[track_caller]
+    fn start(rows: Tensor<2>, call: TensorCall, output: &Tensor<2>, to: RowBlocks, group: &ProcessGroup) -> Self {
+        match start_into(&rows, call, output, to, group) {
+            Some(pending) => Self::InOutput(pending),
+            None => Self::Apart(start(rows, call, group), to),
+        }
+    }
+
     /// Waits for the rows, and returns the output with them. Bounded, because the call is.
     ///
     /// # Errors
     /// The error of the call.
     fn wait(self, output: Tensor<2>) -> Result<Tensor<2>, CollectiveError> {
-        Ok(put_rows(output, self.pending.tensor()?, self.to))
+        match self {
+            Self::InOutput(pending) => pending.tensor(),
+            Self::Apart(pending, to) => Ok(put_rows(output, pending.tensor()?, to)),
+        }
     }
 }
 
@@ -99,10 +114,8 @@ pub(super) fn multiply_and_scatter(inputs: LinearInputs, chunks: RowChunks, grou
             output: output_of(&inputs, ranks * range.len()),
             to: RowBlocks::adjacent(range.len(), ranks),
         });
-        PendingRows {
-            pending: start(part, TensorCall::ReduceScatter(ReduceOp::Sum), group),
-            to: RowBlocks::range(range),
-        }
+        let call = TensorCall::ReduceScatter(ReduceOp::Sum);
+        PendingRows::start(part, call, &output, RowBlocks::range(range), group)
     };
     let reducing: Vec<_> = chunks.ranges().into_iter().map(reduce).collect();
     let arrived = |output, pending: PendingRows| unwrap_or_unwind(pending.wait(output));
@@ -129,10 +142,14 @@ pub(super) fn gather_gradient(
     };
     let mut of_input = output_of(&inputs, rows);
     let ranges = chunks.ranges();
-    let gathering = start_rows(&gradient, &ranges, TensorCall::AllGather, group);
+    let gather = |range: &Range<usize>| {
+        let (rows, to) = (gradient.clone().slice([range.clone()]), chunks.blocks(range, ranks));
+        PendingRows::start(rows, TensorCall::AllGather, &whole, to, group)
+    };
+    let gathering: Vec<_> = ranges.iter().map(gather).collect();
     for (range, pending) in ranges.iter().zip(gathering) {
         let to = chunks.blocks(range, ranks);
-        whole = unwrap_or_unwind(PendingRows { pending, to }.wait(whole));
+        whole = unwrap_or_unwind(pending.wait(whole));
         of_input = affine_blocks(BlockProduct {
             inputs: LinearInputs {
                 input: whole.clone(),

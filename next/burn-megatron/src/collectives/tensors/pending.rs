@@ -7,6 +7,8 @@ use burn::tensor::Tensor;
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, Shape, TensorData};
 
+#[cfg(feature = "cuda")]
+use crate::collectives::nccl::Started;
 use crate::collectives::{CollectiveElement, CollectiveError, Pending};
 
 /// A tensor that is being received, reduced or gathered.
@@ -32,6 +34,21 @@ impl<B: Backend> PendingTensor<B> {
     /// Returns the handle of a tensor that is there, or of what came instead.
     pub(super) fn ready(result: Result<FloatTensor<B>, CollectiveError>) -> Self {
         Self(Box::new(Ready(result)))
+    }
+
+    /// Returns the handle of a tensor that the device is making, or of what came instead.
+    #[cfg(feature = "cuda")]
+    pub(super) fn started(result: Result<(FloatTensor<B>, Started), CollectiveError>) -> Self {
+        match result {
+            Ok((tensor, started)) => Self::on_device(tensor, Pending::ready(Ok(started))),
+            Err(error) => Self::ready(Err(error)),
+        }
+    }
+
+    /// Returns the handle of a tensor that the device is receiving.
+    #[cfg(feature = "cuda")]
+    pub(super) fn on_device(tensor: FloatTensor<B>, pending: Pending<Started>) -> Self {
+        Self(Box::new(OnDevice { tensor, pending }))
     }
 
     /// Returns the handle of what `wrap` makes of the tensor.
@@ -63,6 +80,26 @@ impl PendingTensor {
     /// The error of the call.
     pub fn tensor<const D: usize>(self) -> Result<Tensor<D>, CollectiveError> {
         self.wait().map(Tensor::from_dispatch)
+    }
+}
+
+/// A tensor that is available to work launched after [`Started::before_use`].
+#[cfg(feature = "cuda")]
+struct OnDevice<T> {
+    tensor: T,
+    pending: Pending<Started>,
+}
+
+#[cfg(feature = "cuda")]
+impl<B: Backend> Incoming<B> for OnDevice<FloatTensor<B>> {
+    fn finished_at(&self) -> Option<Instant> {
+        // Only the GPU knows.
+        None
+    }
+
+    fn wait(self: Box<Self>) -> Result<FloatTensor<B>, CollectiveError> {
+        self.pending.wait()?.before_use();
+        Ok(self.tensor)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Tensor};
+use cubecl_kernels::linear::blocks::RowBlocks;
 use cubecl_kernels::tape::{inner, record};
 
 use super::{CallMode, CollectiveBackend, Movement, PendingTensor, TensorCall, movement, unwrap_or_unwind};
@@ -9,16 +10,17 @@ use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// Evaluates an expression with the name of the backend that moves a device's tensors.
 macro_rules! with_backend {
-    ($device:expr, $backend:ident => $body:expr) => {{
+    ($device:expr, $backend:ident, $inner:ident => $body:expr) => {{
         let device: &Device = $device;
         match device.clone().inner().as_dispatch() {
-            #[cfg(feature = "cuda")]
-            burn::backend::DispatchDevice::Cube(_) => {
+            #[cfg(feature = "cubecl")]
+            burn::backend::DispatchDevice::Cube($inner) => {
                 type $backend = burn_cubecl::Cube;
                 $body
             }
             _ => {
                 type $backend = burn_flex::Flex;
+                let $inner = &burn_flex::FlexDevice;
                 $body
             }
         }
@@ -28,12 +30,12 @@ macro_rules! with_backend {
 /// Returns whether tensors of a device are in its own memory, so that gradients are added up and reduced there; in host
 /// memory the ranks of a node reduce them in place.
 pub fn has_device_memory(device: &Device) -> bool {
-    with_backend!(device, B => B::HAS_DEVICE_MEMORY)
+    with_backend!(device, B, _inner => B::HAS_DEVICE_MEMORY)
 }
 
 /// Returns the name of what moves a device's tensors over the group.
 pub fn tensor_engine(device: &Device, group: &ProcessGroup) -> &'static str {
-    with_backend!(device, B => B::tensor_engine(group))
+    with_backend!(device, B, inner => B::tensor_engine(inner, group))
 }
 
 /// Connects what moves a device's tensors over these groups.
@@ -44,7 +46,7 @@ pub fn tensor_engine(device: &Device, group: &ProcessGroup) -> &'static str {
 /// # Errors
 /// When the ranks do not come together.
 pub fn connect(device: &Device, groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
-    with_backend!(device, B => B::connect(groups))
+    with_backend!(device, B, inner => B::connect(inner, groups))
 }
 
 /// Returns the result of a collective on the tensor, which has no gradient.
@@ -72,6 +74,19 @@ pub fn run<const D: usize>(
 #[track_caller]
 pub fn start<const D: usize>(tensor: Tensor<D>, call: TensorCall, group: &ProcessGroup) -> PendingTensor {
     Dispatch::collective(tensor.inner().into_dispatch(), call, CallMode::Started, group)
+}
+
+/// Starts a collective on rows of a matrix, as [`CollectiveBackend::start_into`].
+#[track_caller]
+pub(super) fn start_into(
+    rows: &Tensor<2>,
+    call: TensorCall,
+    output: &Tensor<2>,
+    to: RowBlocks,
+    group: &ProcessGroup,
+) -> Option<PendingTensor> {
+    let [rows, output] = [rows, output].map(|tensor| tensor.clone().inner().into_dispatch());
+    Dispatch::start_into(&rows, call, &output, to, group)
 }
 
 /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if nothing

@@ -35,6 +35,9 @@ macro_rules! with_float {
     };
 }
 
+#[cfg(feature = "cuda")]
+pub(super) use with_float;
+
 const MATCHED: &str = "matched on the element type";
 
 /// Makes a collective on a tensor's elements; a group of one has none.

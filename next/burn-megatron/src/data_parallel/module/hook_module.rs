@@ -39,7 +39,7 @@ impl ModuleMapper for Hooker<'_> {
 /// what is made: a graph has one hook of a parameter, and one gradient.
 ///
 /// burn's `init_mapper` is not for this: it takes values out of their graph before it maps them.
-pub(crate) fn map_once<const D: usize>(
+fn map_once<const D: usize>(
     param: Param<Tensor<D>>,
     make: impl FnOnce(Tensor<D>) -> Tensor<D> + Send + Sync + 'static,
 ) -> Param<Tensor<D>> {

@@ -287,11 +287,6 @@ impl<M: Module> DistributedDataParallel<M> {
         self.binding.device.clone().inner()
     }
 
-    /// The device of the trained parameters.
-    pub(crate) fn device(&self) -> &Device {
-        &self.binding.device
-    }
-
     /// The parameters and buffers of the module, as they are bound.
     pub fn parameters(&self) -> &[ParameterEntry] {
         &self.binding.parameters

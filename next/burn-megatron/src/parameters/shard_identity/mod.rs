@@ -146,11 +146,14 @@ impl ShardIdentity {
     }
 
     /// Returns the parameter that a record keeps, if it does, with a number of its own each time.
+    ///
+    /// Its tensor is made when it is asked for: the first tensor of a device fixes its element types.
     fn parameter(&self) -> Option<Param<Tensor<1, Int>>> {
         let is_whole = self.0.place.tensor.1 == 1 && self.0.place.stage.1 == 1;
         (!is_whole).then(|| {
-            let numbers = Tensor::from_data(self.0.numbers(), (&Device::flex(), DType::I64));
-            Param::initialized(ParamId::new(), numbers)
+            let numbers = self.0.numbers();
+            let make = move |device: &Device, _| Tensor::from_data(numbers, (device, DType::I64));
+            Param::uninitialized(ParamId::new(), make, Device::flex(), false, [numbers.len()].into())
         })
     }
 

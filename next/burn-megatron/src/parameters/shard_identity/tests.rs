@@ -175,3 +175,17 @@ fn an_identity_is_no_parameter_to_train() {
     assert_eq!(list_parameters(&sharded).len(), 1);
     assert_eq!(list_param_ids(&sharded)[0], sharded.weight.id);
 }
+
+#[test]
+fn a_visit_makes_no_tensor() {
+    struct Ints(usize);
+    impl ModuleVisitor for Ints {
+        fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+            assert!(!param.is_initialized());
+            self.0 += 1;
+        }
+    }
+    let mut ints = Ints(0);
+    sharded(0, 2, 0.5).visit(&mut ints);
+    assert_eq!(ints.0, 1);
+}

@@ -374,14 +374,14 @@ fn check_agreement(schedule: &Schedule, context: &ParallelContext) -> Result<(),
     }
 }
 
-/// The element type and the device of what passes between stages: those of the parameters.
+/// The element type and the device of what passes between stages: those of the parameters, without a graph.
 fn kind_of<M: Module>(module: &M) -> (DType, Device) {
-    let device = module.devices().first().cloned().unwrap_or_default();
+    let device = module.devices().first().cloned().unwrap_or_default().inner();
     (dtype_of(&list_parameters(module), &device), device)
 }
 
 fn kind_of_wrapped<M: Module>(stages: &DistributedDataParallel<Vec<M>>) -> (DType, Device) {
-    let device = stages.device().clone();
+    let device = stages.inner_device();
     (dtype_of(stages.parameters(), &device), device)
 }
 

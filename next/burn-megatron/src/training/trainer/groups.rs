@@ -85,7 +85,7 @@ impl TrainerGroups {
         self.settings.iter().map(move |setting| {
             let decay = setting.weight_decay.unwrap_or(step.weight_decay);
             config
-                .build_optimizer(setting.kind, decay, cubecl_kernels::kernels())
+                .build_optimizer(setting.kind, decay)
                 .with_learning_rate_factor(setting.learning_rate_factor)
                 .with_gradient_scale(step.gradient_scale)
         })

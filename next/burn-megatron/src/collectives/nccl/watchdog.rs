@@ -1,0 +1,1 @@
+../../../../../burn-megatron/src/collectives/nccl/watchdog.rs

@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/cuda/driver.rs

@@ -1,0 +1,1 @@
+../../../../burn-megatron/src/cuda/libraries.rs

@@ -1,0 +1,97 @@
+//! Where a loader's batches come from, and one pass over them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::{Dataset, DatasetError};
+use burn::tensor::Device;
+
+use super::placing::Placing;
+use crate::data::global_batches::GlobalBatches;
+use crate::random::CurrentStep;
+
+/// Where a loader's batches come from.
+pub(super) struct Source<I, O> {
+    pub(super) dataset: Arc<dyn Dataset<I>>,
+    pub(super) batcher: Arc<dyn Batcher<I, O>>,
+    pub(super) device: Device,
+    pub(super) batches: GlobalBatches,
+    pub(super) rank: usize,
+    pub(super) placing: Option<Placing<O>>,
+    pub(super) step: Option<CurrentStep>,
+}
+
+impl<I, O> Clone for Source<I, O> {
+    fn clone(&self) -> Self {
+        Self {
+            dataset: self.dataset.clone(),
+            batcher: self.batcher.clone(),
+            device: self.device.clone(),
+            batches: self.batches,
+            rank: self.rank,
+            placing: self.placing.clone(),
+            step: self.step.clone(),
+        }
+    }
+}
+
+impl<I, O> Source<I, O> {
+    /// The places of this rank's samples of a batch.
+    pub(super) fn share(&self, batch: usize) -> Range<usize> {
+        let share = self.batches.share(batch, self.rank);
+        match &self.placing {
+            None => share,
+            Some(placing) => {
+                let own = placing.share(share.len()).range();
+                share.start + own.start..share.start + own.end
+            }
+        }
+    }
+
+    /// What the loader counts of a batch: this rank's samples, or all where batches are placed.
+    pub(super) fn counted(&self, batch: usize) -> usize {
+        self.batches.share(batch, self.rank).len()
+    }
+
+    pub(super) fn num_items(&self) -> usize {
+        self.batches.num_samples_of(self.rank)
+    }
+}
+
+/// One pass over the samples.
+pub(super) struct Epoch<I, O> {
+    pub(super) source: Arc<Source<I, O>>,
+    /// The number of the sample at each place; `None` if samples are not shuffled.
+    pub(super) order: Option<Arc<[usize]>>,
+}
+
+impl<I, O> Clone for Epoch<I, O> {
+    fn clone(&self) -> Self {
+        Self {
+            source: self.source.clone(),
+            order: self.order.clone(),
+        }
+    }
+}
+
+impl<I, O> Epoch<I, O> {
+    /// Loads this rank's share of a global batch; `None` if it has no sample.
+    pub(super) fn load(&self, batch: usize) -> Option<Result<O, DatasetError>> {
+        let Source { dataset, batcher, .. } = &*self.source;
+        let places = self.source.share(batch);
+        if places.is_empty() {
+            return None;
+        }
+        let items = places.map(|place| {
+            let number = self.order.as_ref().map_or(place, |order| order[place]);
+            dataset.get(number)
+        });
+        let loaded = items.collect::<Result<Vec<I>, _>>();
+        let loaded = loaded.map(|items| batcher.batch(items, &self.source.device));
+        Some(loaded.map(|loaded| match &self.source.placing {
+            Some(placing) => placing.place(loaded, self.source.counted(batch)),
+            None => loaded,
+        }))
+    }
+}
