@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// A crate's folder of sources, and its modules in the order in which they may import from each other.
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 13] = [
     (
         "cubecl-kernels/src",
         &[
@@ -266,6 +266,39 @@ const CRATES: [(&str, &[&str]); 12] = [
             "training",
             "learner",
             "prelude",
+        ],
+    ),
+    (
+        "next/examples/src",
+        &[
+            "terminal",
+            "figures",
+            "svg",
+            "spots",
+            "json_lines",
+            "run_tokenizer",
+            "carried_tokenizer",
+            "saved_state",
+            "device",
+            "layout",
+            "memory_plan",
+            "arguments",
+            "launching",
+            "loading",
+            "adapting",
+            "step_observer",
+            "generating",
+            "evaluating",
+            "serving",
+            "session",
+            "checkpointing",
+            "monitoring",
+            "progress",
+            "timeline",
+            "measured_run",
+            "deepspeed",
+            "pretraining",
+            "comparing",
         ],
     ),
     (

@@ -97,7 +97,7 @@ impl DecoderConfig {
     fn validate_heads(&self) -> Result<(), ModelError> {
         let attention = &self.block.attention;
         let d_head = attention.d_head.unwrap_or(attention.d_model / attention.n_heads);
-        validate_head_size(d_head, cubecl_kernels::kernels())
+        validate_head_size(d_head)
     }
 
     fn init_part(&self, part: &ModelPart, device: &Device, scope: &ParameterScope) -> Result<Decoder, ModelError> {

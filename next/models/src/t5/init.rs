@@ -48,7 +48,7 @@ impl T5Config {
 
     fn check(&self, context: &ParallelContext) -> Result<(), ModelError> {
         self.validate(context.config())?;
-        validate_head_size(self.d_head, cubecl_kernels::kernels())
+        validate_head_size(self.d_head)
     }
 
     fn init_part(&self, part: &ModelPart, device: &Device, scope: &ParameterScope) -> Result<T5, ModelError> {

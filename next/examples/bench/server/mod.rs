@@ -1,0 +1,1 @@
+../../../../examples/bench/server/mod.rs

@@ -1,0 +1,1 @@
+../../../../examples/bench/server/process.rs

@@ -1,0 +1,1 @@
+../../../../examples/bench/sharded/mod.rs

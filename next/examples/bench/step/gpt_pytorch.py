@@ -1,0 +1,1 @@
+../../../../examples/bench/step/gpt_pytorch.py

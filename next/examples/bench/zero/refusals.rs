@@ -1,0 +1,1 @@
+../../../../examples/bench/zero/refusals.rs

@@ -1,0 +1,1 @@
+../../../../examples/bench/zero/variant.rs

@@ -1,0 +1,1 @@
+../../../../examples/bench/zero/zero_pytorch.py

@@ -1,0 +1,1 @@
+../../../examples/call_budget/table.rs

@@ -1,0 +1,1 @@
+../../../examples/checkpoint/inspect.rs

@@ -1,0 +1,1 @@
+../../../examples/checkpoint/tests.rs

@@ -1,0 +1,1 @@
+../../../examples/generate_samples_gpt/main.rs

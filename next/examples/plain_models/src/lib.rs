@@ -1,0 +1,1 @@
+../../../../examples/plain_models/src/lib.rs

@@ -1,0 +1,1 @@
+../../../examples/pretrain_bert/main.rs

@@ -1,0 +1,1 @@
+../../../examples/pretrain_gpt/main.rs

@@ -1,0 +1,1 @@
+../../../examples/pretrain_t5/main.rs

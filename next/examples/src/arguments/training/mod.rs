@@ -1,0 +1,1 @@
+../../../../../examples/src/arguments/training/mod.rs

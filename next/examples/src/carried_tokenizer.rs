@@ -1,0 +1,1 @@
+../../../examples/src/carried_tokenizer.rs

@@ -1,0 +1,1 @@
+../../../../examples/src/comparing/files.rs

@@ -1,0 +1,1 @@
+../../../../examples/src/deepspeed/command_line.rs

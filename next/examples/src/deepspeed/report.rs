@@ -1,0 +1,1 @@
+../../../../examples/src/deepspeed/report.rs

@@ -1,0 +1,1 @@
+../../../examples/src/json_lines.rs

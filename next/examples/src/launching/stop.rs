@@ -1,0 +1,1 @@
+../../../../examples/src/launching/stop.rs

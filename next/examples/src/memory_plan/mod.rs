@@ -1,0 +1,1 @@
+../../../../examples/src/memory_plan/mod.rs

@@ -1,0 +1,1 @@
+../../../../examples/src/monitoring/profiling.rs

@@ -1,0 +1,1 @@
+../../../examples/src/run_tokenizer.rs

@@ -1,0 +1,1 @@
+../../../examples/src/saved_state.rs

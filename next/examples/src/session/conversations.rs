@@ -1,0 +1,1 @@
+../../../../examples/src/session/conversations.rs

@@ -1,0 +1,1 @@
+../../../../examples/src/session/data_sets.rs

@@ -1,0 +1,1 @@
+../../../../examples/src/session/found_checkpoint.rs

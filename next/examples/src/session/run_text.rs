@@ -1,0 +1,1 @@
+../../../../examples/src/session/run_text.rs

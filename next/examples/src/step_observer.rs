@@ -1,0 +1,1 @@
+../../../examples/src/step_observer.rs

@@ -1,0 +1,1 @@
+../../../../examples/src/timeline/file.rs

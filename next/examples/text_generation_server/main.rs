@@ -1,0 +1,1 @@
+../../../examples/text_generation_server/main.rs
