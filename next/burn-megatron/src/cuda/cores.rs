@@ -66,7 +66,7 @@ pub fn bind_cores(gpu: usize, world: &World, group: &ProcessGroup) -> Result<Opt
     }))
 }
 
-/// What the operating system says of a GPU's place.
+/// The place of a GPU, as the operating system describes it.
 #[derive(Debug, PartialEq, Eq)]
 struct Near {
     cores: CoreSet,

@@ -13,7 +13,7 @@ use burn_megatron_comm::collectives::ProcessGroup;
 
 const UUID_BYTES: usize = 16;
 
-/// Whether ranks may compute on the same GPU.
+/// Permission of ranks to compute on the same GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// Each rank has a GPU of its own.
@@ -25,7 +25,7 @@ pub enum Sharing {
 
 /// Returns the number of the GPU of the rank with number `local_rank` on its node, which `Device::cuda` takes: the same
 /// number among those that `CUDA_VISIBLE_DEVICES` shows, or the only one, where a launcher shows each rank its own.
-/// Whether two ranks see the same [`check_shared`] says. Starts the driver, and notes from now on what CubeCL loses:
+/// [`check_shared`] finds two ranks that see the same. Starts the driver, and notes from now on what CubeCL loses:
 /// see [`check_work`](super::check_work). It does so with a panic hook: a program that installs one of its own does
 /// that before.
 ///

@@ -47,9 +47,9 @@ pub enum LostWork {
 /// A device's memory, all processes taken together, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// What is not in use.
+    /// Bytes that are not in use.
     pub free: u64,
-    /// What it has.
+    /// Bytes of all its memory.
     pub total: u64,
 }
 

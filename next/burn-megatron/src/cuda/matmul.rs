@@ -39,7 +39,7 @@ pub fn check_same_matmuls(group: &ProcessGroup) -> Result<(), CudaError> {
     }
 }
 
-/// What computes a rank's matmuls.
+/// Returns the name of the library or the kernels that compute a rank's matmuls.
 fn in_words(version: i64) -> String {
     match version {
         0 => "burn's own kernels".to_owned(),

@@ -1,4 +1,4 @@
-//! What ranks agree on: the settings of a run, who has how many samples of a batch, and whether to stop.
+//! Agreements of ranks: the settings of a run, who has how many samples of a batch, and whether to stop.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::data::mean_weight;
 use crate::launch::StopFlag;
 use crate::topology::Coordinates;
 
-/// What all ranks know of a batch.
+/// Knowledge of a batch that all ranks share.
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     /// The samples of each data-parallel rank.
@@ -20,17 +20,17 @@ pub(super) struct Shares {
     pub(super) progress: Progress,
     /// The first rank that was asked to stop, or that has failed.
     pub(super) asked_to_stop: Option<usize>,
-    /// Whether a rank has failed.
+    /// True if a rank has failed.
     pub(super) has_failed: bool,
 }
 
 impl Shares {
-    /// Whether no rank has samples: the epoch is over.
+    /// Returns true if no rank has samples: the epoch is over.
     pub(super) fn is_end(&self) -> bool {
         self.samples.iter().all(|&samples| samples == 0)
     }
 
-    /// What this rank's gradients are multiplied by.
+    /// Returns the factor of this rank's gradients.
     pub(super) fn weight(&self, data_rank: usize) -> f64 {
         mean_weight(&self.samples, data_rank)
     }
@@ -48,11 +48,11 @@ impl Shares {
 /// The agreements of one run.
 pub(super) struct Agreement {
     context: ParallelContext,
-    interrupter: Interrupter,
+    pub(super) interrupter: Interrupter,
     stop_flag: Option<StopFlag>,
 }
 
-/// What one rank says of a batch: its samples, its samples so far and in all, and whether it was asked to stop.
+/// Numbers that one rank gives for a batch: its samples, its samples so far and in all, and if it was asked to stop.
 const NUMBERS: usize = 4;
 
 impl Agreement {
@@ -68,8 +68,9 @@ impl Agreement {
     ///
     /// # Communication
     /// One all-gather of 32 bytes over the world.
-    pub(super) fn batch(&self, samples: usize, progress: &Progress, has_failed: bool) -> Result<Shares, LearnerError> {
+    pub(super) fn batch(&self, samples: usize, progress: &Progress) -> Result<Shares, LearnerError> {
         let is_asked = self.interrupter.should_stop() || self.stop_flag.as_ref().is_some_and(StopFlag::is_set);
+        let has_failed = self.interrupter.error().is_some();
         let mine = [
             samples,
             progress.items_processed,
@@ -95,23 +96,30 @@ impl Agreement {
         })
     }
 
-    /// Interrupts the training on this rank, as `rank` was asked to, or has failed.
-    pub(super) fn interrupt(&self, rank: usize, has_failed: bool) {
-        if !self.interrupter.should_stop() {
-            let reason = if has_failed { "has failed" } else { "was asked to stop" };
+    /// Interrupts the training on this rank too, if another was asked to stop or has failed.
+    pub(super) fn interrupt(&self, shares: &Shares) {
+        if let Some(rank) = shares.asked_to_stop
+            && !self.interrupter.should_stop()
+        {
+            let reason = if shares.has_failed {
+                "has failed"
+            } else {
+                "was asked to stop"
+            };
             self.interrupter.stop(Some(&format!("rank {rank} {reason}")));
         }
     }
 
-    /// Returns the number of samples of all data-parallel ranks, of which this one has `samples`.
+    /// Returns the numbers of samples of all data-parallel ranks, in training and in validation, given this rank's.
     ///
     /// # Communication
-    /// One all-gather of 8 bytes over the data-parallel ranks.
-    pub(super) fn total(&self, samples: usize) -> Result<usize, LearnerError> {
+    /// One all-gather of 16 bytes over the data-parallel ranks.
+    pub(super) fn totals(&self, samples: [usize; 2]) -> Result<[usize; 2], LearnerError> {
         let group = self.context.data_group();
-        let mut all = vec![0_i64; group.size()];
-        group.all_gather(&[samples as i64], &mut all)?;
-        Ok(all.iter().sum::<i64>() as usize)
+        let mut all = vec![0_i64; 2 * group.size()];
+        group.all_gather(&samples.map(|samples| samples as i64), &mut all)?;
+        let (of_ranks, _) = all.as_chunks::<2>();
+        Ok([0, 1].map(|split| of_ranks.iter().map(|rank| rank[split] as usize).sum()))
     }
 
     /// Checks that settings are the same on all ranks.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::data::dataloader::{DataLoader, DataLoaderIterator};
 use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::train::{
-    EventProcessorError, EventProcessorTraining, InferenceStep, Interrupter, Learner, LearnerEvent, LearnerModel,
+    EventProcessorError, EventProcessorTraining, InferenceStep, Learner, LearnerEvent, LearnerModel,
     SupervisedTrainingEventProcessor, TrainOutput, TrainStep, TrainingItem,
 };
 
@@ -19,7 +19,6 @@ use crate::data_parallel::{DistributedDataParallel, StepPart};
 /// A running training.
 pub(super) struct Run<M: LearnerModel> {
     pub(super) agreement: Agreement,
-    pub(super) interrupter: Interrupter,
     pub(super) context: ParallelContext,
     pub(super) learner: Learner<M>,
     /// The same module as the learner's.
@@ -28,12 +27,14 @@ pub(super) struct Run<M: LearnerModel> {
     pub(super) processor: SupervisedTrainingEventProcessor<M>,
     pub(super) train_outputs: OutputGatherer,
     pub(super) valid_outputs: OutputGatherer,
+    /// The samples of an epoch of training and of one of validation, over the data-parallel ranks.
+    pub(super) totals: [usize; 2],
     /// Batches of a step.
     pub(super) accumulation: usize,
     pub(super) data_rank: usize,
-    /// Whether this is the rank that reports.
+    /// True on the rank that reports.
     pub(super) is_first: bool,
-    /// Whether there are values that forward passes change.
+    /// True if there are values that forward passes change.
     pub(super) has_buffers: bool,
 }
 
@@ -47,7 +48,7 @@ where
         tell: impl FnOnce(&mut SupervisedTrainingEventProcessor<M>) -> Result<(), EventProcessorError>,
     ) {
         if self.is_first {
-            self.interrupter.fail_on_error(tell(&mut self.processor));
+            self.agreement.interrupter.fail_on_error(tell(&mut self.processor));
         }
     }
 
@@ -61,9 +62,9 @@ where
             epoch_number: epoch,
             total_items,
         };
-        let total = self.agreement.total(loader.num_items())?;
+        let [total, _] = self.totals;
         self.report(|processor| processor.process_train(start(total)));
-        let mut batches = Batches::new(loader, self.interrupter.clone());
+        let mut batches = Batches::new(loader);
         // Batches of the step so far.
         let mut accumulated = 0;
         let is_interrupted = loop {
@@ -115,10 +116,10 @@ where
             epoch_number: epoch,
             total_items,
         };
-        let total = self.agreement.total(loader.num_items())?;
+        let [_, total] = self.totals;
         self.report(|processor| processor.process_valid(start(total)));
         let model = self.learner.model().valid();
-        let mut batches = Batches::new(loader, self.interrupter.clone());
+        let mut batches = Batches::new(loader);
         let is_interrupted = loop {
             let (input, shares) = match batches.next(&self.agreement)? {
                 Next::Batch(input, shares) => (input, shares),
@@ -187,14 +188,13 @@ where
 /// The batches of an epoch, on which the ranks agree one by one.
 struct Batches<'a, T> {
     iterator: Box<dyn DataLoaderIterator<T> + 'a>,
-    interrupter: Interrupter,
-    /// Of the batch at hand, from 1.
+    /// Number of the batch at hand, from 1.
     number: usize,
     /// Samples of this rank so far.
     processed: usize,
 }
 
-/// What comes next.
+/// The next thing to do in an epoch.
 enum Next<T> {
     /// A batch, of which this rank may have no share.
     Batch(Option<T>, Shares),
@@ -205,10 +205,9 @@ enum Next<T> {
 }
 
 impl<'a, T> Batches<'a, T> {
-    fn new(loader: &'a dyn DataLoader<T>, interrupter: Interrupter) -> Self {
+    fn new(loader: &'a dyn DataLoader<T>) -> Self {
         Self {
             iterator: loader.iter(),
-            interrupter,
             number: 0,
             processed: 0,
         }
@@ -218,26 +217,24 @@ impl<'a, T> Batches<'a, T> {
     fn next(&mut self, agreement: &Agreement) -> Result<Next<T>, LearnerError> {
         let input = match self.iterator.next() {
             Some(Err(error)) => {
-                self.interrupter.fail(error);
+                agreement.interrupter.fail(error);
                 None
             }
             Some(Ok(input)) => Some(input),
             None => None,
         };
-        let has_failed = self.interrupter.error().is_some();
         let progress = self.iterator.progress();
         let samples = match &input {
             Some(_) => progress.items_processed.saturating_sub(self.processed).max(1),
             None => 0,
         };
         self.processed = progress.items_processed;
-        let shares = agreement.batch(samples, &progress, has_failed)?;
-        if let Some(rank) = shares.asked_to_stop {
-            agreement.interrupt(rank, shares.has_failed);
-            // As burn-train, which asks after each batch.
-            if self.number > 0 || shares.has_failed || shares.is_end() {
-                return Ok(Next::Interrupted);
-            }
+        let shares = agreement.batch(samples, &progress)?;
+        agreement.interrupt(&shares);
+        // As burn-train, which asks after each batch.
+        let ends_here = self.number > 0 || shares.has_failed || shares.is_end();
+        if shares.asked_to_stop.is_some() && ends_here {
+            return Ok(Next::Interrupted);
         }
         if shares.is_end() {
             return Ok(Next::End);

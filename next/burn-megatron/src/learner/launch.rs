@@ -178,9 +178,8 @@ where
     ///
     /// # Communication
     /// That of [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel); for each batch an all-gather
-    /// of 32 bytes over the world, and the outputs of each data-parallel rank to the first; a broadcast of 4 bytes and
-    /// two all-gathers of 8 per epoch; and with a sharded optimizer and checkpoints, once per epoch its state to the
-    /// first rank.
+    /// of 32 bytes over the world, and the outputs of each data-parallel rank to the first; a broadcast of 4 bytes per
+    /// epoch; and with a sharded optimizer and checkpoints, once per epoch its state to the first rank.
     ///
     /// # Errors
     /// When the model cannot be wrapped, ranks were given different settings or the same samples, or a collective

@@ -3,10 +3,10 @@
 use burn::tensor::{DType, TensorData};
 use serde::{Deserialize, Serialize};
 
-/// What comes before the elements of packed tensors.
+/// Description in front of the elements of packed tensors.
 #[derive(Serialize, Deserialize)]
 struct Header {
-    /// Of each tensor its name, element type and shape.
+    /// Name, element type and shape of each tensor.
     tensors: Vec<(String, DType, Vec<usize>)>,
 }
 

@@ -79,8 +79,8 @@ where
         }
         let group = self.context.data_group();
         let mut run = Run {
+            totals: agreement.totals([train.num_items(), valid.num_items()])?,
             agreement,
-            interrupter: components.interrupter,
             context: self.context.clone(),
             has_buffers: wrapper.parameters().iter().any(|parameter| !parameter.requires_grad),
             is_first: self.context.rank() == 0,

@@ -113,7 +113,7 @@ impl SlotKind for Int {}
 
 impl SlotKind for Bool {}
 
-/// What knows the backend of a device.
+/// Returns the ways to place a device's tensors.
 pub(super) fn placing_of(device: &Device) -> Result<Arc<dyn Placing>, OtherDevice> {
     let found = match device.clone().inner().as_dispatch() {
         DispatchDevice::NdArray(own) => registered(own),

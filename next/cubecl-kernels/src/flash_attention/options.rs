@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::sizes::AttentionSizes;
 use super::{Documents, KeyLengths, MAX_HEAD};
 use crate::error::{Check, KernelError};
-use crate::operation::parts::Part;
+use crate::operation::parts::{Part, of_range};
 use crate::random::RowDropout;
 
 /// Which keys a query sees.
@@ -60,7 +60,7 @@ impl AttentionOptions {
         let (samples, heads) = (part.range(0, 0), part.range(0, 2));
         let dropout = self.dropout.as_ref().map(|dropout| RowDropout {
             first_head: dropout.first_head + heads.start as u32,
-            ..dropout.of(samples.start * queries..samples.end * queries)
+            ..of_range(dropout, samples.start * queries..samples.end * queries)
         });
         let documents = self.documents.as_ref();
         let key_lengths = self.key_lengths.as_ref();

@@ -119,7 +119,15 @@ pub enum Join {
 
 /// Returns the dropout of the rows that a rank has of an operation's first input.
 pub(crate) fn of_rows(dropout: &Option<RowDropout>, part: &dyn Part) -> Option<RowDropout> {
-    dropout.as_ref().map(|dropout| dropout.of(part.range(0, 0)))
+    dropout.as_ref().map(|dropout| of_range(dropout, part.range(0, 0)))
+}
+
+/// Returns the dropout of a range of the rows.
+pub(crate) fn of_range(dropout: &RowDropout, rows: Range<usize>) -> RowDropout {
+    RowDropout {
+        places: dropout.places[rows].into(),
+        ..dropout.clone()
+    }
 }
 
 /// Returns an output [joined](Part::join) over the ranks.

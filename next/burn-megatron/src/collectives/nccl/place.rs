@@ -21,10 +21,10 @@ const SLICE: Duration = Duration::from_millis(20);
 /// writes to the memory in place.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
-    /// What is read; what is written too where `output` is none.
+    /// Memory that is read, and written too where `output` is none.
     pub input: Handle,
     pub output: Option<Handle>,
-    /// Of an all-gather whose result has gaps: from the beginning of one rank's part to that of the next, in bytes.
+    /// Bytes from the beginning of one rank's part to that of the next, of an all-gather whose result has gaps.
     pub distance: Option<usize>,
 }
 
@@ -74,7 +74,7 @@ impl CallMemory {
     }
 }
 
-/// What was asked for, and for which buffers.
+/// The server's answer to come, and the buffers that it is for.
 pub(crate) struct Prepared {
     answer: Receiver<Result<Place, String>>,
     pub(super) buffers: Buffers,

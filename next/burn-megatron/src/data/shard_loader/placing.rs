@@ -66,7 +66,7 @@ impl SampleShare {
         }
     }
 
-    /// Whether there is a sample for each data-parallel rank; otherwise all have all.
+    /// Returns true if there is a sample for each data-parallel rank; otherwise all have all.
     fn is_cut(&self) -> bool {
         let shape = self.mesh.shape();
         let ranks: usize = shape.axes_of(AxisRole::Data).map(|axis| shape.size(axis)).product();

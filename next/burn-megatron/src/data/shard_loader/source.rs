@@ -49,7 +49,7 @@ impl<I, O> Source<I, O> {
         }
     }
 
-    /// What the loader counts of a batch: this rank's samples, or all where batches are placed.
+    /// Returns the samples that the loader counts of a batch: this rank's, or all where batches are placed.
     pub(super) fn counted(&self, batch: usize) -> usize {
         self.batches.share(batch, self.rank).len()
     }

@@ -142,7 +142,7 @@ impl OutputGatherer {
     }
 }
 
-/// Whether two ranks' parts can be joined: the number of rows may differ.
+/// Returns true if two ranks' parts can be joined: the number of rows may differ.
 fn fits(a: &TensorData, b: &TensorData) -> bool {
     a.dtype() == b.dtype() && a.rank() == b.rank() && a.shape().iter().skip(1).eq(b.shape().iter().skip(1))
 }

@@ -46,7 +46,7 @@ pub(crate) struct Nccl {
     communicators: Mutex<HashMap<Ends, Arc<Communicator>>>,
     watchdog: Mutex<Watchdog>,
     counted: Counted,
-    /// Whether a call ends on the GPU before it is taken for queued.
+    /// True if a call ends on the GPU before it is taken for queued.
     waits_for_calls: AtomicBool,
 }
 
