@@ -106,5 +106,7 @@ pub use masked_batches::{BertBatches, T5Batches};
 pub use micro_batch::{EncoderTokens, MicroBatch, SentencePairs};
 #[cfg(feature = "trainer")]
 pub use sampler::{Sampler, SamplerConfig};
+#[cfg(all(feature = "dataset", feature = "slot"))]
+pub use shard_loader::{PlaceSamples, SampleShare, placed_loader};
 #[cfg(feature = "dataset")]
-pub use shard_loader::{PlaceSamples, SampleShare, ShardLoaderBuilder, placed_loader, shard_loader};
+pub use shard_loader::{ShardLoaderBuilder, shard_loader};

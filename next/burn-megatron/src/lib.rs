@@ -70,7 +70,7 @@
 //! # Devices
 //!
 //! Layers, wrappers and collectives run on burn's `Device::flex()`, and on `Device::cuda(index)` with the feature
-//! `cuda`: a model is where its device is.
+//! `cuda`, or `Device::wgpu` and `Device::vulkan` with theirs: a model is where its device is.
 //!
 //! # Features
 //!
@@ -78,17 +78,25 @@
 //! |---|---|---|
 //! | `checkpoint` | yes | checkpoints that any layout reads, in safetensors files |
 //! | `tcp` | yes | several ranks: the launcher, the store where ranks meet (tokio), and TCP between hosts |
+//! | `slot` | no | [`sharded`]: models that know nothing of parallelism, by a plan; a program's `Cargo.toml` needs a line in `[patch.crates-io]` |
 //! | `dataset` | no | burn's data loaders by rank |
 //! | `learner` | no | burn-train's `Learner` on many ranks |
 //! | `trainer` | no | the training loop for language models, with data sets and the byte tokenizer |
 //! | `parity` | no | recordings of two runs, to compare them |
 //! | `x86-v4` | no | AVX-512 in products and fused operations, chosen at run time where the processor has it; without it AVX2 |
 //! | `cuda` | no | ranks on NVIDIA's GPUs, with matrix products by cuBLASLt and over NCCL; a build needs neither CUDA nor a GPU |
+//! | `wgpu`, `vulkan` | no | ranks on GPUs through wgpu, or on what speaks Vulkan, through host memory |
 //! | `kernel-cache` | no | compiled kernels are kept from one start of a program to the next; a build needs libclang |
 #![warn(missing_docs)]
 // The documentation names what every feature adds.
 #![cfg_attr(
-    not(all(feature = "checkpoint", feature = "parity", feature = "learner", feature = "trainer")),
+    not(all(
+        feature = "checkpoint",
+        feature = "parity",
+        feature = "learner",
+        feature = "slot",
+        feature = "trainer"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -115,6 +123,7 @@ pub mod pipeline_parallel;
 pub mod precision;
 pub mod prelude;
 pub mod random;
+#[cfg(feature = "slot")]
 pub mod sharded;
 pub mod tensor_parallel;
 pub mod topology;

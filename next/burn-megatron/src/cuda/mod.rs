@@ -5,7 +5,7 @@
 //!
 //! Building needs neither CUDA nor a GPU.
 //!
-//! With the feature `nccl`, groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move
+//! Groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move
 //! tensors on the GPU over NCCL:
 //!
 //! ```text

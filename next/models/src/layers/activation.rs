@@ -25,7 +25,7 @@ pub fn gelu_tanh<const D: usize>(input: Tensor<D>) -> Tensor<D> {
 
 /// Applies GELU itself, `x/2 · (1 + erf(x / √2))`, element by element.
 ///
-/// In burn's own operations on every backend: no kernel of this project has the error function. Numbers of 16 bits are
+/// In burn's own operations on every device: no kernel of this project has the error function. Numbers of 16 bits are
 /// widened for it.
 ///
 /// # Reference

@@ -1,6 +1,7 @@
 //! `shard_loader`: burn's `DataLoader`, each data-parallel rank with its own share of every global batch;
 //! `placed_loader`: the same, with batches that are placed on a mesh.
 
+#[cfg(feature = "slot")]
 mod placing;
 mod source;
 mod workers;
@@ -16,15 +17,14 @@ use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use self::placing::Placing;
-pub use self::placing::{PlaceSamples, SampleShare};
-use self::source::{Epoch, Source};
+#[cfg(feature = "slot")]
+pub use self::placing::{PlaceSamples, SampleShare, placed_loader};
+use self::source::{Cut, Epoch, Source};
 use self::workers::Workers;
 use super::error::DataError;
 use super::global_batches::{GlobalBatches, LastBatch};
 use crate::context::ParallelContext;
 use crate::random::CurrentStep;
-use crate::sharded::Mesh;
 
 /// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, in which the batch size is that
 /// of all data-parallel ranks together and each rank loads its own share of every batch.
@@ -80,69 +80,13 @@ pub fn shard_loader<I, O>(
         num_workers: 0,
         last_batch: LastBatch::default(),
         device: None,
-        placing: None,
+        cut: None,
         step: Some(context.current_step().clone()),
     }
 }
 
-/// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, whose batches are placed on a
-/// mesh: cut over its data-parallel ranks, of which each loads its own samples.
-///
-/// Batch k holds the same samples, in the same order, in every layout; on a mesh of one rank they are those of burn's
-/// own loader without workers. Losses and gradients are those of the whole batch, however many samples each rank has:
-/// any batch size and any number of samples will do. Of a last batch of fewer samples than there are data-parallel
-/// ranks, every rank loads all. [`LastBatch::Drop`] leaves the last batch out if it is smaller than the others.
-///
-/// # Communication
-/// None: every rank draws the same order from the same seed.
-///
-/// # Examples
-/// ```
-/// use burn::data::dataloader::{DataLoader, batcher::Batcher};
-/// use burn::data::dataset::InMemDataset;
-/// use burn::tensor::{Device, Tensor};
-/// use burn_flex::{Flex, FlexDevice};
-/// use burn_megatron::context::ParallelContext;
-/// use burn_megatron::data::placed_loader;
-/// use burn_megatron::sharded::{Mesh, device};
-///
-/// #[derive(Clone)]
-/// struct Numbers;
-/// impl Batcher<f32, Tensor<1>> for Numbers {
-///     fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<1> {
-///         Tensor::from_floats(&items[..], device)
-///     }
-/// }
-///
-/// let mesh = Mesh::of(&ParallelContext::single(0))?;
-/// let loader = placed_loader(Numbers, &mesh)
-///     .batch_size(4)
-///     .set_device(device::<Flex>(FlexDevice))
-///     .build(InMemDataset::new((0..10).map(|number| number as f32).collect()))?;
-/// let means = loader.iter().map(|batch| Ok(batch?.mean().into_scalar::<f32>()));
-/// assert_eq!(means.collect::<Result<Vec<_>, Box<dyn std::error::Error>>>()?, [1.5, 5.5, 8.5]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn placed_loader<I, O>(batcher: impl Batcher<I, O> + 'static, mesh: &Mesh) -> ShardLoaderBuilder<I, O>
-where
-    O: PlaceSamples,
-{
-    ShardLoaderBuilder {
-        batcher: Arc::new(batcher),
-        rank: 0,
-        ranks: 1,
-        batch_size: 1,
-        shuffle: None,
-        num_workers: 0,
-        last_batch: LastBatch::default(),
-        device: None,
-        placing: Some(Placing::on(mesh)),
-        step: None,
-    }
-}
-
-/// Makes a burn `DataLoader` of one rank's shares of the global batches; returned by [`shard_loader`] and
-/// [`placed_loader`].
+/// Makes a burn `DataLoader` of one rank's shares of the global batches; returned by [`shard_loader`], and with the
+/// feature `slot` by `placed_loader`.
 pub struct ShardLoaderBuilder<I, O> {
     batcher: Arc<dyn Batcher<I, O>>,
     rank: usize,
@@ -153,7 +97,7 @@ pub struct ShardLoaderBuilder<I, O> {
     last_batch: LastBatch,
     device: Option<Device>,
     /// `None` if a batch is this rank's share alone.
-    placing: Option<Placing<O>>,
+    cut: Option<Arc<dyn Cut<O>>>,
     /// Where batches are noted, if each is one of all ranks.
     step: Option<CurrentStep>,
 }
@@ -209,7 +153,7 @@ where
             device: self.device.unwrap_or_default(),
             batches,
             rank: self.rank,
-            placing: self.placing,
+            cut: self.cut,
             step: self.step,
         };
         Ok(Arc::new(ShardLoader {

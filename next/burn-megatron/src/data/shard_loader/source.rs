@@ -7,9 +7,17 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 
-use super::placing::Placing;
 use crate::data::global_batches::GlobalBatches;
 use crate::random::CurrentStep;
+
+/// A cut of each batch over ranks that load their own samples of it.
+pub(super) trait Cut<O>: Send + Sync {
+    /// Returns those of a batch's samples that this rank loads.
+    fn own(&self, num_samples: usize) -> Range<usize>;
+
+    /// Returns the batch of `num_samples` samples of which this rank has loaded its own.
+    fn place(&self, loaded: O, num_samples: usize) -> O;
+}
 
 /// Where a loader's batches come from.
 pub(super) struct Source<I, O> {
@@ -18,7 +26,7 @@ pub(super) struct Source<I, O> {
     pub(super) device: Device,
     pub(super) batches: GlobalBatches,
     pub(super) rank: usize,
-    pub(super) placing: Option<Placing<O>>,
+    pub(super) cut: Option<Arc<dyn Cut<O>>>,
     pub(super) step: Option<CurrentStep>,
 }
 
@@ -30,7 +38,7 @@ impl<I, O> Clone for Source<I, O> {
             device: self.device.clone(),
             batches: self.batches,
             rank: self.rank,
-            placing: self.placing.clone(),
+            cut: self.cut.clone(),
             step: self.step.clone(),
         }
     }
@@ -40,10 +48,10 @@ impl<I, O> Source<I, O> {
     /// The places of this rank's samples of a batch.
     pub(super) fn share(&self, batch: usize) -> Range<usize> {
         let share = self.batches.share(batch, self.rank);
-        match &self.placing {
+        match &self.cut {
             None => share,
-            Some(placing) => {
-                let own = placing.share(share.len()).range();
+            Some(cut) => {
+                let own = cut.own(share.len());
                 share.start + own.start..share.start + own.end
             }
         }
@@ -89,8 +97,8 @@ impl<I, O> Epoch<I, O> {
         });
         let loaded = items.collect::<Result<Vec<I>, _>>();
         let loaded = loaded.map(|items| batcher.batch(items, &self.source.device));
-        Some(loaded.map(|loaded| match &self.source.placing {
-            Some(placing) => placing.place(loaded, self.source.counted(batch)),
+        Some(loaded.map(|loaded| match &self.source.cut {
+            Some(cut) => cut.place(loaded, self.source.counted(batch)),
             None => loaded,
         }))
     }

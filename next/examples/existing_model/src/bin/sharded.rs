@@ -54,8 +54,7 @@ fn train(world: &World) -> anyhow::Result<()> {
     let context = ParallelConfig::new().init(world)?;
     let config = DataParallelConfig::new().with_sharding(ShardingStrategy::Optim);
     let mut model = DistributedDataParallel::new(Classifier::new(&device), &context, config)?;
-    let adamw = ElementWiseOptimizer::from(AdamWConfig::new().build());
-    let mut optimizer = ShardedOptimizer::new(&model, adamw)?;
+    let mut optimizer = ShardedOptimizer::new(&model, ElementWiseOptimizer::from(AdamWConfig::new().build()))?;
     for step in 0..STEPS {
         let (tokens, labels) = batch(context.data_shard(step * BATCH..(step + 1) * BATCH)?, &device);
         let loss = model.train_step(5e-4, &mut optimizer, |model| model.loss(tokens, labels))?;

@@ -1,0 +1,1 @@
+../../../../../cubecl-kernels/cuda_source/shim/cooperative_groups/memcpy_async.h

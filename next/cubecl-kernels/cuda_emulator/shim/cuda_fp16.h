@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/cuda_source/shim/cuda_fp16.h

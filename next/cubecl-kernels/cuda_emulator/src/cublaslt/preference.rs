@@ -1,0 +1,1 @@
+../../../../../cubecl-kernels/cuda_emulator/src/cublaslt/preference.rs

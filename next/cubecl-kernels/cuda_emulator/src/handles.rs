@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/cuda_emulator/src/handles.rs

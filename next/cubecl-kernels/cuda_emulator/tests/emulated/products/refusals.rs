@@ -1,0 +1,1 @@
+../../../../../../cubecl-kernels/cuda_emulator/tests/emulated/products/refusals.rs

@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/examples/bench_flex/bench_flex.py

@@ -1,0 +1,1 @@
+../../../../cubecl-kernels/tests/examples/bench_kernels/sizes.rs

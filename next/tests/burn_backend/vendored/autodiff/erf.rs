@@ -1,0 +1,29 @@
+use super::*;
+use burn_tensor::{TensorData, Tolerance};
+
+#[test]
+fn should_diff_erf() {
+    let data_1 = TensorData::from([[0.0, 1.0], [3.0, 4.0]]);
+    let data_2 = TensorData::from([[6.0, 7.0], [9.0, 10.0]]);
+
+    let device = AutodiffDevice::new();
+    let tensor_1 = TestTensor::<2>::placed_from_data(data_1, &device).require_grad();
+    let tensor_2 = TestTensor::placed_from_data(data_2, &device).require_grad();
+
+    let tensor_3 = tensor_1.clone().matmul(tensor_2.clone().erf());
+    let tensor_4 = tensor_3.matmul(tensor_2.clone());
+    let grads = tensor_4.backward();
+
+    let grad_1 = tensor_1.grad(&grads).unwrap();
+    let grad_2 = tensor_2.grad(&grads).unwrap();
+
+    let expected = TensorData::from([[32.0, 32.0], [32.0, 32.0]]);
+    grad_1
+        .to_data()
+        .assert_approx_eq::<FloatElem>(&expected, Tolerance::default());
+
+    let expected = TensorData::from([[8.0, 8.0], [8.0, 8.0]]);
+    grad_2
+        .to_data()
+        .assert_approx_eq::<FloatElem>(&expected, Tolerance::default());
+}

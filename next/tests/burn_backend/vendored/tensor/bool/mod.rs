@@ -1,0 +1,3 @@
+pub use super::*; // re-export test types
+
+mod ops;

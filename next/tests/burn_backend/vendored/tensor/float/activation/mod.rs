@@ -1,0 +1,27 @@
+use super::*;
+
+mod celu;
+mod elu;
+mod gelu;
+mod glu;
+mod hard_sigmoid;
+mod hardtanh;
+mod leaky_relu;
+mod log_sigmoid;
+mod log_softmax;
+mod mish;
+mod prelu;
+mod quiet_softmax;
+mod relu;
+mod relu6;
+mod selu;
+mod sigmoid;
+mod silu;
+mod softmax;
+mod softmin;
+mod softplus;
+mod softsign;
+mod tanh_activation;
+mod tanhshrink;
+mod threshold;
+mod thresholded_relu;

@@ -1,0 +1,4 @@
+use super::*;
+
+pub(crate) mod affine_grid;
+pub(crate) mod meshgrid;

@@ -1,0 +1,27 @@
+use super::*;
+
+mod adaptive_avgpool1d;
+mod adaptive_avgpool2d;
+mod adaptive_avgpool3d;
+mod attention;
+mod avgpool1d;
+mod avgpool2d;
+mod batch_norm;
+mod bicubic_interpolate;
+mod bilinear_interpolate;
+mod conv1d;
+mod conv2d;
+mod conv3d;
+mod conv_transpose1d;
+mod conv_transpose2d;
+mod conv_transpose3d;
+mod ctc;
+mod deform_conv2d;
+mod fold4d;
+mod forward;
+mod lanczos3_interpolate;
+mod linear;
+mod maxpool1d;
+mod maxpool2d;
+mod nearest_interpolate;
+mod unfold4d;

@@ -1,0 +1,4 @@
+pub use super::*; // re-export test types
+
+mod ops;
+mod primitive;

@@ -1,0 +1,1 @@
+../../../tests/checkpoint/failures.rs

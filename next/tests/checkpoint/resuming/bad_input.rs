@@ -1,0 +1,1 @@
+../../../../tests/checkpoint/resuming/bad_input.rs

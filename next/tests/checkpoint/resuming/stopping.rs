@@ -1,0 +1,1 @@
+../../../../tests/checkpoint/resuming/stopping.rs

@@ -1,0 +1,1 @@
+../../../../tests/devices/nccl/mod.rs

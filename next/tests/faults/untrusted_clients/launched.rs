@@ -1,0 +1,1 @@
+../../../../tests/faults/untrusted_clients/launched.rs

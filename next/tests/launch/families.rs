@@ -1,0 +1,1 @@
+../../../tests/launch/families.rs

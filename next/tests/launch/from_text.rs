@@ -1,0 +1,1 @@
+../../../tests/launch/from_text.rs

@@ -1,0 +1,1 @@
+../../../../tests/launch/launcher/restarting.rs

@@ -1,0 +1,1 @@
+../../../../tests/launch/serving/mod.rs

@@ -1,0 +1,1 @@
+../../../../tests/parity/cases/faults.rs

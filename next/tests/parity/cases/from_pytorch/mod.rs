@@ -1,0 +1,1 @@
+../../../../../tests/parity/cases/from_pytorch/mod.rs

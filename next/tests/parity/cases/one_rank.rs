@@ -1,0 +1,1 @@
+../../../../tests/parity/cases/one_rank.rs

@@ -1,0 +1,1 @@
+../../../../../tests/parity/cases/pipeline/mod.rs

@@ -1,0 +1,1 @@
+../../../../../tests/parity/cases/wrapper/mod.rs

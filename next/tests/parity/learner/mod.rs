@@ -1,0 +1,1 @@
+../../../../tests/parity/learner/mod.rs

@@ -1,0 +1,1 @@
+../../../../tests/parity/sharded_models/layouts.rs

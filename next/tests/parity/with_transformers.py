@@ -1,0 +1,1 @@
+../../../tests/parity/with_transformers.py

@@ -1,0 +1,1 @@
+../../../../tests/planted_faults/src/listed.rs

@@ -1,0 +1,1 @@
+../../../../tests/recorded_runs/src/runs.rs

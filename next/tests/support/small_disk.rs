@@ -1,0 +1,1 @@
+../../../tests/support/small_disk.rs

@@ -1,0 +1,1 @@
+../../../../tests/support/storm/flags.rs
