@@ -17,7 +17,7 @@ use burn_megatron::launch::Environment;
 use burn_megatron::training::memory::CountingAllocator;
 use checkpoint::resuming;
 use devices::nccl;
-// For what it has instantiated for each backend, which is then compiled once.
+// For what it has instantiated for each family of models, which is then compiled once.
 use examples as _;
 use faults::{kill_storm, storm};
 use launch::{adapters, families, from_text, generation, imported, launcher, launchers, serving};

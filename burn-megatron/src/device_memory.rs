@@ -10,25 +10,25 @@
 
 use std::collections::BTreeSet;
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{DType, Device, Tensor};
 
 /// Lets all buffers of these numbers of elements have memory of exactly their size from now on. CubeCL forgets a size
 /// of which no buffer is in use when memory is [given back](give_back).
-pub(crate) fn allocate_exactly<B: Backend>(lengths: impl IntoIterator<Item = usize>, dtype: DType, device: &B::Device) {
+pub(crate) fn allocate_exactly(lengths: impl IntoIterator<Item = usize>, dtype: DType, device: &Device) {
     let lengths: BTreeSet<usize> = lengths.into_iter().filter(|&length| length > 0).collect();
     for length in lengths {
-        let done = B::memory_persistent_allocations(device, (), |()| {
-            let _buffer = Tensor::<B, 1>::empty([length], (device, dtype));
+        let done = device.memory_persistent_allocations((), |()| {
+            let _buffer = Tensor::<1>::empty([length], (device, dtype));
             // Before the pools take later buffers from shared pages again.
-            B::sync(device)
+            device.sync()
         });
         drop(done);
     }
 }
 
 /// Returns memory in which nothing is in use to the driver. The device is waited for.
-pub(crate) fn give_back<B: Backend>(device: &B::Device) {
+pub(crate) fn give_back(device: &Device) {
     // What was lost is found where results are read.
-    let _ = B::sync(device);
-    B::memory_cleanup(device);
+    let _ = device.sync();
+    device.memory_cleanup();
 }

@@ -9,6 +9,7 @@
 //! | a program that trains on one device | [`run`] around its training, which gives each rank its [`World`](launch::World) |
 //! | any burn module, and samples for several ranks | [`DistributedDataParallel`](data_parallel::DistributedDataParallel): gradients are averaged during the backward pass |
 //! | an optimizer whose state is too large | [`ShardedOptimizer`](optimizer::ShardedOptimizer): each rank holds and updates a part |
+//! | any burn model, and a plan of which parameters are cut | [`sharded`] |
 //! | a model of burn's `TransformerEncoder`, `TransformerDecoder` or their parts | [`ParallelTransformerEncoder`](tensor_parallel::ParallelTransformerEncoder) and its like, made of burn's by `from_encoder` |
 //! | matrices that are too large | [`ColumnParallelLinear`](tensor_parallel::ColumnParallelLinear) and [`RowParallelLinear`](tensor_parallel::RowParallelLinear), new or made of burn's `Linear`; the other layers of [`tensor_parallel`] |
 //! | more layers than fit | [`PipelineStage`](pipeline_parallel::PipelineStage) for parts of the model, run by a [`PipelineExecutor`](pipeline_parallel::PipelineExecutor) |
@@ -26,14 +27,10 @@
 //! # Example
 //!
 //! ```
-//! use burn::backend::Autodiff;
 //! use burn::nn::{Linear, LinearConfig};
 //! use burn::optim::AdamWConfig;
 //! use burn::prelude::*;
-//! use burn_flex::{Flex, FlexDevice};
 //! use burn_megatron::prelude::*;
-//!
-//! type B = Autodiff<Flex>;
 //!
 //! const BATCH: usize = 8;
 //!
@@ -44,9 +41,9 @@
 //!
 //! fn train(world: &World) -> Result<(), Box<dyn std::error::Error>> {
 //!     let context = ParallelConfig::new().init(world)?;
-//!     let device = FlexDevice;
-//!     B::seed(&device, 1);
-//!     let model = LinearConfig::new(2, 1).init::<B>(&device);
+//!     let device = Device::flex().autodiff();
+//!     device.seed(1);
+//!     let model = LinearConfig::new(2, 1).init(&device);
 //!     let mut model = DistributedDataParallel::new(model, &context, DataParallelConfig::new())?;
 //!     let mut optimizer = AdamWConfig::new().init();
 //!     let mut losses = Vec::new();
@@ -55,29 +52,25 @@
 //!         let samples = context.data_shard(step * BATCH..(step + 1) * BATCH)?;
 //!         let [x, y] = [0.7, 1.3].map(|frequency| {
 //!             let values: Vec<f32> = samples.clone().map(|sample| (sample as f32 * frequency).sin()).collect();
-//!             Tensor::<B, 2>::from_data(TensorData::new(values, [samples.len(), 1]), &device)
+//!             Tensor::<2>::from_data(TensorData::new(values, [samples.len(), 1]), &device)
 //!         });
 //!         let input = Tensor::cat(vec![x.clone(), y.clone()], 1);
 //!
 //!         // Forward, backward and update; the gradients, and the loss, are means over all ranks.
-//!         let loss = model.train_step(0.1, &mut optimizer, |model: Linear<B>| {
+//!         let loss = model.train_step(0.1, &mut optimizer, |model: Linear| {
 //!             (model.forward(input) - (x * 2.0 - y)).powi_scalar(2).mean()
 //!         })?;
-//!         losses.push(loss.into_scalar());
+//!         losses.push(loss.into_scalar::<f32>());
 //!     }
 //!     assert!(losses[39] < 0.1 * losses[0], "from {} to {}", losses[0], losses[39]);
 //!     Ok(())
 //! }
 //! ```
 //!
-//! A user's program takes the same backend from burn, with its feature `flex`: `burn::backend::Flex`.
+//! # Devices
 //!
-//! # Backends
-//!
-//! Layers, wrappers and collectives run on burn's `Flex`; on `NdArray` (f32, f64) with the feature `ndarray`, `Cuda`
-//! with `cuda` (over NCCL with `nccl`), `Wgpu` with `wgpu`, `Vulkan` with `vulkan`, and CubeCL's other backends with
-//! `cubecl` or `fusion`: see [`CollectiveBackend`](collectives::CollectiveBackend) for what works on which, and for a
-//! backend of your own.
+//! Layers, wrappers and collectives run on burn's `Device::flex()`, and on `Device::cuda(index)` with the feature
+//! `cuda`, or `Device::wgpu` and `Device::vulkan` with theirs: a model is where its device is.
 //!
 //! # Features
 //!
@@ -85,21 +78,25 @@
 //! |---|---|---|
 //! | `checkpoint` | yes | checkpoints that any layout reads, in safetensors files |
 //! | `tcp` | yes | several ranks: the launcher, the store where ranks meet (tokio), and TCP between hosts |
+//! | `slot` | no | [`sharded`]: models that know nothing of parallelism, by a plan; a program's `Cargo.toml` needs a line in `[patch.crates-io]` |
 //! | `dataset` | no | burn's data loaders by rank |
 //! | `learner` | no | burn-train's `Learner` on many ranks |
 //! | `trainer` | no | the training loop for language models, with data sets and the byte tokenizer |
 //! | `parity` | no | recordings of two runs, to compare them |
 //! | `x86-v4` | no | AVX-512 in products and fused operations, chosen at run time where the processor has it; without it AVX2 |
-//! | `cuda` | no | ranks on NVIDIA's GPUs, with matrix products by cuBLASLt; a build needs neither CUDA nor a GPU |
-//! | `nccl` | no | the same over NCCL, which is loaded at run time |
-//! | `ndarray` | no | burn's `NdArray`, in f32 and f64, through host memory |
-//! | `wgpu`, `vulkan` | no | ranks on burn's `Wgpu` and `Vulkan` |
-//! | `cubecl` | no | collectives and layers on burn's CubeCL backends |
-//! | `fusion` | no | the same with burn's fusion |
+//! | `cuda` | no | ranks on NVIDIA's GPUs, with matrix products by cuBLASLt and over NCCL; a build needs neither CUDA nor a GPU |
+//! | `wgpu`, `vulkan` | no | ranks on GPUs through wgpu, or on what speaks Vulkan, through host memory |
+//! | `kernel-cache` | no | compiled kernels are kept from one start of a program to the next; a build needs libclang |
 #![warn(missing_docs)]
 // The documentation names what every feature adds.
 #![cfg_attr(
-    not(all(feature = "checkpoint", feature = "parity", feature = "learner", feature = "trainer")),
+    not(all(
+        feature = "checkpoint",
+        feature = "parity",
+        feature = "learner",
+        feature = "slot",
+        feature = "trainer"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -126,10 +123,14 @@ pub mod pipeline_parallel;
 pub mod precision;
 pub mod prelude;
 pub mod random;
+#[cfg(feature = "slot")]
 pub mod sharded;
 pub mod tensor_parallel;
 pub mod topology;
 pub mod training;
+
+// Where what burn derives for `RecordState` looks for them.
+use burn::optim::{RecordState, StateSink, StateSource, join_path};
 
 pub use burn_megatron_comm::flight_recorder;
 pub use launch::run;

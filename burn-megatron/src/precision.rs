@@ -1,5 +1,4 @@
-//! What a layer does where its numbers have 16 bits: which of its steps run in f32, and that nothing of another type
-//! comes in.
+//! Rules of layers whose numbers have 16 bits: which steps run in f32, and that nothing of another type comes in.
 //!
 //! Parameters and what flows between layers have one element type, that of the parameters. Matrix products and sums of
 //! two tensors are done in it. What adds up many numbers or takes their exponentials is not: norms, softmax, the loss,
@@ -9,7 +8,7 @@
 //! burn computes with two tensors of different types as if the second were of the first's, or panics somewhere inside,
 //! as the backend likes. So every layer checks its inputs by [`assert_dtype`].
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor};
 pub use cubecl_kernels::precision::{is_half, narrow, widen};
 
 /// Checks that what a layer is given has its own element type.
@@ -29,10 +28,7 @@ pub fn assert_dtype(layer: &str, what: &str, actual: DType, expected: DType) {
 ///
 /// burn sums the gradients of a weight and a bias over one leading dimension after the other and rounds between; with
 /// one leading dimension there is one sum. The rows may become more or fewer, all along dimension 0.
-pub(crate) fn by_rows<B: Backend, const D: usize>(
-    input: Tensor<B, D>,
-    forward: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>,
-) -> Tensor<B, D> {
+pub(crate) fn by_rows<const D: usize>(input: Tensor<D>, forward: impl FnOnce(Tensor<2>) -> Tensor<2>) -> Tensor<D> {
     let mut shape = input.dims();
     let rows_of_each: usize = shape[1..D - 1].iter().product();
     let rows = shape[0] * rows_of_each;
@@ -45,16 +41,12 @@ pub(crate) fn by_rows<B: Backend, const D: usize>(
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
-    use burn::tensor::TensorData;
-    use burn_flex::Flex;
+    use burn::tensor::{Device, TensorData};
 
     use super::*;
 
-    type B = Autodiff<Flex>;
-
-    fn tensor(dtype: DType) -> Tensor<B, 1> {
-        Tensor::from_data(TensorData::from([1.0, 2.0]), (&Default::default(), dtype))
+    fn tensor(dtype: DType) -> Tensor<1> {
+        Tensor::from_data(TensorData::from([1.0, 2.0]), (&Device::flex().autodiff(), dtype))
     }
 
     #[test]
@@ -83,7 +75,7 @@ mod tests {
 
     #[test]
     fn rows_of_more_dimensions_become_one_matrix_and_come_back() {
-        let input = Tensor::<B, 4>::ones([4, 3, 2, 5], &Default::default());
+        let input = Tensor::<4>::ones([4, 3, 2, 5], &Device::flex());
         let output = by_rows(input, |rows| {
             assert_eq!(rows.dims(), [24, 5]);
             rows.slice([0..12, 0..3])

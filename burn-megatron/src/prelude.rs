@@ -1,9 +1,8 @@
-//! What a program that makes a burn model parallel names: `use burn_megatron::prelude::*;`, next to `burn::prelude::*`.
+//! Names for a program that makes a burn model parallel: `use burn_megatron::prelude::*;`, next to `burn::prelude::*`.
 //!
 //! No name of it is also in burn's prelude. Optimizers, losses and layers of burn keep their own names: what replaces
 //! them here, such as [`random::Dropout`](crate::random::Dropout), is imported by its module.
 
-pub use crate::autodiff::TrainingBackend;
 #[cfg(feature = "checkpoint")]
 pub use crate::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
@@ -11,7 +10,7 @@ pub use crate::context::{ParallelContext, ParallelContextConfig, ParameterScope}
 #[cfg(feature = "dataset")]
 pub use crate::data::{LastBatch, shard_loader};
 pub use crate::data_parallel::{
-    DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart, average_gradients,
+    DataParallelConfig, DistributedDataParallel, ElementWiseOptimizer, ShardingStrategy, StepPart, average_gradients,
 };
 pub use crate::launch::World;
 #[cfg(feature = "learner")]

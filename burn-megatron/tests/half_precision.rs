@@ -3,12 +3,9 @@
 //! What is computed in f32 has to give the f32 layer's numbers, rounded once: output and gradients are compared
 //! exactly.
 
-use burn::backend::Autodiff;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::{LayerNorm, LayerNormConfig};
-use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{DType, Device, FloatDType, Gradients, Int, Tensor, TensorData};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::random::{DropoutConfig, DropoutSite, StepCoordinates, TokenMap};
@@ -17,9 +14,11 @@ use burn_megatron::tensor_parallel::{
     VocabParallelEmbedding, VocabParallelEmbeddingConfig, VocabShard, apply_layer_norm, vocab_parallel_cross_entropy,
 };
 
-type B = Autodiff<Flex>;
-
 const HALVES: [DType; 2] = [DType::F16, DType::BF16];
+
+fn device() -> Device {
+    Device::flex().autodiff()
+}
 
 /// The largest relative error of rounding once.
 fn rounding(dtype: DType) -> f64 {
@@ -38,15 +37,15 @@ fn numbers<const D: usize>(dims: [usize; D], seed: usize, dtype: DType) -> Tenso
     TensorData::new(values, dims).convert_dtype(dtype)
 }
 
-fn tensor<const D: usize>(data: &TensorData, dtype: DType) -> Tensor<B, D> {
-    Tensor::from_data(data.clone(), (&FlexDevice, dtype))
+fn tensor<const D: usize>(data: &TensorData, dtype: DType) -> Tensor<D> {
+    Tensor::from_data(data.clone(), (&device(), dtype))
 }
 
 /// The module with its parameters rounded to `through` and held in `dtype`.
-fn with_parameters_in<M: Module<B>>(module: M, through: DType, dtype: DType) -> M {
+fn with_parameters_in<M: Module>(module: M, through: DType, dtype: DType) -> M {
     struct Converter(DType, DType);
-    impl ModuleMapper<B> for Converter {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Converter {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let (id, value, mapper) = param.consume();
             let value = value
                 .inner()
@@ -80,11 +79,11 @@ impl Outcome {
 }
 
 /// Runs a layer forward, and backward from a given gradient of its output.
-fn run<M: Module<B>, const D: usize, const E: usize>(
+fn run<M: Module, const D: usize, const E: usize>(
     module: &M,
-    input: Tensor<B, D>,
+    input: Tensor<D>,
     ascent: &TensorData,
-    forward: impl FnOnce(&M, Tensor<B, D>) -> Tensor<B, E>,
+    forward: impl FnOnce(&M, Tensor<D>) -> Tensor<E>,
 ) -> Outcome {
     let input = input.require_grad();
     let output = forward(module, input.clone());
@@ -103,20 +102,20 @@ fn run<M: Module<B>, const D: usize, const E: usize>(
 }
 
 struct Reader {
-    gradients: <B as AutodiffBackend>::Gradients,
+    gradients: Gradients,
     read: Vec<TensorData>,
 }
 
-impl ModuleVisitor<B> for Reader {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl ModuleVisitor for Reader {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let gradient = param.val().grad(&self.gradients).expect("every parameter is used");
         self.read.push(gradient.into_data());
     }
 }
 
-fn norm(d_model: usize, through: DType, dtype: DType) -> LayerNorm<B> {
+fn norm(d_model: usize, through: DType, dtype: DType) -> LayerNorm {
     let parameter = |seed| Param::from_tensor(tensor(&numbers([d_model], seed, DType::F32), DType::F32));
-    let mut norm = LayerNormConfig::new(d_model).init(&FlexDevice);
+    let mut norm = LayerNormConfig::new(d_model).init(&device());
     norm.gamma = parameter(1);
     norm.beta = Some(parameter(2));
     with_parameters_in(norm, through, dtype)
@@ -124,7 +123,7 @@ fn norm(d_model: usize, through: DType, dtype: DType) -> LayerNorm<B> {
 
 /// Runs a norm in 16 bits and in f32, from a gradient of ones.
 fn norms(input: &TensorData, dtype: DType) -> [Outcome; 2] {
-    let [tokens, d_model] = input.shape.dims();
+    let [tokens, d_model] = input.shape().dims();
     let ascent = TensorData::ones::<f32, _>([tokens, d_model]);
     [dtype, DType::F32].map(|run_in| {
         let norm = norm(d_model, dtype, run_in);
@@ -149,7 +148,7 @@ fn a_norms_mean_is_between_two_numbers_of_sixteen_bits() {
         let row: Vec<f64> = (0..10_000)
             .map(|index| if index % 2 == 0 { low } else { high })
             .collect();
-        let norm = with_parameters_in(LayerNormConfig::new(10_000).init::<B>(&FlexDevice), dtype, dtype);
+        let norm = with_parameters_in(LayerNormConfig::new(10_000).init(&device()), dtype, dtype);
         let output = apply_layer_norm(&norm, tensor::<2>(&TensorData::new(row, [1, 10_000]), dtype));
         for (index, value) in output.into_data().iter::<f64>().enumerate() {
             assert_eq!(value, if index % 2 == 0 { -1.0 } else { 1.0 }, "{dtype:?}: {index}");
@@ -173,7 +172,7 @@ fn a_norm_squares_what_f16_cannot() {
     let row: Vec<f64> = (0..96)
         .map(|index| if index % 2 == 0 { -400.0 } else { 400.0 })
         .collect();
-    let norm = with_parameters_in(LayerNormConfig::new(96).init::<B>(&FlexDevice), DType::F16, DType::F16);
+    let norm = with_parameters_in(LayerNormConfig::new(96).init(&device()), DType::F16, DType::F16);
     let output = apply_layer_norm(&norm, tensor::<2>(&TensorData::new(row, [1, 96]), DType::F16));
     let magnitudes = output.abs().into_data();
     assert!(magnitudes.iter::<f64>().all(|value| value == 1.0), "{magnitudes}");
@@ -200,12 +199,12 @@ fn the_gradient_of_an_embeddings_row_adds_up_all_its_tokens() {
             .collect();
         let run_in = |run_in| {
             let context = ParallelContext::single(5);
-            let embedding: VocabParallelEmbedding<B> = VocabParallelEmbeddingConfig::new(11, 6)
-                .init(&FlexDevice, &context.root())
+            let embedding: VocabParallelEmbedding = VocabParallelEmbeddingConfig::new(11, 6)
+                .init(&device(), &context.root())
                 .expect("the sizes fit");
             let embedding = with_parameters_in(embedding, dtype, run_in);
-            let tokens = Tensor::<B, 1, Int>::from_data(TensorData::from(&tokens[..]), &FlexDevice);
-            let unused = Tensor::<B, 1>::zeros([1], &FlexDevice);
+            let tokens = Tensor::<1, Int>::from_data(TensorData::from(&tokens[..]), &device());
+            let unused = Tensor::<1>::zeros([1], &device());
             let ascent = TensorData::ones::<f32, _>([10_000, 6]);
             run(&embedding, unused, &ascent, |embedding, _| embedding.forward(tokens))
         };
@@ -229,7 +228,7 @@ fn token_losses_of_sixteen_bits_are_those_of_f32_and_their_gradient_goes_back_in
     for dtype in HALVES {
         for logits in [numbers([7, 1000], 3, dtype), TensorData::ones::<f32, _>([7, 1000])] {
             let run_in = |run_in| {
-                let targets = Tensor::<B, 1, Int>::from_data(TensorData::from(&targets[..]), &FlexDevice);
+                let targets = Tensor::<1, Int>::from_data(TensorData::from(&targets[..]), &device());
                 let ascent = numbers([7], 8, dtype);
                 run(&Nothing, tensor::<2>(&logits, run_in), &ascent, |_, logits| {
                     vocab_parallel_cross_entropy(logits, targets, shard, &ProcessGroup::single())
@@ -249,12 +248,12 @@ fn losses_in_chunks_of_sixteen_bits_are_those_of_one_buffer() {
     for dtype in HALVES {
         let run_with = |chunk_tokens: Option<usize>| {
             let context = ParallelContext::single(5);
-            let head: VocabParallelEmbedding<B> = VocabParallelEmbeddingConfig::new(997, 24)
+            let head: VocabParallelEmbedding = VocabParallelEmbeddingConfig::new(997, 24)
                 .with_padded_size(Some(1000))
-                .init(&FlexDevice, &context.root())
+                .init(&device(), &context.root())
                 .expect("the sizes fit");
             let head = with_parameters_in(head, dtype, dtype);
-            let targets = Tensor::<B, 1, Int>::from_data(TensorData::from(&targets[..]), &FlexDevice);
+            let targets = Tensor::<1, Int>::from_data(TensorData::from(&targets[..]), &device());
             let (hidden, ascent) = (numbers([37, 24], 3, dtype), numbers([37], 8, dtype));
             let group = ProcessGroup::single();
             run(&head, tensor::<2>(&hidden, dtype), &ascent, |head, hidden| {
@@ -280,7 +279,7 @@ fn losses_in_chunks_of_sixteen_bits_are_those_of_one_buffer() {
 }
 
 /// A module without parameters.
-#[derive(Module, Clone, Debug)]
+#[derive(Module, Debug)]
 struct Nothing;
 
 #[test]
@@ -302,9 +301,8 @@ fn what_dropout_keeps_is_scaled_in_f32_and_rounded_once() {
     }
 }
 
-fn column(through: DType, dtype: DType, [d_input, d_output]: [usize; 2]) -> ColumnParallelLinear<B> {
-    let layer =
-        ColumnParallelLinearConfig::new(d_input, d_output).init(&FlexDevice, &ParallelContext::single(3).root());
+fn column(through: DType, dtype: DType, [d_input, d_output]: [usize; 2]) -> ColumnParallelLinear {
+    let layer = ColumnParallelLinearConfig::new(d_input, d_output).init(&device(), &ParallelContext::single(3).root());
     with_parameters_in(layer.expect("the sizes fit"), through, dtype)
 }
 
@@ -347,13 +345,13 @@ fn linear_layers_of_sixteen_bits_are_near_f32() {
             // The product is rounded, and its sum with the bias.
             let tolerance = 2.0 * rounding(dtype);
             assert_eq!(
-                (half.output.dtype, half.output.shape.clone()),
-                (dtype, single.output.shape.clone())
+                (half.output.dtype(), half.output.shape()),
+                (dtype, single.output.shape())
             );
             assert_near(&half.output, &single.output, tolerance, "output");
             assert_eq!(half.gradients.len(), 3);
             for (number, (half, single)) in half.gradients.iter().zip(&single.gradients).enumerate() {
-                assert_eq!((half.dtype, &half.shape), (dtype, &single.shape));
+                assert_eq!((half.dtype(), half.shape()), (dtype, single.shape()));
                 assert_near(
                     half,
                     single,
@@ -392,7 +390,7 @@ fn the_gradient_of_a_bias_over_two_dimensions_is_rounded_once() {
         let input = || tensor::<3>(&TensorData::zeros::<f32, _>([samples, 3, 2]), dtype);
         let ascent = TensorData::ones::<f32, _>([samples, 3, 5]);
         let context = ParallelContext::single(3);
-        let row = RowParallelLinearConfig::new(2, 5).init::<B>(&FlexDevice, &context.root());
+        let row = RowParallelLinearConfig::new(2, 5).init(&device(), &context.root());
         let row = with_parameters_in(row.expect("the sizes fit"), dtype, dtype);
         let outcomes = [
             run(
@@ -413,21 +411,21 @@ fn the_gradient_of_a_bias_over_two_dimensions_is_rounded_once() {
 #[test]
 fn an_input_of_another_type_is_refused_by_the_name_of_the_layer() {
     let context = ParallelContext::single(3);
-    let input = || Tensor::<B, 2>::ones([6, 4], &FlexDevice);
-    let device = &FlexDevice;
+    let input = || Tensor::<2>::ones([6, 4], &device());
+    let device = &device();
     let column = column(DType::BF16, DType::BF16, [4, 4]);
     let row = RowParallelLinearConfig::new(4, 4)
-        .init::<B>(device, &context.root())
+        .init(device, &context.root())
         .expect("the sizes fit");
     let row = with_parameters_in(row, DType::BF16, DType::BF16);
     let head = VocabParallelEmbeddingConfig::new(5, 4)
-        .init::<B>(device, &context.root())
+        .init(device, &context.root())
         .expect("the sizes fit");
     let head = with_parameters_in(head, DType::BF16, DType::BF16);
-    let positions = PositionEmbeddingConfig::new(6, 4).init::<B>(device, &context.root());
+    let positions = PositionEmbeddingConfig::new(6, 4).init(device, &context.root());
     let positions = with_parameters_in(positions, DType::BF16, DType::BF16);
     let norm = norm(4, DType::BF16, DType::BF16);
-    type Forward<'a> = Box<dyn Fn() -> Tensor<B, 2> + 'a>;
+    type Forward<'a> = Box<dyn Fn() -> Tensor<2> + 'a>;
     let layers: [(&str, Forward<'_>); 5] = [
         ("column-parallel linear", Box::new(|| column.forward(input()))),
         ("row-parallel linear", Box::new(|| row.forward(input()))),

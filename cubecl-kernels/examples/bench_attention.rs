@@ -4,17 +4,16 @@
 //! RAYON_NUM_THREADS=2 cargo run --release -p cubecl-kernels --example bench_attention
 //! ```
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with other benches")]
+mod passes;
 mod timing;
 
-use burn::tensor::{Distribution, Tensor};
-use burn_flex::Flex;
-use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{
-    AttentionBackward, AttentionMask, AttentionOptions, PackedHeads, reference, unpack,
-};
+use burn::tensor::{Device, Distribution, Tensor};
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed};
 use cubecl_kernels::random::{RowDropout, RowPlace};
-use timing::times;
+use cubecl_kernels::{Kernels, set_kernels};
+use passes::Passes;
+use timing::{Times, times, times_of_prepared};
 
 const HEADS: PackedHeads = PackedHeads { queries: 6, keys: 6 };
 const D_HEAD: usize = 64;
@@ -32,8 +31,8 @@ fn main() {
 }
 
 fn bench([batch, seq]: [usize; 2], probability: f64) {
-    let device = Default::default();
-    let random = |heads| Tensor::<Flex, 4>::random([batch, seq, heads, D_HEAD], Distribution::Default, &device);
+    let device = Device::flex();
+    let random = |heads| Tensor::<4>::random([batch, seq, heads, D_HEAD], Distribution::Default, &device);
     let (packed, gradient) = (random(HEADS.total()), random(HEADS.queries));
     let places = (0..batch * seq).map(|row| RowPlace {
         position: (row % seq) as u32,
@@ -54,10 +53,8 @@ fn bench([batch, seq]: [usize; 2], probability: f64) {
         key_lengths: None,
         is_deterministic: false,
     };
-    let forward = || Flex::flash_attention_forward(unpack(packed.clone(), HEADS), None, &options);
-    let kept = forward();
-    let runs = if seq > 512 { 9 } else { 25 };
-    let report = |what: &str, times: timing::Times| {
+    let attend = |packed| flash_attention_packed(packed, HEADS, options.clone()).expect("the heads are packed");
+    let report = |what: &str, times: Times| {
         println!(
             "[{batch}, {seq:4}] dropout {probability}: {what:20} {:8.3} {:8.3} {:8.3}",
             times.processors.as_secs_f64() * 1e3,
@@ -65,16 +62,16 @@ fn bench([batch, seq]: [usize; 2], probability: f64) {
             times.best.as_secs_f64() * 1e3
         );
     };
-    report("forward, here", times(runs, forward));
-    let pass = || AttentionBackward {
-        forward: kept.clone(),
-        gradient: gradient.clone(),
-        bias: None,
-    };
-    let backward = || Flex::flash_attention_packed_backward(packed.clone(), HEADS, pass(), &options);
-    report("backward, here", times(runs, backward));
-    let forward = || reference::forward(unpack(packed.clone(), HEADS), None, &options);
-    report("forward, reference", times(3, forward));
-    let backward = || reference::backward(unpack(packed.clone(), HEADS), pass(), &options);
-    report("backward, reference", times(3, backward));
+    let runs = if seq > 512 { 9 } else { 25 };
+    for (kernels, whose, runs) in [(Kernels::Fused, "here", runs), (Kernels::Plain, "reference", 3)] {
+        set_kernels(kernels);
+        report(&format!("forward, {whose}"), times(runs, || attend(packed.clone())));
+        let prepare = || {
+            let mut passes = Passes::new(&device);
+            passes.add([attend(passes.track(packed.clone()))], [gradient.clone()]);
+            passes
+        };
+        let backward = times_of_prepared(runs, prepare, Passes::run);
+        report(&format!("backward, {whose}"), backward);
+    }
 }

@@ -5,15 +5,13 @@
 //! RAYON_NUM_THREADS=2 cargo run --release -p cubecl-kernels --example bench_linear
 //! ```
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with other benches")]
 mod timing;
 
-use burn::tensor::ops::ModuleOps;
-use burn::tensor::{Distribution, Tensor};
-use burn_flex::Flex;
-use cubecl_kernels::KernelBackend;
-use cubecl_kernels::linear::{LinearInputs, LinearWanted, WeightOrder};
-use cubecl_kernels::tape::primitive;
+use burn::tensor::{Device, Distribution, Tensor};
+use burn_backend::ops::ModuleOps;
+use burn_flex::{Flex, FlexTensor};
+use cubecl_kernels::linear::{LinearInputs, LinearWanted, WeightOrder, affine, affine_backward};
 use timing::times;
 
 const ROWS: usize = 1024;
@@ -33,14 +31,14 @@ fn main() {
 }
 
 fn bench(name: &str, [d_input, d_output]: [usize; 2], order: WeightOrder) {
-    let device = Default::default();
-    let random = |shape: [usize; 2]| Tensor::<Flex, 2>::random(shape, Distribution::Default, &device);
+    let device = Device::flex();
+    let random = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Default, &device);
     let input = random([ROWS, d_input]);
     let weight = random(match order {
         WeightOrder::InputFirst => [d_input, d_output],
         WeightOrder::OutputFirst => [d_output, d_input],
     });
-    let bias = Tensor::<Flex, 1>::random([d_output], Distribution::Default, &device);
+    let bias = Tensor::<1>::random([d_output], Distribution::Default, &device);
     let gradient = random([ROWS, d_output]);
     let operations = 2.0 * (ROWS * d_input * d_output) as f64;
     let report = |what: &str, times: timing::Times| {
@@ -63,15 +61,15 @@ fn bench(name: &str, [d_input, d_output]: [usize; 2], order: WeightOrder) {
         WeightOrder::OutputFirst => weight.clone().transpose(),
     };
     let burn_forward = || {
-        let bias = (order == WeightOrder::InputFirst).then(|| primitive(bias.clone()));
-        <Flex as ModuleOps<Flex>>::linear(primitive(input.clone()), primitive(burn_weight.clone()), bias)
+        let bias = (order == WeightOrder::InputFirst).then(|| flex(&bias));
+        Flex::linear(flex(&input), flex(&burn_weight), bias)
     };
     let wanted = |input, weight, bias| LinearWanted { input, weight, bias };
-    let backward = |wanted| Flex::affine_backward(input.clone(), weight.clone(), order, gradient.clone(), wanted);
-    let (x, dy) = (primitive(input.clone()), primitive(gradient.clone()));
-    let w = primitive(burn_weight.clone());
+    let backward = |wanted| affine_backward(input.clone(), weight.clone(), order, gradient.clone(), wanted);
+    let (x, dy) = (flex(&input), flex(&gradient));
+    let w = flex(&burn_weight);
 
-    report("forward, here", times(RUNS, || Flex::affine(inputs())));
+    report("forward, here", times(RUNS, || affine(inputs())));
     report("forward, burn", times(RUNS, burn_forward));
     report("forward, gemm alone", bare(&input, &burn_weight, d_output));
     report(
@@ -108,11 +106,16 @@ fn bench(name: &str, [d_input, d_output]: [usize; 2], order: WeightOrder) {
     );
 }
 
+fn flex<const D: usize>(tensor: &Tensor<D>) -> FlexTensor {
+    let tensor = tensor.clone().try_into_primitive::<Flex>();
+    tensor.expect("it is on the CPU")
+}
+
 /// The product by the `gemm` crate and its threads, into memory that is there.
-fn bare(a: &Tensor<Flex, 2>, b: &Tensor<Flex, 2>, columns: usize) -> timing::Times {
+fn bare(a: &Tensor<2>, b: &Tensor<2>, columns: usize) -> timing::Times {
     let (rows, depth) = (a.dims()[0], a.dims()[1]);
     assert_eq!(b.dims(), [depth, columns]);
-    let (a, b) = (primitive(a.clone()), primitive(b.clone()));
+    let (a, b) = (flex(a), flex(b));
     let (a_strides, b_strides) = (a.layout().strides(), b.layout().strides());
     let mut output = vec![0.0f32; rows * columns];
     times(RUNS, || {

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use burn::tensor::DType;
-use burn::tensor::backend::{Backend, DTypeUsage};
+use burn::backend::{Backend, DTypeUsage, Dispatch};
+use burn::tensor::{DType, Device};
 
 use crate::precision::is_half;
 
@@ -95,12 +95,7 @@ impl Check {
     }
 
     /// Checks that a type is among [`FLOATS`], and one that the device takes.
-    pub fn float<B: Backend>(
-        self,
-        what: impl Into<Cow<'static, str>>,
-        actual: DType,
-        device: &B::Device,
-    ) -> Result<(), KernelError> {
+    pub fn float(self, what: impl Into<Cow<'static, str>>, actual: DType, device: &Device) -> Result<(), KernelError> {
         let what = what.into();
         self.one_of(what.clone(), actual, FLOATS)?;
         // Numbers of 16 bits are read and written, and computed with in f32.
@@ -109,7 +104,7 @@ impl Check {
         } else {
             DTypeUsage::general()
         };
-        if B::dtype_usage(device, actual).is_superset(needed) {
+        if Dispatch::dtype_usage(device.as_dispatch(), actual).is_superset(needed) {
             Ok(())
         } else {
             Err(KernelError::Device {

@@ -5,23 +5,19 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use burn::tensor::Tensor;
-use burn_cuda::CudaDevice;
+use burn::tensor::{Device, Tensor};
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
-use burn_megatron::cuda::{self, Sharing};
+use burn_megatron::cuda::{Sharing, choose};
 use burn_megatron::data::{ByteTokenizer, MicroBatch};
 use burn_megatron::launch::World;
 use burn_megatron::pipeline_parallel::PipelineStage as _;
 use burn_megatron::training::TokenBatch;
-use cubecl::Runtime as _;
-use cubecl::cuda::CudaRuntime;
 use cuda_emulator::recording::Recorded;
 use examples::arguments::TrainingArguments;
-use examples::device::TrainingBackend;
 use examples::session::Session;
-use examples::training_program::TrainingProgram;
 use models::ModelFamily;
+use models::registry::FamilyProgram;
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
@@ -37,7 +33,7 @@ const SETTLING: Duration = Duration::from_millis(50);
 /// Bytes of the text to train on.
 const TEXT: usize = 1 << 20;
 
-/// What a process has recorded.
+/// Record of a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The mean of a step.
@@ -55,7 +51,7 @@ pub struct MemoryReport {
     pub peak_used: u64,
     /// In use in CubeCL's pools between steps: parameters, gradients, the optimizer's state.
     pub used_between_steps: u64,
-    /// What a micro-batch keeps from its forward to its backward pass.
+    /// Kept of a micro-batch from its forward to its backward pass.
     pub activations: u64,
     /// The most pinned host memory.
     pub peak_pinned: u64,
@@ -88,7 +84,7 @@ pub fn play(arguments: &TrainingArguments, rank: usize, problem: &Problem) -> an
         world: &world,
         watches_memory: problem.watches_memory,
     };
-    arguments.run(&world, player)
+    arguments.run(player)
 }
 
 /// Returns the flags with the layers and the micro-batches of a problem.
@@ -117,17 +113,18 @@ struct Player<'a> {
     watches_memory: bool,
 }
 
-impl TrainingProgram for Player<'_> {
-    type Output = Report;
+impl FamilyProgram for Player<'_> {
+    type Output = anyhow::Result<Report>;
 
-    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<Report> {
-        let gpu = cuda::choose(self.world.local_rank(), Sharing::Refused)?;
-        let context = self.connect(&gpu)?;
-        let mut session = Session::<B, C>::new(self.arguments, &context, &device)?;
+    fn run<C: ModelFamily>(self) -> anyhow::Result<Report> {
+        let dtype = self.arguments.precision.dtype();
+        let device = self.arguments.device.start(dtype, self.world)?;
+        let context = self.connect()?;
+        let mut session = Session::<C>::new(self.arguments, &context, &device)?;
         for _ in 0..WARM_UP {
             session.step()?;
         }
-        let sync = || B::sync(&device).context("CubeCL's server has failed");
+        let sync = || device.sync().context("CubeCL's server has failed");
         sync()?;
         let first = Recorded::now()?;
         sync()?;
@@ -137,7 +134,7 @@ impl TrainingProgram for Player<'_> {
             sync()
         };
         let peak_used = if self.watches_memory {
-            with_peak(&gpu, steps)?
+            with_peak(&device, steps)?
         } else {
             steps()?;
             0
@@ -147,8 +144,8 @@ impl TrainingProgram for Player<'_> {
         let counts = Counts::between(&second, &last)
             .without(&Counts::between(&first, &second))
             .divided_by(COUNTED as f64);
-        let used_between_steps = used(&gpu)?;
-        let activations = activations::<B, C>(&session, self.arguments, &device, &gpu)?;
+        let used_between_steps = used(&device)?;
+        let activations = activations(&session, self.arguments, &device)?;
         let peak = |place: &str| last.memory.get(place).map_or(0, |memory| memory.peak);
         let memory = MemoryReport {
             peak_reserved: peak("device"),
@@ -163,27 +160,26 @@ impl TrainingProgram for Player<'_> {
 
 impl Player<'_> {
     /// As [`examples::launching::connect`], without the comparison of the ranks' GPUs: all are this one.
-    fn connect(&self, gpu: &CudaDevice) -> anyhow::Result<ParallelContext> {
+    fn connect(&self) -> anyhow::Result<ParallelContext> {
         let arguments = self.arguments;
+        let gpu = choose(self.world.local_rank(), Sharing::Refused)?;
         let context = ParallelContextConfig::new(arguments.parallel.config())
             .with_seed(u64::from(arguments.optimization.seed))
-            .with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)))
+            .with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu)))
             .init(self.world)?;
-        let context = context.with_kernels(arguments.model.kernels());
         arguments.parallel.communication.overlapping(context)
     }
 }
 
 /// Returns the bytes in use in CubeCL's pools.
-fn used(gpu: &CudaDevice) -> anyhow::Result<u64> {
-    let usage = CudaRuntime::client(gpu).memory_usage();
-    let usage = usage.map_err(|error| anyhow::anyhow!("CubeCL does not say what memory it uses: {error:?}"))?;
-    Ok(usage.bytes_in_use)
+fn used(device: &Device) -> anyhow::Result<u64> {
+    let usage = device.memory_pool_usage();
+    Ok(usage.context("CubeCL does not say what memory it uses")?.bytes_in_use)
 }
 
 /// Runs `act` and returns the most memory that was in use meanwhile. Another thread looks as often as CubeCL's server
 /// lets it.
-fn with_peak(gpu: &CudaDevice, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
+fn with_peak(device: &Device, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
     // Alive as long as `act` runs, even if it panics.
     let acting = Arc::new(());
     let watched = Arc::downgrade(&acting);
@@ -191,7 +187,7 @@ fn with_peak(gpu: &CudaDevice, act: impl FnOnce() -> anyhow::Result<()>) -> anyh
         let watch = scope.spawn(move || -> anyhow::Result<u64> {
             let mut peak = 0;
             while watched.strong_count() > 0 {
-                peak = peak.max(used(gpu)?);
+                peak = peak.max(used(device)?);
             }
             Ok(peak)
         });
@@ -205,22 +201,21 @@ fn with_peak(gpu: &CudaDevice, act: impl FnOnce() -> anyhow::Result<()>) -> anyh
 }
 
 /// Returns the bytes that a micro-batch keeps from its forward to its backward pass, in this rank's first chunk.
-fn activations<B: TrainingBackend, C: ModelFamily>(
-    session: &Session<B, C>,
+fn activations<C: ModelFamily>(
+    session: &Session<C>,
     arguments: &TrainingArguments,
-    device: &B::Device,
-    gpu: &CudaDevice,
+    device: &Device,
 ) -> anyhow::Result<u64> {
     let model = arguments.model.config(None, ByteTokenizer::VOCABULARY_SIZE)?;
     let seq_length = arguments.sample_length(&*model, None)?;
     let batch = TokenBatch::new(&zeros(arguments.optimization.micro_batch_size, seq_length), 0, 0);
     let chunk = &session.model()[0];
     let input = (session.context().coordinates().pipeline > 0)
-        .then(|| Tensor::<B, 2>::zeros(chunk.input_shape(&batch), device).require_grad());
+        .then(|| Tensor::<2>::zeros(chunk.input_shape(&batch), &device.clone().autodiff()).require_grad());
     let settled_use = || {
-        B::sync(device).context("CubeCL's server has failed")?;
+        device.sync().context("CubeCL's server has failed")?;
         thread::sleep(SETTLING);
-        used(gpu)
+        used(device)
     };
     let before = settled_use()?;
     let output = chunk.forward(input, &batch);

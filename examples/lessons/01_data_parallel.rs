@@ -9,18 +9,14 @@
 
 use std::process::ExitCode;
 
-use burn::backend::Autodiff;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Linear, LinearConfig, Relu};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::prelude::*;
 use clap::Parser;
 use examples::spots::{IMAGE_SIZE, Images};
-
-type B = Autodiff<Flex>;
 
 const STEPS: usize = 60;
 const GLOBAL_BATCH: usize = 64;
@@ -28,14 +24,14 @@ const LEARNING_RATE: f64 = 3e-3;
 
 /// A small convolutional classifier, plain burn.
 #[derive(Module, Debug)]
-struct Classifier<B: Backend> {
-    conv: Conv2d<B>,
+struct Classifier {
+    conv: Conv2d,
     activation: Relu,
-    output: Linear<B>,
+    output: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
-    fn new(device: &B::Device) -> Self {
+impl Classifier {
+    fn new(device: &Device) -> Self {
         Self {
             conv: Conv2dConfig::new([1, 8], [3, 3]).init(device),
             activation: Relu::new(),
@@ -43,7 +39,7 @@ impl<B: Backend> Classifier<B> {
         }
     }
 
-    fn loss(&self, Images { pixels, labels }: Images<B>) -> Tensor<B, 1> {
+    fn loss(&self, Images { pixels, labels }: Images) -> Tensor<1> {
         let features = self.activation.forward(self.conv.forward(pixels)).flatten(1, 3);
         CrossEntropyLossConfig::new()
             .init(&labels.device())
@@ -70,15 +66,15 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn train(world: &World) -> anyhow::Result<()> {
-    let device = FlexDevice;
+    let device = Device::flex().autodiff();
     // (2) The ranks of this job: all of them data-parallel.
     let context = ParallelConfig::new().init(world)?;
     let ranks = context.data_group();
 
-    B::seed(&device, 1);
-    let model = Classifier::<B>::new(&device);
+    device.seed(1);
+    let model = Classifier::new(&device);
     // (3) Every rank takes the weights of the first.
-    let mut model = DistributedDataParallel::<B, _>::new(model, &context, DataParallelConfig::new())?;
+    let mut model = DistributedDataParallel::new(model, &context, DataParallelConfig::new())?;
     let mut optimizer = AdamWConfig::new().init();
 
     for step in 1..=STEPS {
@@ -89,10 +85,10 @@ fn train(world: &World) -> anyhow::Result<()> {
         // (4) Forward and backward; gradients are averaged over the ranks during the backward pass.
         let loss = model.backward(StepPart::Last, |model| model.loss(images))?;
         let gradients = model.gradients()?;
-        model.step(LEARNING_RATE, &mut optimizer, gradients)?;
+        model.step_whole_parameters(LEARNING_RATE, &mut optimizer, gradients)?;
 
         // (5) A figure over all ranks is a collective.
-        let mut mean = [loss.into_scalar()];
+        let mut mean = [loss.into_scalar::<f32>()];
         ranks.all_reduce(&mut mean, ReduceOp::Mean)?;
         if world.rank() == 0 && step.is_multiple_of(10) {
             println!("step {step:3} | loss {:.4}", mean[0]);

@@ -9,29 +9,25 @@
 
 use std::process::ExitCode;
 
-use burn::backend::Autodiff;
 use burn::nn::{Gelu, Linear, LinearConfig};
 use burn::prelude::*;
 use burn::tensor::Distribution;
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::prelude::*;
 use clap::Parser;
-
-type B = Autodiff<Flex>;
 
 const D_MODEL: usize = 24;
 const D_HIDDEN: usize = 96;
 
 /// A feed-forward layer, plain burn: the existing model.
 #[derive(Module, Debug)]
-struct FeedForward<B: Backend> {
-    expand: Linear<B>,
+struct FeedForward {
+    expand: Linear,
     activation: Gelu,
-    contract: Linear<B>,
+    contract: Linear,
 }
 
-impl<B: Backend> FeedForward<B> {
-    fn new(device: &B::Device) -> Self {
+impl FeedForward {
+    fn new(device: &Device) -> Self {
         Self {
             expand: LinearConfig::new(D_MODEL, D_HIDDEN).init(device),
             activation: Gelu::new(),
@@ -39,7 +35,7 @@ impl<B: Backend> FeedForward<B> {
         }
     }
 
-    fn forward(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+    fn forward(&self, input: Tensor<2>) -> Tensor<2> {
         let hidden = self.activation.forward(self.expand.forward(input));
         self.contract.forward(hidden)
     }
@@ -47,15 +43,15 @@ impl<B: Backend> FeedForward<B> {
 
 /// The same, each rank holding its own hidden features: columns of the first matrix, rows of the second.
 #[derive(Module, Debug)]
-struct ParallelFeedForward<B: Backend> {
-    expand: ColumnParallelLinear<B>,
+struct ParallelFeedForward {
+    expand: ColumnParallelLinear,
     activation: Gelu,
-    contract: RowParallelLinear<B>,
+    contract: RowParallelLinear,
 }
 
-impl<B: CollectiveBackend> ParallelFeedForward<B> {
+impl ParallelFeedForward {
     /// Takes this rank's part of an existing layer.
-    fn from_serial(serial: FeedForward<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+    fn from_serial(serial: FeedForward, context: &ParallelContext) -> Result<Self, ConversionError> {
         Ok(Self {
             expand: ColumnParallelLinear::from_linear(serial.expand, &context.scope("expand"))?,
             activation: serial.activation,
@@ -64,7 +60,7 @@ impl<B: CollectiveBackend> ParallelFeedForward<B> {
     }
 
     /// One all-reduce, inside `contract`; the backward pass has one too, inside `expand`.
-    fn forward(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+    fn forward(&self, input: Tensor<2>) -> Tensor<2> {
         let hidden = self.activation.forward(self.expand.forward(input));
         self.contract.forward(hidden)
     }
@@ -86,19 +82,22 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn compare(world: &World, config: &ParallelConfig) -> anyhow::Result<()> {
-    let device = FlexDevice;
+    let device = Device::flex().autodiff();
     let context = config.init(world)?;
     // Every rank makes the same whole model and the same input.
-    B::seed(&device, 1);
-    let serial = burn_megatron::initialize(FeedForward::<B>::new(&device)); // draws the values, which are lazy
+    device.seed(1);
+    let serial = burn_megatron::initialize(FeedForward::new(&device)); // draws the values, which are lazy
     let parallel = ParallelFeedForward::from_serial(serial.clone(), &context)?;
-    let input = Tensor::<B, 2>::random([5, D_MODEL], Distribution::Normal(0.0, 1.0), &device);
+    let input = Tensor::<2>::random([5, D_MODEL], Distribution::Normal(0.0, 1.0), &device);
     let [input_1, input_2] = [0, 1].map(|_| input.clone().detach().require_grad());
 
     let expected = serial.forward(input_1.clone()).powi_scalar(2).mean();
     let actual = parallel.forward(input_2.clone()).powi_scalar(2).mean();
-    let difference = |a: Tensor<Flex, 2>, b: Tensor<Flex, 2>| (a - b).abs().max().into_scalar();
-    let losses = [expected.clone().into_scalar(), actual.clone().into_scalar()];
+    let difference = |a: Tensor<2>, b: Tensor<2>| (a - b).abs().max().into_scalar::<f32>();
+    let losses = [
+        expected.clone().into_scalar::<f32>(),
+        actual.clone().into_scalar::<f32>(),
+    ];
     let missing = || anyhow::anyhow!("the input has no gradient");
     let gradient = input_1.grad(&expected.backward()).ok_or_else(missing)?;
     let sharded_gradient = input_2.grad(&actual.backward()).ok_or_else(missing)?;

@@ -12,18 +12,14 @@
 
 use std::process::ExitCode;
 
-use burn::backend::Autodiff;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Linear, LinearConfig, PaddingConfig2d, Relu};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::prelude::*;
 use clap::Parser;
 use examples::spots::{IMAGE_SIZE, Images};
-
-type B = Autodiff<Flex>;
 
 const CHANNELS: usize = 8;
 const LAYERS: usize = 4;
@@ -34,14 +30,14 @@ const LEARNING_RATE: f64 = 3e-3;
 
 /// A convolutional classifier, plain burn: the existing model.
 #[derive(Module, Debug)]
-struct Classifier<B: Backend> {
-    convs: Vec<Conv2d<B>>,
+struct Classifier {
+    convs: Vec<Conv2d>,
     activation: Relu,
-    output: Linear<B>,
+    output: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
-    fn new(device: &B::Device) -> Self {
+impl Classifier {
+    fn new(device: &Device) -> Self {
         let conv = |layer| {
             Conv2dConfig::new([if layer == 0 { 1 } else { CHANNELS }, CHANNELS], [3, 3])
                 .with_padding(PaddingConfig2d::Same)
@@ -55,16 +51,16 @@ impl<B: Backend> Classifier<B> {
     }
 }
 
-/// What one rank holds of it: (1) some of the layers, and the last rank the output.
+/// A rank's part of it: (1) some of the layers, and the last rank the output.
 #[derive(Module, Debug)]
-struct Stage<B: Backend> {
-    convs: Vec<Conv2d<B>>,
+struct Stage {
+    convs: Vec<Conv2d>,
     activation: Relu,
-    output: Option<Linear<B>>,
+    output: Option<Linear>,
 }
 
-impl<B: Backend> Stage<B> {
-    fn of(model: Classifier<B>, stage: usize, num_stages: usize) -> Self {
+impl Stage {
+    fn of(model: Classifier, stage: usize, num_stages: usize) -> Self {
         let layers = LAYERS / num_stages;
         Self {
             convs: model.convs.into_iter().skip(stage * layers).take(layers).collect(),
@@ -75,14 +71,14 @@ impl<B: Backend> Stage<B> {
 }
 
 /// (2) How a stage is run: from the activation of the stage before, or from the images, to an activation or the loss.
-impl<B: Backend> PipelineStage<B, 4> for Stage<B> {
-    type MicroBatch = Images<B>;
+impl PipelineStage<4> for Stage {
+    type MicroBatch = Images;
 
-    fn input_shape(&self, batch: &Images<B>) -> [usize; 4] {
+    fn input_shape(&self, batch: &Images) -> [usize; 4] {
         [batch.labels.dims()[0], CHANNELS, IMAGE_SIZE, IMAGE_SIZE]
     }
 
-    fn forward(&self, input: Option<Tensor<B, 4>>, batch: &Images<B>) -> StageOutput<B, 4> {
+    fn forward(&self, input: Option<Tensor<4>>, batch: &Images) -> StageOutput<4> {
         let input = input.unwrap_or_else(|| batch.pixels.clone());
         let features = self
             .convs
@@ -116,18 +112,18 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn train(world: &World) -> anyhow::Result<()> {
-    let device = FlexDevice;
+    let device = Device::flex().autodiff();
     // (3) The ranks of this job: all of them stages of one pipeline.
     let config = ParallelConfig::new().with_pipeline_parallel_size(world.world_size());
     let context = config.init(world)?;
     let stages = context.pipeline_group();
 
     // Every rank makes the whole model and keeps its part of it.
-    B::seed(&device, 1);
+    device.seed(1);
     // The values are lazy: a rank must draw those of the others, too.
-    let model = burn_megatron::initialize(Classifier::<B>::new(&device));
+    let model = burn_megatron::initialize(Classifier::new(&device));
     let stage = Stage::of(model, stages.rank(), stages.size());
-    let mut model = DistributedDataParallel::<B, _>::new(vec![stage], &context, DataParallelConfig::new())?;
+    let mut model = DistributedDataParallel::new(vec![stage], &context, DataParallelConfig::new())?;
     let mut optimizer = AdamWConfig::new().init();
 
     // (4) In which order this rank runs micro-batches forward and backward.
@@ -142,9 +138,9 @@ fn train(world: &World) -> anyhow::Result<()> {
         // (5) All micro-batches, forward and backward. The losses are known to the last stage only.
         let losses = pipeline.train(&mut model, &batches, |_, loss| loss / MICRO_BATCHES as f32)?;
         let gradients = model.gradients()?;
-        model.step(LEARNING_RATE, &mut optimizer, gradients)?;
+        model.step_whole_parameters(LEARNING_RATE, &mut optimizer, gradients)?;
 
-        let mut loss = [losses.into_iter().map(|loss| loss.into_scalar()).sum::<f32>()];
+        let mut loss = [losses.into_iter().map(|loss| loss.into_scalar::<f32>()).sum::<f32>()];
         stages.all_reduce(&mut loss, ReduceOp::Sum)?;
         if world.rank() == 0 && step.is_multiple_of(10) {
             println!("step {step:3} | loss {:.4}", loss[0]);

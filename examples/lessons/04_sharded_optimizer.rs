@@ -12,19 +12,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use burn::backend::Autodiff;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Linear, LinearConfig, Relu};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::checkpoint::json;
 use burn_megatron::prelude::*;
 use clap::Parser;
 use examples::spots::{IMAGE_SIZE, Images};
-
-type B = Autodiff<Flex>;
 
 const STEPS: usize = 60;
 /// A run that saves ends here, and another continues.
@@ -34,14 +30,14 @@ const LEARNING_RATE: f64 = 3e-3;
 
 /// A small convolutional classifier, plain burn.
 #[derive(Module, Debug)]
-struct Classifier<B: Backend> {
-    conv: Conv2d<B>,
+struct Classifier {
+    conv: Conv2d,
     activation: Relu,
-    output: Linear<B>,
+    output: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
-    fn new(device: &B::Device) -> Self {
+impl Classifier {
+    fn new(device: &Device) -> Self {
         Self {
             conv: Conv2dConfig::new([1, 8], [3, 3]).init(device),
             activation: Relu::new(),
@@ -49,7 +45,7 @@ impl<B: Backend> Classifier<B> {
         }
     }
 
-    fn loss(&self, Images { pixels, labels }: Images<B>) -> Tensor<B, 1> {
+    fn loss(&self, Images { pixels, labels }: Images) -> Tensor<1> {
         let features = self.activation.forward(self.conv.forward(pixels)).flatten(1, 3);
         CrossEntropyLossConfig::new()
             .init(&labels.device())
@@ -82,17 +78,18 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
-    let device = FlexDevice;
+    let device = Device::flex().autodiff();
     let context = ParallelConfig::new().init(world)?;
     let ranks = context.data_group();
 
-    B::seed(&device, 1);
-    let model = Classifier::<B>::new(&device);
+    device.seed(1);
+    let model = Classifier::new(&device);
     // (1) Each rank gets the sums of its share of the gradients only.
     let config = DataParallelConfig::new().with_sharding(ShardingStrategy::Optim);
-    let mut model = DistributedDataParallel::<B, _>::new(model, &context, config)?;
+    let mut model = DistributedDataParallel::new(model, &context, config)?;
     // (2) The same AdamW as in lesson 1, over this rank's share.
-    let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().init())?;
+    let adamw = ElementWiseOptimizer::from(AdamWConfig::new().build());
+    let mut optimizer = ShardedOptimizer::new(&model, adamw)?;
 
     // (3) Parameters and the optimizer's state, as any number of ranks has saved them.
     let mut done = 0;
@@ -111,7 +108,7 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
         let gradients = model.gradients()?;
         optimizer.step(LEARNING_RATE, &mut model, gradients)?;
 
-        let mut mean = [loss.into_scalar()];
+        let mut mean = [loss.into_scalar::<f32>()];
         ranks.all_reduce(&mut mean, ReduceOp::Mean)?;
         if world.rank() == 0 && step.is_multiple_of(10) {
             println!("step {step:3} | loss {:.4}", mean[0]);

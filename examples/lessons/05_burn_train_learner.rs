@@ -12,30 +12,24 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use burn::backend::Autodiff;
 use burn::data::dataloader::batcher::Batcher;
-use burn::data::dataset::Dataset;
+use burn::data::dataset::{Dataset, DatasetError};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Linear, LinearConfig, Relu};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
-use burn::record::{FullPrecisionSettings, NamedMpkFileRecorder};
-use burn::tensor::backend::AutodiffBackend;
 use burn::train::metric::store::{Aggregate, Direction, Split};
 use burn::train::metric::{AccuracyMetric, LossMetric};
 use burn::train::{
     ClassificationOutput, InferenceStep, Learner, LearnerSummary, MetricEarlyStoppingStrategy, MetricSummary,
     StoppingCondition, SupervisedTraining, TrainOutput, TrainStep,
 };
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data::LastBatch;
 use burn_megatron::learner::SilentRenderer;
 use burn_megatron::prelude::*;
 use clap::Parser;
 use examples::spots::{IMAGE_SIZE, Images, Spot};
-
-type B = Autodiff<Flex>;
 
 const EPOCHS: usize = 4;
 const GLOBAL_BATCH: usize = 64;
@@ -43,14 +37,14 @@ const LEARNING_RATE: f64 = 3e-3;
 
 /// A small convolutional classifier, plain burn.
 #[derive(Module, Debug)]
-struct Classifier<B: Backend> {
-    conv: Conv2d<B>,
+struct Classifier {
+    conv: Conv2d,
     activation: Relu,
-    output: Linear<B>,
+    output: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
-    fn new(device: &B::Device) -> Self {
+impl Classifier {
+    fn new(device: &Device) -> Self {
         Self {
             conv: Conv2dConfig::new([1, 8], [3, 3]).init(device),
             activation: Relu::new(),
@@ -58,7 +52,7 @@ impl<B: Backend> Classifier<B> {
         }
     }
 
-    fn classify(&self, Images { pixels, labels }: Images<B>) -> ClassificationOutput<B> {
+    fn classify(&self, Images { pixels, labels }: Images) -> ClassificationOutput {
         let features = self.activation.forward(self.conv.forward(pixels)).flatten(1, 3);
         let output = self.output.forward(features);
         let loss = CrossEntropyLossConfig::new().init(&labels.device());
@@ -66,21 +60,21 @@ impl<B: Backend> Classifier<B> {
     }
 }
 
-impl<B: AutodiffBackend> TrainStep for Classifier<B> {
-    type Input = Images<B>;
-    type Output = ClassificationOutput<B>;
+impl TrainStep for Classifier {
+    type Input = Images;
+    type Output = ClassificationOutput;
 
-    fn step(&self, images: Images<B>) -> TrainOutput<ClassificationOutput<B>> {
+    fn step(&self, images: Images) -> TrainOutput<ClassificationOutput> {
         let item = self.classify(images);
         TrainOutput::new(self, item.loss.backward(), item)
     }
 }
 
-impl<B: Backend> InferenceStep for Classifier<B> {
-    type Input = Images<B>;
-    type Output = ClassificationOutput<B>;
+impl InferenceStep for Classifier {
+    type Input = Images;
+    type Output = ClassificationOutput;
 
-    fn step(&self, images: Images<B>) -> ClassificationOutput<B> {
+    fn step(&self, images: Images) -> ClassificationOutput {
         self.classify(images)
     }
 }
@@ -116,21 +110,21 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn train(world: &World, folder: &Path, resume: Option<usize>) -> anyhow::Result<()> {
-    let device = FlexDevice;
+    let device = Device::flex().autodiff();
     // (2) The ranks of this job: all of them data-parallel.
     let context = ParallelConfig::new().init(world)?;
 
-    B::seed(&device, 1);
-    let model = Classifier::<B>::new(&device);
+    device.seed(1);
+    let model = Classifier::new(&device);
     // (3) Each rank loads its share of every batch, in place of burn's `DataLoaderBuilder::new(ToImages)`. Ranks may
     // have shares that differ by an image, or none of the last batch: the learner weights them.
-    let images = shard_loader::<B, _, _>(ToImages, &context)
+    let images = shard_loader(ToImages, &context)
         .batch_size(GLOBAL_BATCH)
         .shuffle(42)
         .num_workers(1)
         .last_batch(LastBatch::Uneven)
         .build(Spots { first: 0, count: 1000 })?;
-    let others = shard_loader::<Flex, _, _>(ToImages, &context)
+    let others = shard_loader(ToImages, &context)
         .batch_size(GLOBAL_BATCH)
         .last_batch(LastBatch::Uneven)
         .build(Spots {
@@ -139,7 +133,7 @@ fn train(world: &World, folder: &Path, resume: Option<usize>) -> anyhow::Result<
         })?;
     // All ranks stop after the same epoch, as the first one decides.
     let early_stopping = MetricEarlyStoppingStrategy::new(
-        &LossMetric::<Flex>::new(),
+        &LossMetric::new(),
         Aggregate::Mean,
         Direction::Lowest,
         Split::Valid,
@@ -148,15 +142,15 @@ fn train(world: &World, folder: &Path, resume: Option<usize>) -> anyhow::Result<
     let mut training = SupervisedTraining::new(folder, images, others)
         .metrics((AccuracyMetric::new(), LossMetric::new()))
         .early_stopping(early_stopping)
-        .with_file_checkpointer(NamedMpkFileRecorder::<FullPrecisionSettings>::new())
-        .renderer(SilentRenderer)
+        .with_default_checkpointers()
+        .renderer(Box::new(SilentRenderer))
         .num_epochs(EPOCHS);
     if let Some(epoch) = resume {
         training = training.checkpoint(epoch);
     }
     // (4) All ranks train, each with its share of the optimizer's state; the first one logs and saves.
     let mut ranks = ParallelLearner::new(&context, DataParallelConfig::new());
-    let optimizer = ranks.shard(AdamWConfig::new().init());
+    let optimizer = ranks.shard(ElementWiseOptimizer::from(AdamWConfig::new().build()));
     ranks.launch(training, Learner::new(model, optimizer, LEARNING_RATE))?;
 
     if world.rank() == 0 {
@@ -189,17 +183,17 @@ impl Dataset<Spot> for Spots {
         self.count
     }
 
-    fn get(&self, index: usize) -> Option<Spot> {
-        let number = (index < self.count).then(|| self.first + index)?;
-        Some(Spot::numbered(number, 4.0))
+    fn get(&self, index: usize) -> Result<Spot, DatasetError> {
+        assert!(index < self.count, "image {index} of {}", self.count);
+        Ok(Spot::numbered(self.first + index, 4.0))
     }
 }
 
 /// Makes a batch of images.
 struct ToImages;
 
-impl<B: Backend> Batcher<B, Spot, Images<B>> for ToImages {
-    fn batch(&self, spots: Vec<Spot>, device: &B::Device) -> Images<B> {
+impl Batcher<Spot, Images> for ToImages {
+    fn batch(&self, spots: Vec<Spot>, device: &Device) -> Images {
         Images::of(spots, device)
     }
 }

@@ -16,20 +16,16 @@
 
 use std::process::ExitCode;
 
-use burn::backend::Autodiff;
 use burn::grad_clipping::GradientClippingConfig;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
-use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{FloatDType, IntDType};
 use burn_megatron::prelude::*;
 use burn_megatron::random::{StepCoordinates, TokenMap};
 use clap::Parser;
-
-type B = Autodiff<Flex>;
 
 const SEED: u64 = 7;
 const STEPS: usize = 40;
@@ -45,14 +41,14 @@ const MAX_NORM: f32 = 0.1;
 
 /// A classifier of short texts, plain burn: the existing model.
 #[derive(Module, Debug)]
-struct Classifier<B: Backend> {
-    embedding: Embedding<B>,
-    encoder: TransformerEncoder<B>,
-    output: Linear<B>,
+struct Classifier {
+    embedding: Embedding,
+    encoder: TransformerEncoder,
+    output: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
-    fn new(device: &B::Device) -> Self {
+impl Classifier {
+    fn new(device: &Device) -> Self {
         Self {
             embedding: EmbeddingConfig::new(VOCAB, D_MODEL).init(device),
             encoder: encoder_config().init(device),
@@ -65,17 +61,17 @@ fn encoder_config() -> TransformerEncoderConfig {
     TransformerEncoderConfig::new(D_MODEL, 2 * D_MODEL, 4, LAYERS).with_dropout(0.1)
 }
 
-/// What one rank holds of it: some of the layers, and of each of them its shard.
+/// A rank's part of it: some of the layers, and of each of them its shard.
 #[derive(Module, Debug)]
-struct Stage<B: Backend> {
-    embedding: Option<Embedding<B>>,
-    encoder: ParallelTransformerEncoder<B>,
-    output: Option<Linear<B>>,
+struct Stage {
+    embedding: Option<Embedding>,
+    encoder: ParallelTransformerEncoder,
+    output: Option<Linear>,
 }
 
-impl<B: Backend> Stage<B> {
+impl Stage {
     /// Takes this rank's part of a model that every rank has made in whole.
-    fn of(model: Classifier<B>, context: &ParallelContext) -> anyhow::Result<Self> {
+    fn of(model: Classifier, context: &ParallelContext) -> anyhow::Result<Self> {
         // (1) burn draws a parameter's values at its first use: all are drawn here, in one order on every rank.
         let Classifier {
             embedding,
@@ -99,15 +95,15 @@ impl<B: Backend> Stage<B> {
     }
 }
 
-impl<B: CollectiveBackend> PipelineStage<B, 3> for Stage<B> {
-    type MicroBatch = Texts<B>;
+impl PipelineStage<3> for Stage {
+    type MicroBatch = Texts;
 
-    fn input_shape(&self, _: &Texts<B>) -> [usize; 3] {
+    fn input_shape(&self, _: &Texts) -> [usize; 3] {
         [MICRO_BATCH, SEQ, D_MODEL]
     }
 
-    fn forward(&self, input: Option<Tensor<B, 3>>, texts: &Texts<B>) -> StageOutput<B, 3> {
-        let embed = |embedding: &Embedding<B>| embedding.forward(texts.tokens.clone());
+    fn forward(&self, input: Option<Tensor<3>>, texts: &Texts) -> StageOutput<3> {
+        let embed = |embedding: &Embedding| embedding.forward(texts.tokens.clone());
         let input = input.or_else(|| self.embedding.as_ref().map(embed));
         let input = input.expect("the first stage has the embedding, the others get an activation");
         // (4) Where the tokens are in the run: dropout asks for that.
@@ -178,29 +174,29 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
-    let device = FlexDevice;
+    let mut device = Device::flex().autodiff();
     let float = if arguments.dtype == "f64" {
         FloatDType::F64
     } else {
         FloatDType::F32
     };
-    set_default_dtypes::<B>(&device, float, IntDType::I32)?;
+    device.configure((float, IntDType::I32))?;
     let context = ParallelContextConfig::new(arguments.parallel())
         .with_seed(SEED)
         .init(world)?;
     let (stages, replicas) = (context.pipeline_group(), context.data_group());
 
-    B::seed(&device, SEED);
-    let stage = Stage::of(Classifier::<B>::new(&device), &context)?;
+    device.seed(SEED);
+    let stage = Stage::of(Classifier::new(&device), &context)?;
     let config = DataParallelConfig::new().with_sharding(if arguments.use_distributed_optimizer {
         ShardingStrategy::Optim
     } else {
         ShardingStrategy::NoShard
     });
-    let mut model = DistributedDataParallel::<B, _>::new(vec![stage], &context, config)?;
+    let mut model = DistributedDataParallel::new(vec![stage], &context, config)?;
     // Clips each parameter by the norm of all its shards, as burn does on one rank.
-    let clipping = GradientClippingConfig::Norm(MAX_NORM);
-    let adamw = AdamWConfig::new().with_grad_clipping(Some(clipping)).init();
+    let clipping = GradientClippingConfig::Norm(MAX_NORM).init();
+    let adamw = ElementWiseOptimizer::from(AdamWConfig::new().build()).with_grad_clipping(clipping);
     let mut optimizer = ShardedOptimizer::new(&model, adamw)?;
 
     let num_micro_batches = GLOBAL_BATCH / MICRO_BATCH / replicas.size();
@@ -232,15 +228,15 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Sequences of tokens, half of them from the quarter of the vocabulary that is the label.
 #[derive(Clone, Debug)]
-struct Texts<B: Backend> {
-    tokens: Tensor<B, 2, Int>,
-    labels: Tensor<B, 1, Int>,
+struct Texts {
+    tokens: Tensor<2, Int>,
+    labels: Tensor<1, Int>,
     coordinates: StepCoordinates,
 }
 
-impl<B: Backend> Texts<B> {
+impl Texts {
     /// A micro-batch of a step, by the number of its first text.
-    fn numbered(step: usize, first: usize, device: &B::Device) -> Self {
+    fn numbered(step: usize, first: usize, device: &Device) -> Self {
         let samples = first..first + MICRO_BATCH;
         let (mut tokens, mut labels) = (Vec::new(), Vec::new());
         for sample in samples.clone() {

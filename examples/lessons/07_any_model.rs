@@ -16,22 +16,18 @@
 
 use std::process::ExitCode;
 
-use burn::backend::Autodiff;
 use burn::grad_clipping::GradientClippingConfig;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
-use burn::optim::{AdamWConfig, Optimizer};
+use burn::optim::AdamWConfig;
 use burn::prelude::*;
-use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
+use burn::tensor::{FloatDType, IntDType};
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::prelude::*;
-use burn_megatron::sharded::{AxisRole, CompareConfig, Layout, Mesh, Plan, Sharded};
+use burn_megatron::sharded::{self, AxisRole, CompareConfig, Layout, Mesh, Plan};
 use burn_megatron::sharded::{backward, compare, distribute, parallelize, training};
 use clap::Parser;
-
-// (1) The backend around the device's own.
-type B = Autodiff<Sharded<Flex>>;
 
 const SEED: u64 = 7;
 const STEPS: usize = 40;
@@ -46,14 +42,14 @@ const MAX_NORM: f32 = 0.1;
 
 /// A classifier of short texts, plain burn.
 #[derive(Module, Debug)]
-struct Classifier<B: Backend> {
-    embedding: Embedding<B>,
-    encoder: TransformerEncoder<B>,
-    output: Linear<B>,
+struct Classifier {
+    embedding: Embedding,
+    encoder: TransformerEncoder,
+    output: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
-    fn new(device: &B::Device) -> Self {
+impl Classifier {
+    fn new(device: &Device) -> Self {
         let encoder = TransformerEncoderConfig::new(D_MODEL, 2 * D_MODEL, 4, LAYERS).with_dropout(0.1);
         Self {
             embedding: EmbeddingConfig::new(VOCAB, D_MODEL).init(device),
@@ -62,7 +58,7 @@ impl<B: Backend> Classifier<B> {
         }
     }
 
-    fn forward(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
+    fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
         let input = TransformerEncoderInput::new(self.embedding.forward(tokens));
         self.output
             .forward(self.encoder.forward(input).mean_dim(1).squeeze_dim::<2>(1))
@@ -99,13 +95,15 @@ fn main() -> ExitCode {
 }
 
 fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
-    let device = FlexDevice;
+    // (1) A device around burn's own.
+    let mut device = sharded::device::<Flex>(FlexDevice);
     let float = if arguments.dtype == "f64" {
         FloatDType::F64
     } else {
         FloatDType::F32
     };
-    set_default_dtypes::<B>(&device, float, IntDType::I32)?;
+    device.configure((float, IntDType::I32))?;
+    let device = device.autodiff();
     // (3, 4, 5) Who is where.
     let parallel = ParallelConfig::new().with_tensor_parallel_size(arguments.tensor);
     let context = parallel
@@ -113,12 +111,12 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
         .init(world)?;
     let mesh = Mesh::of(&context)?;
     if arguments.compare {
-        return check(world, &mesh, arguments);
+        return check(world, &mesh, &device, arguments);
     }
 
-    B::seed(&device, SEED);
+    device.seed(SEED);
     // (6) The model, with its parameters where the plan wants them.
-    let mut model = parallelize(Classifier::<B>::new(&device), &plan(arguments), &mesh)?;
+    let mut model = parallelize(Classifier::new(&device), &plan(arguments), &mesh)?;
     let clipping = GradientClippingConfig::Norm(MAX_NORM);
     let mut optimizer = AdamWConfig::new().with_grad_clipping(Some(clipping)).init();
     for step in 1..=STEPS {
@@ -133,7 +131,7 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
         model = optimizer.step(LEARNING_RATE, model, gradients);
         // (10) One of them prints: the loss that `backward` returns is on every rank.
         if world.rank() == 0 && step.is_multiple_of(10) {
-            println!("step {step:2} | loss {:.7}", loss.into_scalar().elem::<f64>());
+            println!("step {step:2} | loss {:.7}", loss.into_scalar::<f64>());
         }
     }
     Ok(())
@@ -150,19 +148,15 @@ fn plan(arguments: &Arguments) -> Plan {
 }
 
 /// Compares losses, every gradient and the parameters of three steps with those of the same program on one rank.
-fn check(world: &World, mesh: &Mesh, arguments: &Arguments) -> anyhow::Result<()> {
-    let program = training(
-        &[1, 2, 3],
-        || Classifier::<B>::new(&FlexDevice),
-        |model: &Classifier<B>, &step: &usize, run| {
-            let (tokens, labels) = texts(step, &FlexDevice);
-            let logits = model.forward(run.distribute(tokens, AxisRole::Data, 0));
-            let labels = run.distribute(labels, AxisRole::Data, 0);
-            CrossEntropyLossConfig::new().init(&FlexDevice).forward(logits, labels)
-        },
-    );
+fn check(world: &World, mesh: &Mesh, device: &Device, arguments: &Arguments) -> anyhow::Result<()> {
+    let program = training(&[1, 2, 3], Classifier::new, |model: &Classifier, &step: &usize, run| {
+        let (tokens, labels) = texts(step, run.device());
+        let logits = model.forward(run.distribute(tokens, AxisRole::Data, 0));
+        let labels = run.distribute(labels, AxisRole::Data, 0);
+        CrossEntropyLossConfig::new().init(run.device()).forward(logits, labels)
+    });
     let layouts = [Layout::new("this layout", mesh, plan(arguments))];
-    for comparison in compare(&CompareConfig::new(), &layouts, &FlexDevice, program)? {
+    for comparison in compare(&CompareConfig::new(), &layouts, device, program)? {
         let comparison = comparison.into_result()?;
         if world.rank() == 0 {
             println!("{comparison}");
@@ -172,7 +166,7 @@ fn check(world: &World, mesh: &Mesh, arguments: &Arguments) -> anyhow::Result<()
 }
 
 /// A step's sequences of tokens, half of them from the quarter of the vocabulary that is the label.
-fn texts<B: Backend>(step: usize, device: &B::Device) -> (Tensor<B, 2, Int>, Tensor<B, 1, Int>) {
+fn texts(step: usize, device: &Device) -> (Tensor<2, Int>, Tensor<1, Int>) {
     let (mut tokens, mut labels) = (Vec::new(), Vec::new());
     for sample in step * BATCH..(step + 1) * BATCH {
         let label = sample % CLASSES;

@@ -1,6 +1,7 @@
 //! Low-rank adapters of a run: those that the flags ask for, or that its checkpoint has.
 
 use anyhow::{Context as _, bail, ensure};
+use burn::tensor::Device;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::training::load_parameters;
@@ -9,12 +10,11 @@ use models::family::adapt_stage;
 use models::huggingface::AdapterConfig;
 
 use crate::arguments::TrainingArguments;
-use crate::device::TrainingBackend;
 use crate::saved_state::ModelState;
 
 pub(crate) struct RunAdapters {
     pub(crate) config: AdapterConfig,
-    /// Whether the checkpoint has them; otherwise they are new, and are trained with its parameters.
+    /// True if the checkpoint has them; otherwise they are new, and are trained with its parameters.
     pub(crate) is_stored: bool,
 }
 
@@ -83,20 +83,20 @@ impl RunAdapters {
     ///
     /// # Errors
     /// When the checkpoint cannot be read.
-    pub(crate) fn adapt<B: TrainingBackend, C: ModelFamily>(
+    pub(crate) fn adapt<C: ModelFamily>(
         &self,
         model: &C,
-        chunks: Vec<C::Stage<B>>,
+        chunks: Vec<C::Stage>,
         checkpoint: &Checkpoint,
         context: &ParallelContext,
-        device: &B::Device,
-    ) -> anyhow::Result<Vec<C::Stage<B>>> {
+        device: &Device,
+    ) -> anyhow::Result<Vec<C::Stage>> {
         let chunks = if self.is_stored {
             chunks
         } else {
-            load_parameters::<B, _>(chunks, checkpoint, context)?
+            load_parameters(chunks, checkpoint, context)?
         };
-        Ok(adapt_stage::<B, C>(model, chunks, &self.config, device, context)?)
+        Ok(adapt_stage(model, chunks, &self.config, device, context)?)
     }
 }
 

@@ -9,11 +9,10 @@ use models::ModelFamily;
 use serde_json::json;
 
 use crate::arguments::CheckpointArguments;
-use crate::device::TrainingBackend;
 use crate::saved_state::RUN;
 use crate::session::Session;
 
-/// What has come of a save.
+/// Outcome of a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saving {
     /// It continues during training.
@@ -28,7 +27,7 @@ pub struct Checkpointing {
     writer: CheckpointWriter,
     interval: u64,
     is_asynchronous: bool,
-    /// What tells this run's checkpoints from those of others when it has been started again.
+    /// The mark that tells this run's checkpoints from those of others when it has been started again.
     run: Option<String>,
 }
 
@@ -79,7 +78,7 @@ impl Checkpointing {
     ///
     /// # Errors
     /// When it has one: this run's checkpoints would be taken for older ones.
-    pub fn begin(&self, session: &Session<impl TrainingBackend, impl ModelFamily>) -> anyhow::Result<()> {
+    pub fn begin(&self, session: &Session<impl ModelFamily>) -> anyhow::Result<()> {
         Ok(self.writer.begin_at(session.iteration())?)
     }
 
@@ -93,11 +92,7 @@ impl Checkpointing {
     ///
     /// # Errors
     /// When a checkpoint cannot be written: what was saved before is whole.
-    pub fn after_step(
-        &mut self,
-        session: &Session<impl TrainingBackend, impl ModelFamily>,
-        is_last: bool,
-    ) -> anyhow::Result<Option<Saving>> {
+    pub fn after_step(&mut self, session: &Session<impl ModelFamily>, is_last: bool) -> anyhow::Result<Option<Saving>> {
         let step = session.iteration();
         let is_due = self.interval > 0 && step.is_multiple_of(self.interval);
         if !(is_due || is_last) {

@@ -1,18 +1,14 @@
-//! On which device a program trains, and so on which of burn's backends.
-//!
-//! Programs are generic over [`TrainingBackend`], and [`DeviceArguments::run`](crate::arguments::DeviceArguments::run)
-//! runs them on the one that was asked for.
+//! Devices that programs compute on, and the element types of each.
 
-use std::panic::AssertUnwindSafe;
-
-use anyhow::{Context as _, ensure};
-use burn::backend::Autodiff;
-use burn::tensor::{DType, FloatDType, IntDType, backend::Backend, set_default_dtypes};
-use burn_flex::{Flex, FlexDevice};
-use burn_megatron::launch::World;
+#[cfg(feature = "cuda")]
+use anyhow::Context as _;
+use anyhow::ensure;
+#[cfg(feature = "cuda")]
+use burn::backend::DispatchDevice;
+use burn::tensor::{DType, Device, FloatDType};
+#[cfg(feature = "cuda")]
+use burn_cubecl::CubeDevice;
 use clap::ValueEnum;
-
-pub use burn_megatron::autodiff::TrainingBackend;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DeviceKind {
@@ -26,9 +22,6 @@ pub enum DeviceKind {
     /// A GPU through `wgpu`, with kernels in WGSL, or in SPIR-V in a build with the feature `vulkan`; in a build with
     /// the feature `wgpu`.
     Wgpu,
-    /// The processor, by burn's backend of `ndarray`; in a build with the feature `ndarray`.
-    #[value(name = "ndarray")]
-    NdArray,
 }
 
 /// An element type.
@@ -61,22 +54,6 @@ impl From<Dtype> for FloatDType {
     }
 }
 
-/// What there is to choose on GPUs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GpuOptions {
-    /// Ranks may compute on the same.
-    pub may_share: bool,
-    /// Matrices are multiplied with cuBLASLt, where it is.
-    pub uses_cublaslt: bool,
-}
-
-/// What runs on a device.
-pub trait Program {
-    type Output;
-
-    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<Self::Output>;
-}
-
 impl DeviceKind {
     /// Finds what is wrong with the device before any rank is started.
     ///
@@ -92,10 +69,6 @@ impl DeviceKind {
             }
             DeviceKind::Vulkan => (cfg!(feature = "vulkan"), "vulkan", of_wgpu),
             DeviceKind::Wgpu => (cfg!(feature = "wgpu"), "wgpu", of_wgpu),
-            DeviceKind::NdArray => {
-                let types = &[Dtype::F32, Dtype::F64][..];
-                (cfg!(feature = "ndarray"), "ndarray", (types, "f32 or f64"))
-            }
         };
         ensure!(
             is_built,
@@ -115,110 +88,24 @@ impl DeviceKind {
 
     /// Returns whether its memory is the host's.
     pub fn has_host_memory(self) -> bool {
-        matches!(self, DeviceKind::Cpu | DeviceKind::NdArray)
-    }
-
-    pub(crate) fn run<P: Program>(
-        self,
-        dtype: Dtype,
-        gpu: GpuOptions,
-        world: &World,
-        program: P,
-    ) -> anyhow::Result<P::Output> {
-        self.validate(dtype)?;
-        // Only CUDA has a choice.
-        let _ = (gpu.may_share, gpu.uses_cublaslt, world);
-        match self {
-            DeviceKind::Cpu => start::<Flex, P>(FlexDevice, dtype, program),
-            #[cfg(feature = "cuda")]
-            DeviceKind::Cuda => {
-                use burn_megatron::cuda::{self, Sharing};
-                let sharing = if gpu.may_share {
-                    Sharing::Allowed
-                } else {
-                    Sharing::Refused
-                };
-                let device = cuda::choose(world.local_rank(), sharing)?;
-                cuda::end_process_on_lost_work();
-                if gpu.uses_cublaslt {
-                    use_cublaslt(&device)?;
-                }
-                start::<burn_cuda::Cuda, P>(device, dtype, program)
-            }
-            #[cfg(feature = "vulkan")]
-            DeviceKind::Vulkan => start::<burn_wgpu::Vulkan, P>(burn_wgpu::WgpuDevice::DefaultDevice, dtype, program),
-            #[cfg(feature = "wgpu")]
-            DeviceKind::Wgpu => start::<burn_wgpu::Wgpu, P>(burn_wgpu::WgpuDevice::DefaultDevice, dtype, program),
-            #[cfg(feature = "ndarray")]
-            DeviceKind::NdArray => {
-                use burn_ndarray::{NdArray, NdArrayDevice};
-                match dtype {
-                    Dtype::F64 => start::<NdArray<f64>, P>(NdArrayDevice::Cpu, dtype, program),
-                    _ => start::<NdArray<f32>, P>(NdArrayDevice::Cpu, dtype, program),
-                }
-            }
-            #[cfg(not(all(feature = "cuda", feature = "ndarray", feature = "vulkan", feature = "wgpu")))]
-            other => unreachable!("{other:?} was refused"),
-        }
-    }
-}
-
-/// Multiplies with cuBLASLt from now on, or says that burn's own kernels do, where it is missing.
-#[cfg(feature = "cuda")]
-fn use_cublaslt(device: &burn_cuda::CudaDevice) -> anyhow::Result<()> {
-    use burn_megatron::cuda::{CudaError, enable_cublaslt};
-    match enable_cublaslt(device) {
-        Err(missing @ CudaError::Missing { .. }) => {
-            tracing::warn!(
-                "{missing}; burn's own kernels multiply instead, which are slower, and round the factors of f32 to TF32"
-            );
-            Ok(())
-        }
-        enabled => Ok(enabled?),
-    }
-}
-
-/// Returns how many bytes the pools of a CUDA device have reserved; none of other devices.
-pub(crate) fn reserved_bytes<B: Backend>(device: &B::Device) -> Option<u64> {
-    #[cfg(feature = "cuda")]
-    {
-        let gpu = (device as &dyn std::any::Any).downcast_ref()?;
-        burn_megatron::cuda::reserved_bytes(gpu)
-    }
-    #[cfg(not(feature = "cuda"))]
-    {
-        let _ = device;
-        None
+        self == DeviceKind::Cpu
     }
 }
 
 /// Returns the name that the driver gives a CUDA device; none of other devices.
-pub(crate) fn device_name<B: Backend>(device: &B::Device) -> Option<String> {
-    #[cfg(feature = "cuda")]
-    {
-        let gpu = (device as &dyn std::any::Any).downcast_ref()?;
-        let name = burn_megatron::cuda::device_name(gpu);
-        // The driver has just computed on it.
-        Some(name.unwrap_or_else(|error| error.to_string()))
-    }
-    #[cfg(not(feature = "cuda"))]
-    {
-        let _ = device;
-        None
-    }
+#[cfg(feature = "cuda")]
+pub(crate) fn device_name(device: &Device) -> Option<String> {
+    let device = device.clone().inner();
+    let DispatchDevice::Cube(CubeDevice::Cuda(gpu)) = device.as_dispatch() else {
+        return None;
+    };
+    let name = burn_megatron::cuda::device_name(gpu.index);
+    // The driver has just computed on it.
+    Some(name.unwrap_or_else(|error| error.to_string()))
 }
 
-fn start<B, P>(device: B::Device, dtype: Dtype, program: P) -> anyhow::Result<P::Output>
-where
-    B: Backend,
-    Autodiff<B>: TrainingBackend<Device = B::Device>,
-    P: Program,
-{
-    // A backend looks for its device at the first question, and panics where there is none.
-    let is_computed = std::panic::catch_unwind(AssertUnwindSafe(|| B::supports_dtype(&device, DType::from(dtype))));
-    let is_computed = is_computed.ok().context("there is no such device on this machine")?;
-    ensure!(is_computed, "{device:?} does not compute in {dtype:?}");
-    set_default_dtypes::<B>(&device, FloatDType::from(dtype), IntDType::I32)
-        .map_err(|error| anyhow::anyhow!("cannot set the element type: {error:?}"))?;
-    program.run::<Autodiff<B>>(device)
+/// Returns none: no device has a driver that names it.
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn device_name(_device: &Device) -> Option<String> {
+    None
 }

@@ -1,4 +1,4 @@
-//! What the example programs share: flags, and a training session on one rank.
+//! Parts that the programs share: flags, and a training session on one rank.
 
 mod adapting;
 pub mod arguments;
@@ -28,7 +28,6 @@ pub mod step_observer;
 pub mod svg;
 mod terminal;
 pub mod timeline;
-pub mod training_program;
 
 /// The README's examples, compiled with the documentation's.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use burn::module::AutodiffModule;
+use burn::tensor::Device;
 use burn_megatron::checkpoint::{Checkpoint, CheckpointError};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
@@ -17,7 +17,6 @@ use models::registry::{Family, FamilyProgram, run_with_family};
 use models::{ModelFamily, Objective};
 
 use crate::arguments::{ParallelArguments, USUAL_FOLDER};
-use crate::device::TrainingBackend;
 use crate::run_tokenizer::RunTokenizer;
 use crate::saved_state::ModelState;
 
@@ -27,7 +26,7 @@ const CONFIG_NAME: &str = "config.json";
 /// The most that the first rank tells of the checkpoint that it has found: a path, or why it has none.
 const MAX_FOUND_BYTES: usize = 1 << 20;
 
-/// Why a model of a family cannot be asked for text.
+/// Returns why a model of a family cannot be asked for text.
 pub(crate) fn does_not_continue(family: &str) -> String {
     format!("a model of the family {family} does not predict the next token: it continues and scores no text")
 }
@@ -54,7 +53,7 @@ pub(crate) fn share_text(text: String, context: &ParallelContext) -> anyhow::Res
 pub(crate) struct Loaded {
     checkpoint: Checkpoint,
     source: PathBuf,
-    /// What was written for it, on the first rank of each node.
+    /// The folder that was written for it, on the first rank of each node.
     temporary: Option<Temporary>,
 }
 
@@ -71,13 +70,13 @@ impl Loaded {
     /// # Errors
     /// When the model continues no text, or does not fit the layout, or the tokenizer the model; when something cannot
     /// be read.
-    pub(crate) fn model<B: TrainingBackend, C: ModelFamily>(
+    pub(crate) fn model<C: ModelFamily>(
         self,
         parallel: &ParallelArguments,
         tokenizer: &TokenizerArguments,
         context: &ParallelContext,
-        device: &B::Device,
-    ) -> anyhow::Result<LoadedModel<B, C>> {
+        device: &Device,
+    ) -> anyhow::Result<LoadedModel<C>> {
         let checkpoint = &self.checkpoint;
         let state = ModelState::<C>::of(checkpoint)?;
         let config = state.model.with_usual_padding();
@@ -86,12 +85,11 @@ impl Loaded {
         let tokenizer = RunTokenizer::of_model(tokenizer, checkpoint, &self.source, config.vocab_size())?;
         let sizes = parallel.layer_sizes(config.n_layers())?;
         let layers = parallel.stages.layers(sizes)?;
-        let mut chunks = config.init_stage::<B>(&layers, device, context)?;
+        let mut chunks = config.init_stage(&layers, device, context)?;
         if let Some(adapters) = &state.adapters {
-            chunks = adapt_stage::<B, C>(&config, chunks, adapters, device, context)?;
+            chunks = adapt_stage(&config, chunks, adapters, device, context)?;
         }
-        let chunks = chunks.valid();
-        let chunks = load_parameters::<B::InnerBackend, _>(chunks, checkpoint, context)?;
+        let chunks = load_parameters(chunks, checkpoint, context)?;
         let is_trained_here = state.imported_from.is_none();
         let iteration = is_trained_here.then(|| checkpoint.iteration());
         let source = self.finish(context)?;
@@ -120,13 +118,13 @@ impl Loaded {
 }
 
 /// A rank's part of a model that is not trained.
-pub(crate) struct LoadedModel<B: TrainingBackend, C: ModelFamily> {
+pub(crate) struct LoadedModel<C: ModelFamily> {
     pub(crate) config: C,
     pub(crate) layers: LayerLayout,
     /// The chunks of this rank's stage, without autodiff.
-    pub(crate) chunks: Vec<<C::Stage<B> as AutodiffModule<B>>::InnerModule>,
+    pub(crate) chunks: Vec<C::Stage>,
     pub(crate) tokenizer: RunTokenizer,
-    /// What was loaded.
+    /// The folder or file that was loaded.
     pub(crate) source: PathBuf,
     /// The iteration of training after which it was saved; none of another program's files.
     pub(crate) iteration: Option<u64>,
@@ -166,7 +164,7 @@ pub(crate) fn load(given: Option<&Path>, world: &World, context: &ParallelContex
     }
 }
 
-/// What rank 0 has found.
+/// Finding of rank 0.
 struct Found {
     path: PathBuf,
     is_foreign: bool,

@@ -5,13 +5,12 @@ use std::path::Path;
 use burn_megatron::launch::World;
 use burn_megatron::training::memory::restart_peak;
 use models::ModelFamily;
+use models::registry::FamilyProgram;
 
 use crate::arguments::TrainingArguments;
-use crate::device::TrainingBackend;
 use crate::json_lines::JsonLines;
 use crate::launching::{connect, run_own_rank};
 use crate::session::Session;
-use crate::training_program::TrainingProgram;
 
 /// Steps at the start of each run that are not counted; `--train-iters` has them and those that are.
 pub const WARM_UP_STEPS: usize = 3;
@@ -25,7 +24,7 @@ pub fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> 
     let options = training.parallel.communication.join_options()?;
     run_own_rank("BENCH_PART", &options, |world| {
         let arguments = training;
-        training.run(world, Training { arguments, log, world })
+        training.run(Training { arguments, log, world })
     })
 }
 
@@ -36,13 +35,14 @@ struct Training<'a> {
     world: &'a World,
 }
 
-impl TrainingProgram for Training<'_> {
-    type Output = ();
+impl FamilyProgram for Training<'_> {
+    type Output = anyhow::Result<()>;
 
-    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<()> {
+    fn run<C: ModelFamily>(self) -> anyhow::Result<()> {
         let Self { arguments, log, world } = self;
+        let device = arguments.device.start(arguments.precision.dtype(), world)?;
         let context = connect(arguments, world)?;
-        let mut session = Session::<B, C>::new(arguments, &context, &device)?;
+        let mut session = Session::<C>::new(arguments, &context, &device)?;
         let mut log = match world.rank() {
             0 => Some(JsonLines::create(log)?),
             _ => None,

@@ -1,31 +1,29 @@
 //! [`pretrain_family`]: the whole program that trains a model, as `pretrain_gpt` does.
-//!
-//! It is compiled for every device, which takes a minute; in the library, all programs share what comes of it.
 
 use std::num::NonZeroU64;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use burn::tensor::Device;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
 use burn_megatron::training::memory::{explain_failed_allocations, keep_freed_memory};
 use burn_megatron::training::preflight;
 use clap::{Args, CommandFactory as _, Parser};
 use models::ModelFamily;
+use models::registry::FamilyProgram;
 
 use crate::arguments::{NEEDS_LESS, THOUSANDS_OF_RANKS, TrainingArguments};
 use crate::checkpointing::{Checkpointing, Saving};
 use crate::deepspeed::parse_shown;
-use crate::device::TrainingBackend;
 use crate::json_lines::JsonLines;
 use crate::launching::{self, StopReason, enter, exit_code};
 use crate::monitoring::Monitoring;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::timeline::Recorder;
-use crate::training_program::TrainingProgram;
 
-/// What the long help of a training program says after its first line.
+/// The long help of a training program, after its first line.
 const HELP: &str = "\
 With no flags: a small one on one rank, on the Rust sources that cargo downloaded to build this program. With more \
 than one rank, this program starts itself once per rank, or joins the ranks that torchrun, Slurm or Open MPI started. \
@@ -118,7 +116,7 @@ fn pretrain(
                 world: &world,
                 started,
             };
-            let done = arguments.run(&world, rank);
+            let done = arguments.run(rank);
             done.or_else(|error| report_and_exit(&world, error.as_ref()))
         }
     }
@@ -134,38 +132,32 @@ struct Rank<'a> {
     started: Instant,
 }
 
-impl TrainingProgram for Rank<'_> {
-    type Output = ExitCode;
+impl FamilyProgram for Rank<'_> {
+    type Output = anyhow::Result<ExitCode>;
 
-    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<ExitCode> {
+    fn run<C: ModelFamily>(self) -> anyhow::Result<ExitCode> {
+        let arguments = self.arguments;
+        let device = arguments.device.start(arguments.precision.dtype(), self.world)?;
         if self.preflight {
-            examine::<B, C>(self.arguments, self.world, &device)
+            examine::<C>(arguments, self.world, &device)
         } else {
-            train::<B, C>(&self, &device)
+            train::<C>(&self, &device)
         }
     }
 }
 
 /// Connects this rank's groups and compares what the ranks are about to do.
-fn connect<B: TrainingBackend>(
-    arguments: &TrainingArguments,
-    world: &World,
-    device: &B::Device,
-) -> anyhow::Result<ParallelContext> {
+fn connect(arguments: &TrainingArguments, world: &World, device: &Device) -> anyhow::Result<ParallelContext> {
     let context = launching::connect(arguments, world)?;
-    preflight::check::<B::InnerBackend>(&context, &[arguments.statement()], device)?;
+    preflight::check(&context, &[arguments.statement()], device)?;
     Ok(context)
 }
 
 /// Compares the text too, measures every group and prints one table.
-fn examine<B: TrainingBackend, C: ModelFamily>(
-    arguments: &TrainingArguments,
-    world: &World,
-    device: &B::Device,
-) -> anyhow::Result<ExitCode> {
-    let context = connect::<B>(arguments, world, device)?;
-    Session::<B, C>::new(arguments, &context, device)?; // compares the text
-    let report = preflight::measure::<B::InnerBackend>(&context, device)?;
+fn examine<C: ModelFamily>(arguments: &TrainingArguments, world: &World, device: &Device) -> anyhow::Result<ExitCode> {
+    let context = connect(arguments, world, device)?;
+    Session::<C>::new(arguments, &context, device)?; // compares the text
+    let report = preflight::measure(&context, device)?;
     if world.rank() == 0 {
         println!(
             "{} ranks agree on version, configuration and data\n{report}",
@@ -176,7 +168,7 @@ fn examine<B: TrainingBackend, C: ModelFamily>(
 }
 
 /// Trains as one rank of the world.
-fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device) -> anyhow::Result<ExitCode> {
+fn train<C: ModelFamily>(rank: &Rank<'_>, device: &Device) -> anyhow::Result<ExitCode> {
     let &Rank {
         arguments,
         given,
@@ -187,11 +179,11 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
     } = rank;
     let stop = StopFlag::install()?;
     let logging = &arguments.logging;
-    let context = connect::<B>(arguments, world, device)?;
+    let context = connect(arguments, world, device)?;
     let is_first = world.rank() == 0;
     // Before the search for the checkpoint to continue from, so that no other run replaces it meanwhile.
     let mut checkpointing = Checkpointing::new(&arguments.checkpoints, world, &context)?;
-    let mut session = Session::<B, C>::new(arguments, &context, device)?;
+    let mut session = Session::<C>::new(arguments, &context, device)?;
     if let Some(checkpointing) = &checkpointing {
         checkpointing.begin(&session)?;
     }

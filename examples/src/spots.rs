@@ -32,16 +32,16 @@ impl Spot {
 
 /// Images with their labels.
 #[derive(Clone, Debug)]
-pub struct Images<B: Backend> {
+pub struct Images {
     /// `[count, 1, IMAGE_SIZE, IMAGE_SIZE]`, in f32.
-    pub pixels: Tensor<B, 4>,
+    pub pixels: Tensor<4>,
     /// `[count]`
-    pub labels: Tensor<B, 1, Int>,
+    pub labels: Tensor<1, Int>,
 }
 
-impl<B: Backend> Images<B> {
+impl Images {
     /// Puts images together.
-    pub fn of(spots: Vec<Spot>, device: &B::Device) -> Self {
+    pub fn of(spots: Vec<Spot>, device: &Device) -> Self {
         let count = spots.len();
         let labels: Vec<i32> = spots.iter().map(|spot| spot.label).collect();
         let pixels: Vec<f64> = spots.into_iter().flat_map(|spot| spot.pixels).collect();
@@ -53,7 +53,7 @@ impl<B: Backend> Images<B> {
     }
 
     /// Draws `count` images with bright spots, from number `first`.
-    pub fn numbered(first: usize, count: usize, device: &B::Device) -> Self {
+    pub fn numbered(first: usize, count: usize, device: &Device) -> Self {
         let spots = (first..first + count).map(|number| Spot::numbered(number, 6.0));
         Self::of(spots.collect(), device)
     }

@@ -1,8 +1,8 @@
 //! [`AdaptableStage`] and [`Adapting`]: low-rank adapters for the linear layers of blocks.
 
+use burn::tensor::Device;
 use std::collections::BTreeSet;
 
-use burn::tensor::backend::Backend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::tensor_parallel::{AdaptedFeatures, ColumnParallelLinear, LowRankConfig, RowParallelLinear};
 use burn_megatron::topology::TopologyError;
@@ -11,25 +11,25 @@ use crate::huggingface::AdapterSite;
 use crate::layers::{Block, CausalSelfAttention, Mlp};
 
 /// A chunk of a pipeline stage whose linear layers take low-rank adapters.
-pub trait AdaptableStage<B: Backend>: Sized {
+pub trait AdaptableStage: Sized {
     /// Returns the chunk with the adapters that are in it.
     ///
     /// # Errors
     /// When the ranks cannot share out the features that an adapter is of.
-    fn adapted(self, adapting: &mut Adapting<'_, B>) -> Result<Self, TopologyError>;
+    fn adapted(self, adapting: &mut Adapting<'_>) -> Result<Self, TopologyError>;
 }
 
 /// The adapters to make, and the names of those that have been made.
-pub struct Adapting<'a, B: Backend> {
+pub struct Adapting<'a> {
     pub(crate) sites: &'a [AdapterSite],
     pub(crate) config: &'a LowRankConfig,
-    pub(crate) device: &'a B::Device,
+    pub(crate) device: &'a Device,
     pub(crate) context: &'a ParallelContext,
     pub(crate) adapted: BTreeSet<String>,
 }
 
-impl<B: Backend> Adapting<'_, B> {
-    pub(crate) fn block(&mut self, mut block: Block<B>) -> Result<Block<B>, TopologyError> {
+impl Adapting<'_> {
+    pub(crate) fn block(&mut self, mut block: Block) -> Result<Block, TopologyError> {
         block.attention = self.attention(block.attention)?;
         block.mlp = self.mlp(block.mlp)?;
         Ok(block)
@@ -37,20 +37,20 @@ impl<B: Backend> Adapting<'_, B> {
 
     pub(crate) fn attention(
         &mut self,
-        mut attention: CausalSelfAttention<B>,
-    ) -> Result<CausalSelfAttention<B>, TopologyError> {
+        mut attention: CausalSelfAttention,
+    ) -> Result<CausalSelfAttention, TopologyError> {
         attention.qkv = self.columns(attention.qkv)?;
         attention.output = self.rows(attention.output);
         Ok(attention)
     }
 
-    pub(crate) fn mlp(&mut self, mut mlp: Mlp<B>) -> Result<Mlp<B>, TopologyError> {
+    pub(crate) fn mlp(&mut self, mut mlp: Mlp) -> Result<Mlp, TopologyError> {
         mlp.input = self.columns(mlp.input)?;
         mlp.output = self.rows(mlp.output);
         Ok(mlp)
     }
 
-    pub(crate) fn columns(&mut self, layer: ColumnParallelLinear<B>) -> Result<ColumnParallelLinear<B>, TopologyError> {
+    pub(crate) fn columns(&mut self, layer: ColumnParallelLinear) -> Result<ColumnParallelLinear, TopologyError> {
         let [d_input, d_output] = [layer.d_input(), layer.d_output()];
         let of_layer = self.sites_of(layer.name());
         let features: Vec<AdaptedFeatures> = of_layer
@@ -72,7 +72,7 @@ impl<B: Backend> Adapting<'_, B> {
         layer.with_adapters(&features, self.config, self.device, self.context)
     }
 
-    pub(crate) fn rows(&mut self, layer: RowParallelLinear<B>) -> RowParallelLinear<B> {
+    pub(crate) fn rows(&mut self, layer: RowParallelLinear) -> RowParallelLinear {
         let name = self.sites_of(layer.name()).map(|site| site.name.clone()).next();
         match name {
             None => layer,

@@ -303,7 +303,6 @@ impl DecoderFamily for BertConfig {
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::{Flex, FlexDevice};
     use burn_megatron::context::ParallelContext;
 
     use super::*;
@@ -340,7 +339,7 @@ mod tests {
         let odd = config.clone().with_tells_pairs(false).with_tied_embeddings(false);
         for config in [config, odd.with_activation(MlpActivation::Gelu).with_token_types(3)] {
             let context = ParallelContext::single(1);
-            let model = config.init::<Flex>(&FlexDevice, &context).unwrap();
+            let model = config.init(&burn::tensor::Device::flex(), &context).unwrap();
             checks::expect_declared(&config, &model, &context);
             checks::expect_read_back(config);
         }

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use burn::module::{AutodiffModule, Module as _};
-use burn_megatron::autodiff::TrainingBackend;
-use burn_megatron::collectives::CollectiveBackend;
+use burn::module::Module;
+use burn::tensor::Device;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::TopologyError;
@@ -37,9 +36,7 @@ pub trait ModelFamily:
     const CHOICES: &'static [&'static str];
 
     /// A chunk of a pipeline stage; without stages, the whole model.
-    type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: LanguageModel<B::InnerBackend> + 'static>
-        + LanguageModel<B>
-        + AdaptableStage<B>;
+    type Stage: Module + LanguageModel + AdaptableStage + 'static;
 
     /// Returns the preset that was asked for, or else a small model of the sizes that were.
     fn base(settings: &ModelSettings) -> Self;
@@ -60,18 +57,16 @@ pub trait ModelFamily:
     ///
     /// # Errors
     /// When a size does not divide, or `layers` is not for this model or this layout.
-    fn init_stage<B: TrainingBackend>(
+    fn init_stage(
         &self,
         layers: &LayerLayout,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
-    ) -> Result<Vec<Self::Stage<B>>, ModelError>;
+    ) -> Result<Vec<Self::Stage>, ModelError>;
 
     /// Returns a rank's chunks as those of a model that scores and continues text. `None` if the family does not
     /// predict each token's successor.
-    fn predicting<B: TrainingBackend>(
-        chunks: Vec<InnerStage<Self, B>>,
-    ) -> Option<Vec<impl InferenceStage<B::InnerBackend> + 'static>>;
+    fn predicting(chunks: Vec<Self::Stage>) -> Option<Vec<impl InferenceStage + 'static>>;
 }
 
 /// A well-known size of a family.
@@ -100,20 +95,17 @@ impl<C: ModelFamily> Preset<C> {
     }
 }
 
-/// A chunk of a pipeline stage of a family, without autodiff.
-pub type InnerStage<C, B> = <<C as ModelFamily>::Stage<B> as AutodiffModule<B>>::InnerModule;
-
 /// Returns the chunks of this rank's stage with adapters, which alone are trained.
 ///
 /// # Errors
 /// When a target is no layer of the model, or one without a place for an adapter: names it.
-pub fn adapt_stage<B: TrainingBackend, C: ModelFamily>(
+pub fn adapt_stage<C: ModelFamily>(
     model: &C,
-    chunks: Vec<C::Stage<B>>,
+    chunks: Vec<C::Stage>,
     adapters: &AdapterConfig,
-    device: &B::Device,
+    device: &Device,
     context: &ParallelContext,
-) -> Result<Vec<C::Stage<B>>, ModelError> {
+) -> Result<Vec<C::Stage>, ModelError> {
     let sites = adapters.sites(model)?;
     let mut adapting = Adapting {
         sites: &sites,
@@ -138,9 +130,9 @@ pub fn adapt_stage<B: TrainingBackend, C: ModelFamily>(
 }
 
 /// A chunk of a pipeline stage without autodiff: it is evaluated, and generates.
-pub trait InferenceStage<B: CollectiveBackend>: ScoringStage<B> + GenerationStage<B> {}
+pub trait InferenceStage: ScoringStage + GenerationStage {}
 
-impl<B: CollectiveBackend, S: ScoringStage<B> + GenerationStage<B>> InferenceStage<B> for S {}
+impl<S: ScoringStage + GenerationStage> InferenceStage for S {}
 
 /// Settings that a person asks for, whatever the family.
 #[derive(Clone, Debug, PartialEq)]

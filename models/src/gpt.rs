@@ -25,7 +25,7 @@ decoder_config! {
 }
 
 /// A GPT, or a stage of one.
-pub type Gpt<B> = Decoder<B>;
+pub type Gpt = Decoder;
 
 /// A well-known size: GPT-2's four, and those of the table in arXiv:2104.04473.
 pub type GptPreset = Preset<GptConfig>;

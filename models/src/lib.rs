@@ -25,5 +25,5 @@ pub mod scoring;
 pub mod t5;
 pub mod vocabulary;
 
-pub use family::{InferenceStage, InnerStage, ModelFamily, ModelSettings};
+pub use family::{InferenceStage, ModelFamily, ModelSettings};
 pub use model_config::{ModelConfig, Objective};

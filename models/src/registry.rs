@@ -135,8 +135,6 @@ pub fn presets() -> Vec<&'static str> {
 mod tests {
     use std::collections::HashSet;
 
-    use burn::backend::Autodiff;
-    use burn_flex::{Flex, FlexDevice};
     use burn_megatron::context::ParallelContext;
     use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 
@@ -192,8 +190,8 @@ mod tests {
                     num_chunks: 1,
                 };
                 let layers = LayerLayout::even(sizes).expect("one stage");
-                let chunks = config.init_stage::<Autodiff<Flex>>(&layers, &FlexDevice, &context);
-                checks::expect_declared::<Autodiff<Flex>, _>(&config, &chunks.expect("sizes that fit"), &context);
+                let chunks = config.init_stage(&layers, &burn::tensor::Device::flex(), &context);
+                checks::expect_declared(&config, &chunks.expect("sizes that fit"), &context);
                 for tensor in config.parameters().flat_map(|parameter| parameter.tensors) {
                     for name in [&tensor.file_name, &tensor.key] {
                         assert_eq!(key_of::<C>(name).as_deref(), Some(tensor.key.as_str()), "{name}");

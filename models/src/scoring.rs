@@ -1,10 +1,7 @@
 //! [`ScoringStage`], what is asked of a part of a model that is evaluated, and [`ScoredStage`], which a pipeline runs.
 
-use std::marker::PhantomData;
-
 use burn::module::{Module, ModuleDisplay};
-use burn::tensor::{Tensor, backend::Backend};
-use burn_megatron::collectives::CollectiveBackend;
+use burn::tensor::Tensor;
 use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput};
 use burn_megatron::training::{LanguageModel, TokenBatch};
 
@@ -12,7 +9,7 @@ use burn_megatron::training::{LanguageModel, TokenBatch};
 pub const SCORES_EACH: usize = 2;
 
 /// A model that scores each token's successor, or one of the stages that the model was cut into. Without autodiff.
-pub trait ScoringStage<B: CollectiveBackend>: LanguageModel<B> + Module<B> + ModuleDisplay {
+pub trait ScoringStage: LanguageModel + Module + ModuleDisplay {
     /// Runs the stage, as [`PipelineStage::forward`] does, with a margin next to each loss.
     ///
     /// # Shapes
@@ -23,33 +20,29 @@ pub trait ScoringStage<B: CollectiveBackend>: LanguageModel<B> + Module<B> + Mod
     ///
     /// # Panics
     /// When a collective fails, or the input is not what this stage takes.
-    fn forward_scored(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2>;
+    fn forward_scored(&self, input: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2>;
 }
 
 /// A stage whose output as the last one is its tokens' scores, [`SCORES_EACH`] for each.
 #[derive(Module, Debug)]
-pub struct ScoredStage<B: Backend, M> {
+pub struct ScoredStage<M> {
     stage: M,
-    backend: PhantomData<B>,
 }
 
-impl<B: CollectiveBackend, M: ScoringStage<B>> ScoredStage<B, M> {
+impl<M: ScoringStage> ScoredStage<M> {
     pub fn new(stage: M) -> Self {
-        Self {
-            stage,
-            backend: PhantomData,
-        }
+        Self { stage }
     }
 }
 
-impl<B: CollectiveBackend, M: ScoringStage<B>> PipelineStage<B, 2> for ScoredStage<B, M> {
+impl<M: ScoringStage> PipelineStage<2> for ScoredStage<M> {
     type MicroBatch = TokenBatch;
 
     fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
         self.stage.input_shape(batch)
     }
 
-    fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+    fn forward(&self, input: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2> {
         self.stage.forward_scored(input, batch)
     }
 }

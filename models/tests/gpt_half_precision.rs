@@ -1,17 +1,12 @@
 //! Compares a whole GPT in f16 and bf16 with the same GPT in f32: losses and every gradient, with dropout.
 
-use burn::backend::Autodiff;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{DType, Device, FloatDType, Gradients, Int, Tensor, TensorData};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::{StepCoordinates, TokenMap};
-use cubecl_kernels::Kernels;
+use cubecl_kernels::{Kernels, set_kernels};
 use models::gpt::{Gpt, GptConfig};
-
-type B = Autodiff<Flex>;
 
 const BATCH: usize = 3;
 const SEQ: usize = 13;
@@ -36,8 +31,8 @@ struct Prepare {
     seed: usize,
 }
 
-impl ModuleMapper<B> for Prepare {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+impl ModuleMapper for Prepare {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (id, value, mapper) = param.consume();
         self.seed += 1;
         // Biases start as zeros, which would hide what is added to them.
@@ -50,17 +45,17 @@ impl ModuleMapper<B> for Prepare {
         let value = (value + moved)
             .cast(FloatDType::from(self.through))
             .cast(FloatDType::from(self.dtype));
-        Param::from_mapped_value(id, Tensor::from_inner(value).require_grad(), mapper)
+        Param::from_mapped_value(id, value.autodiff().require_grad(), mapper)
     }
 }
 
 struct GradientReader {
-    gradients: <B as AutodiffBackend>::Gradients,
+    gradients: Gradients,
     read: Vec<TensorData>,
 }
 
-impl ModuleVisitor<B> for GradientReader {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl ModuleVisitor for GradientReader {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let gradient = param.val().grad(&self.gradients).expect("every parameter is used");
         self.read.push(gradient.into_data());
     }
@@ -73,8 +68,9 @@ struct Outcome {
 }
 
 fn run(config: &GptConfig, kernels: Kernels, through: DType, dtype: DType) -> Outcome {
-    let model: Gpt<B> = config
-        .init(&FlexDevice, &ParallelContext::single(7).with_kernels(kernels))
+    set_kernels(kernels);
+    let model: Gpt = config
+        .init(&Device::flex().autodiff(), &ParallelContext::single(7))
         .expect("the sizes fit");
     let model = model.map(&mut Prepare {
         through,
@@ -85,7 +81,7 @@ fn run(config: &GptConfig, kernels: Kernels, through: DType, dtype: DType) -> Ou
         let tokens: Vec<i64> = (0..BATCH * SEQ)
             .map(|index| ((index * index + seed) % VOCAB) as i64)
             .collect();
-        Tensor::<B, 2, Int>::from_data(TensorData::new(tokens, [BATCH, SEQ]), &FlexDevice)
+        Tensor::<2, Int>::from_data(TensorData::new(tokens, [BATCH, SEQ]), &Device::flex().autodiff())
     };
     let step = StepCoordinates {
         seed: 1,
@@ -99,7 +95,7 @@ fn run(config: &GptConfig, kernels: Kernels, through: DType, dtype: DType) -> Ou
         read: Vec::new(),
     };
     model.visit(&mut reader);
-    let paths = list_parameters::<B, _>(&model).into_iter().map(|entry| entry.path);
+    let paths = list_parameters(&model).into_iter().map(|entry| entry.path);
     Outcome {
         losses: data,
         gradients: paths.zip(reader.read).collect(),
@@ -131,13 +127,13 @@ fn losses_and_gradients_of_sixteen_bits_are_near_f32() {
                 run(&config, kernels, dtype, dtype),
                 run(&config, kernels, dtype, DType::F32),
             );
-            assert_eq!(half.losses.dtype, DType::F32);
+            assert_eq!(half.losses.dtype(), DType::F32);
             // A loss is the difference of two sums of logits, whose own errors are of their size, and they are smaller.
             let loss = relative(&half.losses, &single.losses) / rounding(dtype);
             assert!(loss <= 1.0, "{dtype:?}: losses differ by {loss:.1} roundings");
             assert_eq!(half.gradients.len(), single.gradients.len());
             for ((path, half), (_, single)) in half.gradients.iter().zip(&single.gradients) {
-                assert_eq!(half.dtype, dtype, "{path}");
+                assert_eq!(half.dtype(), dtype, "{path}");
                 // Some thirty roundings of random signs on the way through two layers and back, and where a gradient is
                 // a sum over tokens that is smaller than its terms, as a bias's is, they weigh more: up to 11 were
                 // seen.

@@ -3,8 +3,7 @@
 
 use std::sync::Once;
 
-use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{Device, FloatDType, IntDType};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput};
@@ -22,12 +21,12 @@ const SEQ: usize = 13;
 /// Of two samples.
 const LENGTHS: [&[usize]; 2] = [&[5, 1, 7], &[13]];
 
-fn losses(model: &Decoder<Flex>, micro_batch: &MicroBatch) -> Vec<f64> {
+fn losses(model: &Decoder, micro_batch: &MicroBatch) -> Vec<f64> {
     let batch = TokenBatch::new(micro_batch, 1, 0);
-    let StageOutput::Losses(losses) = PipelineStage::<Flex, 2>::forward(model, None, &batch) else {
+    let StageOutput::Losses(losses) = PipelineStage::<2>::forward(model, None, &batch) else {
         panic!("a whole model has losses");
     };
-    losses.into_data().to_vec().expect("f64")
+    losses.into_data().try_to_vec().expect("f64")
 }
 
 /// The tokens from `start` of a text that is the same every time.
@@ -48,7 +47,9 @@ fn micro_batch(start: usize, micro_batch_size: usize, seq_length: usize) -> Micr
 fn compute_in_f64() {
     static SET: Once = Once::new();
     SET.call_once(|| {
-        set_default_dtypes::<Flex>(&FlexDevice, FloatDType::F64, IntDType::I32).expect("set once");
+        Device::flex()
+            .configure((FloatDType::F64, IntDType::I32))
+            .expect("set once");
     });
 }
 
@@ -58,7 +59,7 @@ fn difference(left: &[f64], right: &[f64]) -> f64 {
     pairs.map(|(left, right)| (left - right).abs()).fold(0.0, f64::max)
 }
 
-fn expect_losses_of_each(name: &str, model: &Decoder<Flex>) {
+fn expect_losses_of_each(name: &str, model: &Decoder) {
     let mut packed = micro_batch(0, 2, SEQ);
     let whole = losses(model, &packed);
     let lengths = LENGTHS.map(<[usize]>::to_vec);
@@ -97,12 +98,21 @@ fn losses_of_packed_documents_are_those_of_each() {
         .with_rotary_percent(0.4)
         .with_init_deviation(0.5);
     let bloom = BloomConfig::new(2, 18, 6, SEQ, VOCAB).with_init_deviation(0.5);
-    expect_losses_of_each("gpt", &gpt.init(&FlexDevice, &context()).expect("sizes that fit"));
-    expect_losses_of_each("llama", &llama.init(&FlexDevice, &context()).expect("sizes that fit"));
+    expect_losses_of_each("gpt", &gpt.init(&Device::flex(), &context()).expect("sizes that fit"));
+    expect_losses_of_each(
+        "llama",
+        &llama.init(&Device::flex(), &context()).expect("sizes that fit"),
+    );
     let normed = llama.with_qk_norm(true).with_window(Some(4));
-    expect_losses_of_each("qwen3", &normed.init(&FlexDevice, &context()).expect("sizes that fit"));
-    expect_losses_of_each("neox", &neox.init(&FlexDevice, &context()).expect("sizes that fit"));
-    expect_losses_of_each("bloom", &bloom.init(&FlexDevice, &context()).expect("sizes that fit"));
+    expect_losses_of_each(
+        "qwen3",
+        &normed.init(&Device::flex(), &context()).expect("sizes that fit"),
+    );
+    expect_losses_of_each("neox", &neox.init(&Device::flex(), &context()).expect("sizes that fit"));
+    expect_losses_of_each(
+        "bloom",
+        &bloom.init(&Device::flex(), &context()).expect("sizes that fit"),
+    );
 }
 
 #[test]
@@ -115,7 +125,7 @@ fn rotary_embeddings_are_of_the_given_positions() {
         .with_rotary_scaling(RotaryScaling::Linear { factor: 0.5 });
     let [model, fast] = [config, fast].map(|config| {
         config
-            .init(&FlexDevice, &ParallelContext::single(7))
+            .init(&Device::flex(), &ParallelContext::single(7))
             .expect("sizes that fit")
     });
     let at = |position: fn(i32) -> i32| {

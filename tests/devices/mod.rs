@@ -1,10 +1,9 @@
-//! Training on other backends than burn's for the processor: layouts on Vulkan against one rank there, and one rank
-//! there against one on the processor; the same on `Wgpu`, on `NdArray` in both types, and on burn's CUDA backend and
-//! NCCL, on the emulator; what is said where a device or a library is missing.
+//! Training on other devices than the processor: layouts on Vulkan against one rank there, and one rank there against
+//! one on the processor; the same on `wgpu`, and on CUDA and NCCL, on the emulator; what is said where a device or a
+//! library is missing.
 //!
 //! Without a Vulkan driver, or a compiler for the emulator, their trials count as ignored, and say so.
 
-mod kernel_cache;
 pub mod lost_work;
 pub mod nccl;
 
@@ -22,8 +21,6 @@ use tests::references::References;
 use tests::trials::trial_unless;
 use tests::{program, takes_all};
 
-/// Where compiled kernels are kept.
-const KERNEL_CACHE: &str = "BURN_MEGATRON_KERNEL_CACHE";
 const LIMIT: Duration = Duration::from_secs(300);
 const NUM_STEPS: usize = 3;
 /// A model that is small on lavapipe, with sizes that no tile divides; two of everything that is sharded.
@@ -62,22 +59,6 @@ pub fn trials() -> Vec<Trial> {
         on_vulkan("one_rank_on_wgpu_trains_as_on_the_processor", || {
             trains_as_on_the_processor("wgpu", "f32", 2e-6)
         }),
-        Trial::test("layouts_on_ndarray_train_as_one_rank_there", || {
-            let dtypes: &[_] = if takes_all() { &["f64", "f32"] } else { &["f64"] };
-            for dtype in dtypes {
-                layouts_train_as_one_rank("ndarray", dtype, "tp2,tp2sp,dp2", &[])?;
-                layouts_train_as_one_rank("ndarray", dtype, "dp2", SHARDED)?;
-            }
-            Ok(())
-        }),
-        Trial::test("one_rank_on_ndarray_trains_as_on_flex", || {
-            trains_as_on_the_processor("ndarray", "f32", 2e-6)?;
-            Ok(trains_as_on_the_processor("ndarray", "f64", 1e-12)?)
-        }),
-        Trial::test("ndarray_refuses_bf16", || {
-            let flags = &["--device", "ndarray", "--dtype", "bf16"];
-            Ok(refused(flags, None, &["ndarray", "bf16", "f32 or f64"])?)
-        }),
         on_emulated_cuda("layouts_on_cuda_over_nccl_train_as_on_the_processor", trains_on_cuda),
         on_emulated_cuda(
             "layouts_on_cuda_train_with_burns_products",
@@ -107,12 +88,6 @@ pub fn trials() -> Vec<Trial> {
             "out_of_gpu_memory_is_an_error_of_the_next_step",
             lost_work::is_an_error_of_the_next_step,
         ),
-        on_emulated_cuda("a_second_start_compiles_no_kernel", kernel_cache::second_start),
-        on_emulated_cuda(
-            "a_program_that_was_built_again_compiles_its_kernels",
-            kernel_cache::other_program,
-        ),
-        on_emulated_cuda("damaged_kernels_are_compiled_again", kernel_cache::damaged),
         on_emulated_cuda(
             "an_nvrtc_that_is_newer_than_the_driver_is_refused",
             newer_nvrtc_is_refused,
@@ -175,7 +150,7 @@ fn on_vulkan(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static)
 /// A trial that is ignored, aloud, where the emulator cannot compile kernels.
 fn on_emulated_cuda(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
     trial_unless(
-        cuda_source::Host::find().err().map(|error| error.to_string()),
+        cuda_emulator::Host::find().err().map(|error| error.to_string()),
         name,
         test,
     )
@@ -417,9 +392,7 @@ fn emulate(command: &mut Command, libraries: &Path) {
     command
         .envs(cuda_emulator::environment(libraries))
         .env("CUDA_EMULATOR_DEVICES", "2")
-        .env("CUDA_EMULATOR_JITTER_US", "100")
-        // Kernels are kept by the trials of that alone.
-        .env(KERNEL_CACHE, "off");
+        .env("CUDA_EMULATOR_JITTER_US", "100");
 }
 
 /// The losses of one rank on the processor, of one run for all trials.

@@ -24,7 +24,7 @@ const TOLERANCE: f64 = 2e-6;
 const VARIANTS: [(&str, &str, usize); 3] = [
     ("data_parallel", "serial", 12),
     ("sharded", "data_parallel", 2),
-    ("tensor_parallel", "serial", 15),
+    ("tensor_parallel", "serial", 13),
 ];
 
 /// The programs as examples of the workspace, which are built with its tests.
@@ -140,9 +140,8 @@ fn build() -> anyhow::Result<PathBuf> {
     let copy = target.join("existing_model");
     std::fs::create_dir_all(copy.join("src/bin"))?;
     let manifest = std::fs::read_to_string(source().join("Cargo.toml"))?;
-    let library = root.join("burn-megatron").display().to_string();
-    let moved = manifest.replace("../../burn-megatron", &library);
-    ensure!(moved != manifest, "the manifest does not name ../../burn-megatron");
+    let moved = manifest.replace("../..", &root.display().to_string());
+    ensure!(moved != manifest, "the manifest names nothing in ../..");
     put(&copy.join("Cargo.toml"), moved.as_bytes())?;
     // The versions that the workspace is tested with, which are here without a network.
     std::fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;

@@ -21,12 +21,13 @@ pub mod trials;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use burn::backend::Autodiff;
-use burn_flex::Flex;
+use burn::tensor::Device;
 use libtest_mimic::Trial;
 
-/// The backend of most cases.
-pub type B = Autodiff<Flex>;
+/// Returns the device of most cases: the CPU, with gradients.
+pub fn device() -> Device {
+    Device::flex().autodiff()
+}
 
 /// The tests' folder in the checkout that they were started from.
 ///

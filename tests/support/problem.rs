@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{FloatDType, Tensor, get_device_settings};
-use burn_flex::FlexDevice;
+use burn::tensor::{FloatDType, Tensor};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::{DataParallelConfig, ParameterOffload, ShardingStrategy};
@@ -22,7 +21,7 @@ use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, Traini
 use models::gpt::{Gpt, GptConfig};
 use models::layers::LayerRecompute;
 
-use crate::B;
+use crate::device;
 
 pub const SEED: u64 = 42;
 pub const D_MODEL: usize = 20;
@@ -231,7 +230,7 @@ pub fn model(variant: Variant) -> GptConfig {
 /// the noise of a gradient that is none, such as that of the keys' bias, would be as large as other directions.
 fn choice(kind: OptimizerKind) -> OptimizerChoice {
     let mut choice = OptimizerChoice::new(kind);
-    choice.adafactor.eps1 = Some(match get_device_settings::<B>(&FlexDevice).float_dtype {
+    choice.adafactor.eps1 = Some(match device().settings().float_dtype {
         FloatDType::F64 => 1e-8,
         _ => 1e-4,
     });
@@ -272,7 +271,7 @@ pub fn trainer(
     train_iters: u64,
     stages: &Stages,
     context: &ParallelContext,
-) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+) -> anyhow::Result<Trainer<Gpt>> {
     trainer_of(variant, &training(variant, train_iters), stages, context)
 }
 
@@ -282,7 +281,7 @@ pub fn trainer_of(
     config: &TrainingConfig,
     stages: &Stages,
     context: &ParallelContext,
-) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+) -> anyhow::Result<Trainer<Gpt>> {
     trainer_offloaded(variant, config, stages, context, &Offloads::default())
 }
 
@@ -302,7 +301,7 @@ pub fn trainer_offloaded(
     stages: &Stages,
     context: &ParallelContext,
     offloads: &Offloads,
-) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+) -> anyhow::Result<Trainer<Gpt>> {
     let sharding = variant.update.sharding;
     let context = &context
         .clone()
@@ -316,11 +315,11 @@ pub fn trainer_offloaded(
         data_parallel: usual.data_parallel.with_offload_parameters(offloads.parameters.clone()),
         ..usual
     };
-    Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
+    Ok(Trainer::new(chunks, config, options, context, &device())?)
 }
 
 /// Makes this rank's part of the model, biases and norms random.
-pub fn chunks(variant: Variant, stages: &Stages, context: &ParallelContext) -> anyhow::Result<Vec<Gpt<B>>> {
+pub fn chunks(variant: Variant, stages: &Stages, context: &ParallelContext) -> anyhow::Result<Vec<Gpt>> {
     let sizes = LayerSizes {
         n_layers: variant.n_layers,
         num_stages: context.grid().pipeline_parallel_size(),
@@ -330,9 +329,9 @@ pub fn chunks(variant: Variant, stages: &Stages, context: &ParallelContext) -> a
         Some(text) => LayerLayout::parse(sizes, text)?,
         None => LayerLayout::even(sizes)?,
     };
-    let chunks = model(variant).init_stage(&layers, &FlexDevice, context)?;
-    let chunks = perturb_constants::<B, _>(chunks, 0.2, SEED, context);
-    let usual = get_device_settings::<B>(&FlexDevice).float_dtype;
+    let chunks = model(variant).init_stage(&layers, &device(), context)?;
+    let chunks = perturb_constants(chunks, 0.2, SEED, context);
+    let usual = device().settings().float_dtype;
     Ok(match variant.precision {
         Precision::Usual => chunks,
         Precision::Half(half) => in_type(chunks, half),
@@ -357,10 +356,10 @@ pub fn trainer_config(variant: Variant) -> TrainerConfig {
 }
 
 /// A module with its parameters in another type, under the same identifiers.
-pub fn in_type<M: Module<B>>(module: M, dtype: FloatDType) -> M {
+pub fn in_type<M: Module>(module: M, dtype: FloatDType) -> M {
     struct Cast(FloatDType);
-    impl ModuleMapper<B> for Cast {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Cast {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             param.map(|tensor| {
                 let is_trained = tensor.is_require_grad();
                 Tensor::from_inner(tensor.inner().cast(self.0)).set_require_grad(is_trained)

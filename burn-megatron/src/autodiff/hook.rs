@@ -6,135 +6,86 @@
 //! layer that uses it, so its hook fires right after that layer's own backward step. A module that uses its parameters
 //! in another order than it lists them still gets correct gradients; some hooks then fire late.
 //!
-//! The leaf is the hook's own and not the parameter's, so that graphs share no node. burn 0.21 puts graphs that share
-//! one into one table, by merging tables, and does not move every name of a table that is merged a second time: with
-//! the graphs of several micro-batches under way, the backward pass of one can then find another incomplete and delete
-//! it.
+//! The leaf is the hook's own and not the parameter's, so that graphs share no node: the backward pass of one of
+//! several micro-batches under way leaves the others' graphs as they are.
 
 use std::sync::{Arc, OnceLock};
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::base::Checkpointer;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::tensor::backend::Backend;
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, Shape, TensorMetadata};
+use burn::tensor::{DType, Device, Tensor};
 use cubecl_kernels::accumulate::vectors;
 use cubecl_kernels::linear::destination::{self, GradientRedirect};
 use cubecl_kernels::linear::retained::{self, WeightSource};
+use cubecl_kernels::tape::{inner, record};
 
-use crate::autodiff::GradientSink;
+use super::GradientSink;
 
 /// Depths between the anchors of neighbouring parameters. Where more operations come between two uses of parameters,
 /// the hook of the second fires late, and is right all the same.
 const ANCHOR_STRIDE: usize = 32;
 
-/// Returns anchors for `count` parameters, each deeper than the one before.
-pub(super) fn anchors<B: Backend, C: CheckpointStrategy>(
-    count: usize,
-    device: &B::Device,
-) -> Vec<FloatTensor<Autodiff<B, C>>> {
-    let scalar = B::float_zeros(Shape::new([1]), device, DType::F32.into());
-    let mut deepest = FloatTensor::<Autodiff<B, C>>::new(scalar);
-    (0..count)
-        .map(|_| {
-            let anchor = deepest.clone();
-            for _ in 0..ANCHOR_STRIDE {
-                let node = &deepest.node;
-                // One deeper than its parent, registered nowhere: it is a number with a name.
-                deepest = FloatTensor::<Autodiff<B, C>>::from_parents(
-                    deepest.primitive.clone(),
-                    std::slice::from_ref(node),
-                    node.requirement,
-                    node.properties.clone(),
-                );
-            }
-            anchor
-        })
-        .collect()
+/// Returns anchors for `count` parameters on a device with autodiff, each deeper than the one before. Made once per
+/// module.
+pub fn anchors(count: usize, device: &Device) -> Vec<Tensor<1>> {
+    let mut deepest = Tensor::<1>::zeros([1], (device, DType::F32));
+    let next = |_| {
+        let anchor = deepest.clone();
+        for _ in 0..ANCHOR_STRIDE {
+            // A node without a gradient, one deeper than its parent.
+            let element = inner(&deepest);
+            deepest = record(deepest.clone(), element, |_, _| None);
+        }
+        anchor
+    };
+    (0..count).map(next).collect()
 }
 
-/// Returns the tensor with its gradient redirected to `sink`. The graph keeps no matrix that has a source.
-pub(super) fn hook<B: Backend, C: CheckpointStrategy>(
-    tensor: FloatTensor<Autodiff<B, C>>,
-    anchor: &FloatTensor<Autodiff<B, C>>,
-    sink: Arc<dyn GradientSink<B>>,
+/// Returns the tensor with its gradient redirected to `sink`, if it has one. Where it is a matrix that has a source,
+/// products with it fetch it for their backward pass, and the graph does not keep it.
+pub fn hook<const D: usize>(
+    tensor: Tensor<D>,
+    anchor: &Tensor<1>,
+    sink: Arc<dyn GradientSink>,
     index: usize,
-    source: Option<Arc<dyn WeightSource<B>>>,
-) -> FloatTensor<Autodiff<B, C>> {
+    source: Option<Arc<dyn WeightSource>>,
+) -> Tensor<D> {
     if !tensor.is_tracked() {
         return tensor;
     }
-    let dimensions = tensor.primitive.shape().num_dims();
-    let own_sink = sink.clone();
-    let leaf = FloatTensor::<Autodiff<B, C>>::new(tensor.primitive).require_grad();
-    let redirected = Arc::new(OnceLock::new());
-    let hooked = match RedirectGradient
-        .prepare::<C>([leaf.node, anchor.node.clone()])
-        .compute_bound()
-        .stateful()
-    {
-        OpsKind::Tracked(prep) => {
-            let hook = Hook {
-                sink,
-                index,
-                _redirected: redirected.clone(),
-            };
-            prep.finish(hook, leaf.primitive)
-        }
-        OpsKind::UnTracked(_) => unreachable!("the leaf is tracked"),
-    };
+    let value = inner(&tensor);
+    let leaf = tensor.detach().require_grad();
+    // Kept as long as the step may come.
+    let redirected: Arc<OnceLock<Redirects>> = Arc::default();
+    let (kept, receiver) = (redirected.clone(), sink.clone());
+    let hooked = record((leaf, anchor.clone()), value, move |gradient, _| {
+        drop(kept);
+        receiver.receive(index, gradient.into_dispatch());
+        (None, None)
+    });
     let _ = redirected.set(Redirects {
-        _gradient: redirect::<B, C>(&hooked, dimensions, own_sink, index),
-        _weight: source
-            .filter(|_| dimensions == 2)
-            .map(|source| retained::supply::<B, C>(&hooked, source)),
+        _gradient: redirect(&hooked, sink, index),
+        _weight: source.and_then(|source| retained::supply(&matrix(&hooked)?, source)),
     });
     hooked
 }
 
 /// Redirects the gradient of a hooked matrix or vector to what takes it straight from the kernels, if anything does.
-fn redirect<B: Backend, C: CheckpointStrategy>(
-    hooked: &FloatTensor<Autodiff<B, C>>,
-    dimensions: usize,
-    sink: Arc<dyn GradientSink<B>>,
-    index: usize,
-) -> Option<GradientRedirect> {
-    match dimensions {
-        1 => Some(vectors::redirect::<B, C>(hooked, sink.vector_sink(index)?, index)),
-        2 => Some(destination::redirect::<B, C>(hooked, sink.product_sink(index)?)),
-        _ => None,
+fn redirect<const D: usize>(hooked: &Tensor<D>, sink: Arc<dyn GradientSink>, index: usize) -> Option<GradientRedirect> {
+    match D {
+        1 => {
+            let vector = Tensor::<1>::from_dispatch(hooked.clone().into_dispatch());
+            vectors::redirect(&vector, sink.vector_sink(index)?, index)
+        }
+        _ => destination::redirect(&matrix(hooked)?, sink.product_sink(index)?),
     }
 }
 
-/// The backward step of a hooked parameter.
-#[derive(Debug)]
-struct RedirectGradient;
-
-/// What the step keeps.
-#[derive(Clone, Debug)]
-struct Hook<B: Backend> {
-    sink: Arc<dyn GradientSink<B>>,
-    index: usize,
-    _redirected: Arc<OnceLock<Redirects>>,
+/// Returns the same tensor where it is a matrix.
+fn matrix<const D: usize>(tensor: &Tensor<D>) -> Option<Tensor<2>> {
+    (D == 2).then(|| Tensor::from_dispatch(tensor.clone().into_dispatch()))
 }
 
-/// What stands between a parameter and the graph, as long as the step may come.
-#[derive(Debug)]
+/// Redirections of a parameter's gradient and of its values, as long as the step may come.
 struct Redirects {
-    /// Leads its gradients to their sink.
     _gradient: Option<GradientRedirect>,
-    /// Leads products with it to its source.
     _weight: Option<GradientRedirect>,
-}
-
-impl<B: Backend> Backward<B, 2> for RedirectGradient {
-    type State = Hook<B>;
-
-    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let Hook { sink, index, .. } = ops.state;
-        sink.receive(index, grads.consume::<B>(&ops.node));
-    }
 }

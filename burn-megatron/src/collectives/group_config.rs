@@ -10,7 +10,7 @@ pub struct GroupConfig {
     /// Which engine moves the bytes of host memory.
     pub engine: EngineChoice,
     /// The number of this rank's CUDA device, whose tensors go over NCCL instead of through host memory; each rank has
-    /// a GPU of its own. Not over NCCL if not given. Needs the feature `nccl`.
+    /// a GPU of its own. Not over NCCL if not given. Needs the feature `cuda`.
     pub nccl_gpu: Option<usize>,
 }
 
@@ -42,17 +42,17 @@ impl GroupOptions for GroupConfig {
     /// Refuses a GPU for NCCL in a program that is built without it.
     fn check(&self) -> Result<(), String> {
         match self.nccl_gpu {
-            Some(index) if !cfg!(feature = "nccl") => Err(format!(
-                "CUDA device {index} was to use NCCL, which needs burn-megatron's feature `nccl`"
+            Some(index) if !cfg!(feature = "cuda") => Err(format!(
+                "CUDA device {index} was to use NCCL, which needs burn-megatron's feature `cuda`"
             )),
             _ => Ok(()),
         }
     }
 
     fn attach(&self, group: &ProcessGroup) -> Result<(), CollectiveError> {
-        #[cfg(feature = "nccl")]
+        #[cfg(feature = "cuda")]
         if let Some(index) = self.nccl_gpu {
-            super::nccl::attach(group, &burn_cuda::CudaDevice::new(index))?;
+            super::nccl::attach(group, index)?;
         }
         let _ = group;
         Ok(())

@@ -97,9 +97,11 @@ impl ParallelContextConfig {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
     use crate::collectives::EngineChoice;
-    use crate::prelude::World;
+    use crate::tensor_parallel::ColumnParallelLinearConfig;
 
     #[test]
     fn a_configuration_is_read_as_it_was_written() {
@@ -121,11 +123,8 @@ mod tests {
 
     #[test]
     fn the_seed_of_a_configuration_is_that_of_the_initialisation() {
-        use crate::tensor_parallel::ColumnParallelLinearConfig;
-        use burn_flex::Flex;
-
         let layer = |context: ParallelContext| {
-            let layer = ColumnParallelLinearConfig::new(3, 2).init::<Flex>(&Default::default(), &context.root());
+            let layer = ColumnParallelLinearConfig::new(3, 2).init(&Device::flex(), &context.root());
             layer.expect("it fits one rank").weight.val().into_data()
         };
         let config = ParallelContextConfig::new(ParallelConfig::new());

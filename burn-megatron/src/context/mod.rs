@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use burn::module::Param;
-use burn::tensor::{BasicOps, Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
+use burn::tensor::Tensor;
+use burn::tensor::kind::Basic;
 
 use crate::collectives::{CollectiveError, InputError, ProcessGroup, compare_input};
 use crate::launch::World;
@@ -47,7 +47,6 @@ pub struct ParallelContext {
     model: ProcessGroup,
     registry: ParameterRegistry,
     seed: u64,
-    kernels: Kernels,
     is_deterministic: bool,
     overlap_tensor_reduce: bool,
     tensor_overlap: TensorOverlap,
@@ -131,7 +130,6 @@ impl ParallelContext {
             rank,
             registry: ParameterRegistry::default(),
             seed: config.seed,
-            kernels: Kernels::default(),
             is_deterministic: false,
             overlap_tensor_reduce: true,
             tensor_overlap: TensorOverlap::default(),
@@ -166,11 +164,6 @@ impl ParallelContext {
             model: self.world.clone(),
             ..self.clone()
         })
-    }
-
-    /// Returns the same context for layers that run these operations; fused ones unless this says otherwise.
-    pub fn with_kernels(self, kernels: Kernels) -> Self {
-        Self { kernels, ..self }
     }
 
     /// Returns the same context for models that run each layer as a [segment](crate::pipeline_parallel::PipelineStage)
@@ -217,11 +210,6 @@ impl ParallelContext {
     /// Whether parameters get their values when they are first read.
     pub(crate) fn has_lazy_parameters(&self) -> bool {
         self.has_lazy_parameters
-    }
-
-    /// Which operations layers run.
-    pub fn kernels(&self) -> Kernels {
-        self.kernels
     }
 
     /// Returns the same context for layers whose operations all give the same bits for the same inputs, or not all of
@@ -385,11 +373,11 @@ impl ParallelContext {
     /// Lets each call on a GPU's memory be waited for on the host, or not, as at first: where kernels may be loaded, no
     /// call may run there that waits for what comes after.
     pub(crate) fn wait_for_gpu_calls(&self, waits: bool) {
-        #[cfg(feature = "nccl")]
+        #[cfg(feature = "cuda")]
         for group in self.groups() {
             crate::collectives::wait_for_gpu_calls(group, waits);
         }
-        #[cfg(not(feature = "nccl"))]
+        #[cfg(not(feature = "cuda"))]
         let _ = waits;
     }
 
@@ -456,10 +444,7 @@ impl ParallelContext {
     ///
     /// # Errors
     /// [`InputError::Differ`] on every rank, naming the ranks; when a collective fails.
-    pub fn check_same_batch<B: Backend, const D: usize, K: BasicOps<B>>(
-        &self,
-        batch: &Tensor<B, D, K>,
-    ) -> Result<(), InputError> {
+    pub fn check_same_batch<const D: usize, K: Basic>(&self, batch: &Tensor<D, K>) -> Result<(), InputError> {
         compare_input("the batch", batch, &self.model)
     }
 
@@ -469,7 +454,7 @@ impl ParallelContext {
     ///
     /// # Panics
     /// When the parameter has not been declared.
-    pub fn declare_tied<B: Backend, const D: usize>(&self, param: &Param<Tensor<B, D>>) {
+    pub fn declare_tied<const D: usize>(&self, param: &Param<Tensor<D>>) {
         self.registry.declare_tied(param.id);
     }
 
@@ -479,7 +464,7 @@ impl ParallelContext {
     ///
     /// # Panics
     /// When the parameter has not been declared.
-    pub fn declare_reused<B: Backend, const D: usize>(&self, param: &Param<Tensor<B, D>>) {
+    pub fn declare_reused<const D: usize>(&self, param: &Param<Tensor<D>>) {
         self.registry.declare_reused(param.id);
     }
 }

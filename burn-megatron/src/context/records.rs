@@ -1,10 +1,10 @@
 //! Records of modules whose parameters have declarations.
 
 use burn::module::Module;
-use burn::tensor::backend::Backend;
+use burn::store;
 
 use super::ParallelContext;
-use crate::parameters::{ParameterEntry, RecordError, collect_mismatches, list_parameters};
+use crate::parameters::{ParameterEntry, RecordError, list_undrawn, load_checked, load_unmarked};
 
 impl ParallelContext {
     /// Returns a module with a record's values, each parameter keeping the declaration of its path.
@@ -14,58 +14,29 @@ impl ParallelContext {
     ///
     /// # Errors
     /// When the record holds the shards of another rank or of another tensor-parallel size, when it does not say whose
-    /// shards it holds and there are tensor-parallel ranks, or when a parameter has another shape in it.
-    ///
-    /// # Panics
-    /// When burn does: the record has more or fewer layers than the module.
-    pub fn load_record<B: Backend, M: Module<B>>(&self, module: M, record: M::Record) -> Result<M, RecordError> {
-        let (module, unmarked) = self.load_marked::<B, M>(module, record)?;
-        match unmarked {
-            None => Ok(module),
-            Some(error) => Err(error),
-        }
+    /// shards it holds and there are tensor-parallel ranks or stages, when a parameter has another shape in it, or when
+    /// it has more or fewer parameters than the module, unless it says that it may.
+    pub fn load_record<M: Module>(&self, module: M, record: store::ModuleRecord) -> Result<M, RecordError> {
+        self.keep_declarations(module, |module| load_checked(|| module.try_load_record(record)))
     }
 
-    /// As [`load_record`](Self::load_record), for a record that does not say whose shards it holds: one that this very
-    /// rank saved in this very layout by a version that did not record it.
+    /// As [`load_record`](Self::load_record), for a record that does not say whose shards it holds, such as one of
+    /// burn's own layers with this rank's shards.
     ///
     /// # Errors
-    /// As [`load_record`](Self::load_record), except that a record may be silent about its shards.
-    ///
-    /// # Panics
-    /// As [`load_record`](Self::load_record).
-    pub fn load_unmarked_record<B: Backend, M: Module<B>>(
-        &self,
-        module: M,
-        record: M::Record,
-    ) -> Result<M, RecordError> {
-        self.load_marked::<B, M>(module, record).map(|(module, _)| module)
+    /// When a parameter has another shape in the record, or when the record has more or fewer parameters than the
+    /// module: one that does say whose shards it holds has more.
+    pub fn load_unmarked_record<M: Module>(&self, module: M, record: store::ModuleRecord) -> Result<M, RecordError> {
+        self.keep_declarations(module, |module| load_unmarked(|| module.try_load_record(record)))
     }
 
-    /// Loads a record; returns also what speaks against it if it does not say whose shards it holds.
-    fn load_marked<B: Backend, M: Module<B>>(
-        &self,
-        module: M,
-        record: M::Record,
-    ) -> Result<(M, Option<RecordError>), RecordError> {
-        let before = list_parameters::<B, M>(&module);
-        let (module, other_shard, unmarked) = collect_mismatches(|| module.load_record(record));
-        if let Some(error) = other_shard {
-            return Err(error);
-        }
-        let after = list_parameters::<B, M>(&module);
-        for old in &before {
-            let new = after.iter().find(|new| new.path == old.path);
-            if let Some(new) = new.filter(|new| new.shape != old.shape) {
-                return Err(RecordError::OtherShape {
-                    path: old.path.clone(),
-                    recorded: new.shape.clone(),
-                    expected: old.shape.clone(),
-                });
-            }
-        }
-        self.transfer_declarations(&before, &after);
-        Ok((module, unmarked))
+    fn keep_declarations<M: Module, E>(&self, module: M, load: impl FnOnce(M) -> Result<M, E>) -> Result<M, E> {
+        // Without drawing values that a record replaces.
+        let list = |module: &M| list_undrawn(module, |_| true);
+        let before = list(&module);
+        let module = load(module)?;
+        self.transfer_declarations(&before, &list(&module));
+        Ok(module)
     }
 
     /// Declares each parameter of `after` that has no declaration as the one of the same path in `before`.

@@ -1,7 +1,7 @@
 //! [`ParameterScope`]: where the layers of a module make and declare their parameters.
 
 use burn::module::{Module, Param, ParamId, list_param_ids};
-use burn::tensor::{Tensor, backend::Backend, get_device_settings};
+use burn::tensor::{Device, Tensor};
 
 use super::ParallelContext;
 use crate::parameters::{
@@ -60,8 +60,8 @@ impl ParameterScope {
     /// # Errors
     /// [`RegistryError::Undrawn`] when a parameter has no values and others have been converted, or this is a pipeline
     /// stage: it would not get those of the whole model.
-    pub fn declare_rest_replicated<B: Backend, M: Module<B>>(&self, module: &M) -> Result<(), RegistryError> {
-        for entry in self.draw_whole::<B, M>(module)? {
+    pub fn declare_rest_replicated<M: Module>(&self, module: &M) -> Result<(), RegistryError> {
+        for entry in self.draw_whole(module)? {
             if self.context.registry().declaration(entry.id).is_none() {
                 let name = self.context.registry().reserve_name(&self.global_name(&entry.path));
                 let placement = Placement::whole(entry.shape);
@@ -76,24 +76,21 @@ impl ParameterScope {
     /// # Errors
     /// [`RegistryError::Undrawn`] when a parameter has no values though the module is only a part of a model (there are
     /// several pipeline stages), or parts of it have been converted.
-    pub(crate) fn draw_whole<B: Backend, M: Module<B>>(
-        &self,
-        module: &M,
-    ) -> Result<Vec<ParameterEntry>, RegistryError> {
+    pub(crate) fn draw_whole<M: Module>(&self, module: &M) -> Result<Vec<ParameterEntry>, RegistryError> {
         let is_part = self.context.grid().pipeline_parallel_size() > 1;
         if is_part
-            || list_param_ids::<M, B>(module)
+            || list_param_ids(module)
                 .into_iter()
                 .any(|id| self.context.registry().is_converted(id))
         {
-            refuse_undrawn::<B, M>(module, &self.name)?;
+            refuse_undrawn(module, &self.name)?;
         }
-        Ok(list_parameters::<B, M>(module))
+        Ok(list_parameters(module))
     }
 
     /// Returns what a layer with shards keeps as a field of type [`ShardIdentity`], so that its record is loaded by the
     /// rank that saved it only. `shards` are its sharded parameters, by field name.
-    pub fn shard_identity<B: Backend>(&self, shards: &[(&str, &Placement)]) -> ShardIdentity<B> {
+    pub fn shard_identity(&self, shards: &[(&str, &Placement)]) -> ShardIdentity {
         let layer = if self.name.is_empty() {
             "the module".to_owned()
         } else {
@@ -139,13 +136,13 @@ impl ParameterScope {
     ///
     /// # Panics
     /// When the number of elements of `shape` is not that of the placement's local shape.
-    pub fn parameter<B: Backend, const D: usize>(
+    pub fn parameter<const D: usize>(
         &self,
         name: &str,
         shape: [usize; D],
         spec: &ParameterSpec,
-        device: &B::Device,
-    ) -> Param<Tensor<B, D>> {
+        device: &Device,
+    ) -> Param<Tensor<D>> {
         let name = self.context.registry().reserve_name(&self.global_name(name));
         self.named_parameter(name, shape, spec, device)
     }
@@ -156,23 +153,23 @@ impl ParameterScope {
     /// # Panics
     /// When `part` has not been declared, or the number of elements of `shape` is not that of the placement's local
     /// shape.
-    pub fn further_part<B: Backend, const D: usize>(
+    pub fn further_part<const D: usize>(
         &self,
-        part: &Param<Tensor<B, D>>,
+        part: &Param<Tensor<D>>,
         shape: [usize; D],
         spec: &ParameterSpec,
-        device: &B::Device,
-    ) -> Param<Tensor<B, D>> {
+        device: &Device,
+    ) -> Param<Tensor<D>> {
         self.named_parameter(self.name_of(part), shape, spec, device)
     }
 
-    fn named_parameter<B: Backend, const D: usize>(
+    fn named_parameter<const D: usize>(
         &self,
         name: String,
         shape: [usize; D],
         spec: &ParameterSpec,
-        device: &B::Device,
-    ) -> Param<Tensor<B, D>> {
+        device: &Device,
+    ) -> Param<Tensor<D>> {
         let first = FirstValues {
             name: name.clone(),
             seed: self.context.seed(),
@@ -182,7 +179,7 @@ impl ParameterScope {
         let param = if self.context.has_lazy_parameters() {
             let id = ParamId::new();
             self.context.registry().start_later(id, first.clone());
-            let draw = move |device: &B::Device, requires_grad: bool| {
+            let draw = move |device: &Device, requires_grad: bool| {
                 first_value(&first, shape, device).set_require_grad(requires_grad)
             };
             Param::uninitialized(id, draw, device.clone(), true, shape.into())
@@ -194,39 +191,34 @@ impl ParameterScope {
     }
 
     /// Returns a new layer with its values, unless parameters get theirs later.
-    pub(crate) fn drawn<B: Backend, M: Module<B>>(&self, layer: M) -> M {
+    pub(crate) fn drawn<M: Module>(&self, layer: M) -> M {
         if self.context.has_lazy_parameters() {
             layer
         } else {
-            initialize::<B, M>(layer)
+            initialize(layer)
         }
     }
 
     /// Declares the parameter of a layer that sees every token on every rank, such as a position embedding.
-    pub fn declare_replicated<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
+    pub fn declare_replicated<const D: usize>(&self, name: &str, param: &Param<Tensor<D>>) {
         self.declare_whole(name, param, Distribution::Replicated);
     }
 
     /// Declares the parameter of a layer that is applied to each token between parallel regions, such as a norm or the
     /// bias after a row-parallel matmul: under sequence parallelism it sees this rank's tokens only.
-    pub fn declare_token_wise<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
+    pub fn declare_token_wise<const D: usize>(&self, name: &str, param: &Param<Tensor<D>>) {
         self.declare_whole(name, param, self.token_wise_distribution());
     }
 
     /// Declares the parameter of a layer that is applied to each head inside a tensor-parallel region, such as the norm
     /// of queries: every rank holds it, and sees all tokens of its own heads only, so that its gradient is a term of
     /// the sum over the tensor group, with sequence parallelism and without.
-    pub fn declare_head_wise<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
+    pub fn declare_head_wise<const D: usize>(&self, name: &str, param: &Param<Tensor<D>>) {
         self.declare_whole(name, param, Distribution::PartialOverTensor);
     }
 
     /// Declares a parameter made elsewhere, such as a shard of an existing layer.
-    pub fn declare_sharded<B: Backend, const D: usize>(
-        &self,
-        name: &str,
-        param: &Param<Tensor<B, D>>,
-        placement: Placement,
-    ) {
+    pub fn declare_sharded<const D: usize>(&self, name: &str, param: &Param<Tensor<D>>, placement: Placement) {
         let name = self.context.registry().reserve_name(&self.global_name(name));
         self.declare(param.id, name, placement, Distribution::Sharded);
     }
@@ -236,10 +228,10 @@ impl ParameterScope {
     ///
     /// # Panics
     /// When `part` has not been declared.
-    pub fn declare_further_part<B: Backend, const D: usize>(
+    pub fn declare_further_part<const D: usize>(
         &self,
-        part: &Param<Tensor<B, D>>,
-        param: &Param<Tensor<B, D>>,
+        part: &Param<Tensor<D>>,
+        param: &Param<Tensor<D>>,
         placement: Placement,
         distribution: Distribution,
     ) {
@@ -247,17 +239,12 @@ impl ParameterScope {
     }
 
     /// The global name that a parameter has declared.
-    fn name_of<B: Backend, const D: usize>(&self, param: &Param<Tensor<B, D>>) -> String {
+    fn name_of<const D: usize>(&self, param: &Param<Tensor<D>>) -> String {
         let declaration = self.context.registry().declaration(param.id);
         declaration.expect("the first part has been declared").name
     }
 
-    fn declare_whole<B: Backend, const D: usize>(
-        &self,
-        name: &str,
-        param: &Param<Tensor<B, D>>,
-        distribution: Distribution,
-    ) {
+    fn declare_whole<const D: usize>(&self, name: &str, param: &Param<Tensor<D>>, distribution: Distribution) {
         let name = self.context.registry().reserve_name(&self.global_name(name));
         let placement = Placement::whole(param.lazy_shape().to_vec());
         self.declare(param.id, name, placement, distribution);
@@ -286,8 +273,8 @@ impl ParameterScope {
 }
 
 /// The value that a parameter starts with.
-fn first_value<B: Backend, const D: usize>(first: &FirstValues, shape: [usize; D], device: &B::Device) -> Tensor<B, D> {
-    let dtype = get_device_settings::<B>(device).float_dtype.into();
+fn first_value<const D: usize>(first: &FirstValues, shape: [usize; D], device: &Device) -> Tensor<D> {
+    let dtype = device.settings().float_dtype.into();
     let length = first.placement.local_len();
     match first.init.constant(&first.placement) {
         // Without an array in host memory.

@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use burn_cuda::CudaDevice;
 use burn_megatron_comm::collectives::ProcessGroup;
 use burn_megatron_comm::launch::{CoreSet, World};
 use cudarc::driver::sys::CUdevice_attribute::{
@@ -48,8 +47,8 @@ impl fmt::Display for BoundCores {
 ///
 /// # Errors
 /// When that fails, or the system refuses.
-pub fn bind_cores(device: &CudaDevice, world: &World, group: &ProcessGroup) -> Result<Option<BoundCores>, CudaError> {
-    let near = Near::of(&pci_folder(device)?).filter(|near| !near.cores.is_empty());
+pub fn bind_cores(gpu: usize, world: &World, group: &ProcessGroup) -> Result<Option<BoundCores>, CudaError> {
+    let near = Near::of(&pci_folder(gpu)?).filter(|near| !near.cores.is_empty());
     let allowed = CoreSet::allowed().map_err(CudaError::Cores)?;
     let cores = near.as_ref().map(|near| near.cores.and(&allowed)).unwrap_or_default();
     let mut all = vec![0; group.size()];
@@ -67,7 +66,7 @@ pub fn bind_cores(device: &CudaDevice, world: &World, group: &ProcessGroup) -> R
     }))
 }
 
-/// What the operating system says of a GPU's place.
+/// The place of a GPU, as the operating system describes it.
 #[derive(Debug, PartialEq, Eq)]
 struct Near {
     cores: CoreSet,
@@ -86,13 +85,13 @@ impl Near {
 }
 
 /// The folder of a GPU by its address: `0000:3b:00.0`.
-fn pci_folder(device: &CudaDevice) -> Result<PathBuf, CudaError> {
+fn pci_folder(gpu: usize) -> Result<PathBuf, CudaError> {
     let place = [
         CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
         CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
         CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
     ];
-    let [domain, bus, slot] = driver::attributes(device.index, place)?;
+    let [domain, bus, slot] = driver::attributes(gpu, place)?;
     Ok(Path::new(PCI).join(format!("{domain:04x}:{bus:02x}:{slot:02x}.0")))
 }
 

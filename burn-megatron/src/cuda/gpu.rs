@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 
-use burn_cuda::CudaDevice;
-use cubecl::Runtime;
-use cubecl::cuda::CudaRuntime;
-use cubecl_kernels::cuda::use_one_stream;
+use burn::tensor::Device;
+use cubecl::MemoryScope;
+use cubecl_kernels::cube::launch::client_of;
 use cudarc::driver::result;
 
 use super::driver::{handle, refused};
-use super::{CudaError, kernel_cache, libraries, lost_work};
+use super::{CudaError, libraries, lost_work};
 use burn_megatron_comm::collectives::ProcessGroup;
 
 const UUID_BYTES: usize = 16;
 
-/// Whether ranks may compute on the same GPU.
+/// Permission of ranks to compute on the same GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// Each rank has a GPU of its own.
@@ -24,23 +23,23 @@ pub enum Sharing {
     Allowed,
 }
 
-/// Returns the GPU of the rank with number `local_rank` on its node: the GPU with this number among those that
-/// `CUDA_VISIBLE_DEVICES` shows, or the only one, where a launcher shows each rank its own. Whether two ranks see the
-/// same [`check_shared`] says. Starts the driver, and notes from now on what CubeCL loses: see
-/// [`check_work`](super::check_work). It does so with a panic hook: a program that installs one of its own does that
-/// before.
+/// Returns the number of the GPU of the rank with number `local_rank` on its node, which `Device::cuda` takes: the same
+/// number among those that `CUDA_VISIBLE_DEVICES` shows, or the only one, where a launcher shows each rank its own.
+/// [`check_shared`] finds two ranks that see the same. Starts the driver, and notes from now on what CubeCL loses:
+/// see [`check_work`](super::check_work). It does so with a panic hook: a program that installs one of its own does
+/// that before.
 ///
 /// # Errors
 /// A library is missing, the driver does not start, or there are too few GPUs.
-pub fn choose(local_rank: usize, sharing: Sharing) -> Result<CudaDevice, CudaError> {
+pub fn choose(local_rank: usize, sharing: Sharing) -> Result<usize, CudaError> {
     libraries::check()?;
     lost_work::watch();
-    use_one_stream();
     result::init().map_err(refused("cuInit"))?;
     let gpus = result::device::get_count().map_err(refused("cuDeviceGetCount"))?;
     let gpu = choose_of(usize::try_from(gpus).unwrap_or(0), local_rank, sharing)?;
-    kernel_cache::enable(gpu);
-    Ok(CudaDevice::new(gpu))
+    #[cfg(feature = "kernel-cache")]
+    super::kernel_cache::enable();
+    Ok(gpu)
 }
 
 /// Returns the number of the GPU among `gpus`.
@@ -57,27 +56,27 @@ fn choose_of(gpus: usize, local_rank: usize, sharing: Sharing) -> Result<usize, 
     }
 }
 
-/// Returns how many bytes of a GPU's memory CubeCL's pools have reserved, in use or not, if CubeCL says it. Waits until
+/// Returns how many bytes of a GPU's memory CubeCL's pools have reserved, in use or not. Waits until
 /// what has been launched so far is queued, not until it is done.
-pub fn reserved_bytes(device: &CudaDevice) -> Option<u64> {
-    let usage = CudaRuntime::client(device).memory_usage();
-    Some(usage.ok()?.bytes_reserved)
+pub fn reserved_bytes(gpu: usize) -> u64 {
+    let client = client_of(&Device::cuda(gpu)).expect("a device of CubeCL");
+    client.memory_report(MemoryScope::Device).usage().bytes_reserved
 }
 
 /// Returns the name that the driver gives a GPU, such as `NVIDIA H100 80GB HBM3`.
 ///
 /// # Errors
 /// When the driver does not say it.
-pub fn device_name(device: &CudaDevice) -> Result<String, CudaError> {
-    result::device::get_name(handle(device.index)?).map_err(refused("cuDeviceGetName"))
+pub fn device_name(gpu: usize) -> Result<String, CudaError> {
+    result::device::get_name(handle(gpu)?).map_err(refused("cuDeviceGetName"))
 }
 
 /// Checks that no two ranks of the group compute on the same GPU, by the GPUs' UUIDs. Collective over the group.
 ///
 /// # Errors
 /// [`CudaError::Shared`] on every rank, which names the lowest ranks that share one.
-pub fn check_shared(device: &CudaDevice, group: &ProcessGroup) -> Result<(), CudaError> {
-    let handle = handle(device.index)?;
+pub fn check_shared(gpu: usize, group: &ProcessGroup) -> Result<(), CudaError> {
+    let handle = handle(gpu)?;
     let uuid = result::device::get_uuid(handle).map_err(refused("cuDeviceGetUuid"))?;
     let uuid = uuid.bytes.map(|byte| byte.to_ne_bytes()[0]);
     let mut uuids = vec![0; UUID_BYTES * group.size()];

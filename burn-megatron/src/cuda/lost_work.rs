@@ -1,8 +1,8 @@
 //! Work that a GPU has not done, out of memory above all: [`check_work`] says whether there is any.
 //!
-//! CubeCL computes on threads of its own. It catches a panic there, logs it, and continues without what was to be
-//! done: a kernel whose output has found no memory is skipped, and a program that reads on gets old numbers. A hook
-//! notes the first such panic.
+//! CubeCL computes on threads of its own. It skips what cannot be done, such as a kernel whose output has found no
+//! memory, and whoever reads what that was to write panics; a panic on its own threads it logs, and continues without
+//! what was to be done, so that a program that reads on gets old numbers. A hook notes the first such panic.
 
 use std::fmt;
 use std::panic::PanicHookInfo;
@@ -12,8 +12,8 @@ use std::sync::{Once, OnceLock};
 use burn_megatron_comm::launch::report_failure;
 use cudarc::driver::result::mem_get_info;
 
-/// How CubeCL prints that an allocation has failed, up to the number of bytes.
-const TOO_BIG: &str = "can't allocate buffer of size: ";
+/// CubeCL's words for an allocation that has failed, up to the number of bytes: for now, and for ever.
+const NO_MEMORY: [&str; 2] = ["out of device memory allocating ", "can't allocate buffer of size: "];
 /// How the names of CubeCL's threads begin: those that launch, and those that fuse operations before.
 const THREADS: [&str; 2] = ["DSD-", "DSU-"];
 
@@ -47,9 +47,9 @@ pub enum LostWork {
 /// A device's memory, all processes taken together, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// What is not in use.
+    /// Bytes that are not in use.
     pub free: u64,
-    /// What it has.
+    /// Bytes of all its memory.
     pub total: u64,
 }
 
@@ -129,7 +129,7 @@ impl LostWork {
 
 /// Returns the size of the allocation that a message quotes.
 fn bytes_asked(message: &str) -> Option<u64> {
-    let (_, rest) = message.split_once(TOO_BIG)?;
+    let (_, rest) = NO_MEMORY.iter().find_map(|words| message.split_once(words))?;
     let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
@@ -147,6 +147,8 @@ mod tests {
         let quoted =
             "called `Result::unwrap()` on an `Err` value: can't allocate buffer of size: 268435456\n   0: main";
         assert_eq!(bytes_asked(quoted), Some(268_435_456));
+        let quoted = "failed: out of device memory allocating 4096 bytes\n   0: main";
+        assert_eq!(bytes_asked(quoted), Some(4096));
         assert_eq!(bytes_asked("can't allocate buffer of size: many"), None);
         assert_eq!(bytes_asked("index out of bounds"), None);
     }

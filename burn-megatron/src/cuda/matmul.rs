@@ -1,6 +1,6 @@
 //! Matmuls by NVIDIA's cuBLASLt.
 
-use burn_cuda::CudaDevice;
+use cubecl::cuda::CudaDevice;
 use cubecl_kernels::cublaslt::{self, CublasLtError, Version};
 
 use super::CudaError;
@@ -13,9 +13,9 @@ use burn_megatron_comm::collectives::ProcessGroup;
 /// # Errors
 /// [`CudaError::Missing`], with the names and places that were tried: then matmuls stay with burn's own kernels. The
 /// library refuses the device.
-pub fn enable_cublaslt(device: &CudaDevice) -> Result<(), CudaError> {
-    let version = cublaslt::enable(device).map_err(cuda_error)?;
-    tracing::info!(%version, device = device.index, "matmuls run on cuBLASLt");
+pub fn enable_cublaslt(gpu: usize) -> Result<(), CudaError> {
+    let version = cublaslt::enable(&CudaDevice::new(gpu)).map_err(cuda_error)?;
+    tracing::info!(%version, gpu, "matmuls run on cuBLASLt");
     Ok(())
 }
 
@@ -39,7 +39,7 @@ pub fn check_same_matmuls(group: &ProcessGroup) -> Result<(), CudaError> {
     }
 }
 
-/// What computes a rank's matmuls.
+/// Returns the name of the library or the kernels that compute a rank's matmuls.
 fn in_words(version: i64) -> String {
     match version {
         0 => "burn's own kernels".to_owned(),

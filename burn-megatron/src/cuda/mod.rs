@@ -5,14 +5,15 @@
 //!
 //! Building needs neither CUDA nor a GPU.
 //!
-//! With the feature `nccl`, groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move
+//! Groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move
 //! tensors on the GPU over NCCL:
 //!
 //! ```text
-//! let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
-//! let groups = GroupConfig::new().with_nccl_gpu(Some(device.index));
+//! let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
+//! let device = Device::cuda(gpu);
+//! let groups = GroupConfig::new().with_nccl_gpu(Some(gpu));
 //! let context = ParallelContextConfig::new(parallel).with_groups(groups).init(&world)?;
-//! cuda::check_shared(&device, context.world_group())?;
+//! cuda::check_shared(gpu, context.world_group())?;
 //! ```
 //!
 //! Matmuls run on burn's own kernels, or on NVIDIA's cuBLASLt after [`enable_cublaslt`].
@@ -20,6 +21,7 @@
 mod cores;
 pub(crate) mod driver;
 mod gpu;
+#[cfg(feature = "kernel-cache")]
 mod kernel_cache;
 pub mod libraries;
 mod lost_work;

@@ -27,9 +27,8 @@ pub use gradients::average::average_gradients;
 pub use gradients::clip_params::clip_each_gradient;
 pub use gradients::partial::sum_partial_gradients;
 pub use gradients::reduced::{GradientCounts, ReducedGradients, clip_coefficient};
-pub(crate) use module::hook_module::map_once;
 pub(crate) use module::pass::refuse_several;
-pub use module::step::ModuleOptimizer;
+pub use module::step::{ElementWiseOptimizer, ModuleStep};
 pub use module::wrapper::{DataParallelConfig, DistributedDataParallel, StepPart};
 pub use progress::Progress;
 #[cfg(feature = "trainer")]

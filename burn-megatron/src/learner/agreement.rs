@@ -1,4 +1,4 @@
-//! What ranks agree on: the settings of a run, who has how many samples of a batch, and whether to stop.
+//! Agreements of ranks: the settings of a run, who has how many samples of a batch, and whether to stop.
 
 use std::ops::Range;
 
@@ -11,24 +11,26 @@ use crate::data::mean_weight;
 use crate::launch::StopFlag;
 use crate::topology::Coordinates;
 
-/// What all ranks know of a batch.
+/// Knowledge of a batch that all ranks share.
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     /// The samples of each data-parallel rank.
     pub(super) samples: Vec<usize>,
     /// Samples of the epoch so far, and in all, over the data-parallel ranks.
     pub(super) progress: Progress,
-    /// The first rank that was asked to stop.
+    /// The first rank that was asked to stop, or that has failed.
     pub(super) asked_to_stop: Option<usize>,
+    /// True if a rank has failed.
+    pub(super) has_failed: bool,
 }
 
 impl Shares {
-    /// Whether no rank has samples: the epoch is over.
+    /// Returns true if no rank has samples: the epoch is over.
     pub(super) fn is_end(&self) -> bool {
         self.samples.iter().all(|&samples| samples == 0)
     }
 
-    /// What this rank's gradients are multiplied by.
+    /// Returns the factor of this rank's gradients.
     pub(super) fn weight(&self, data_rank: usize) -> f64 {
         mean_weight(&self.samples, data_rank)
     }
@@ -46,11 +48,11 @@ impl Shares {
 /// The agreements of one run.
 pub(super) struct Agreement {
     context: ParallelContext,
-    interrupter: Interrupter,
+    pub(super) interrupter: Interrupter,
     stop_flag: Option<StopFlag>,
 }
 
-/// What one rank says of a batch: its samples, its samples so far and in all, and whether it was asked to stop.
+/// Numbers that one rank gives for a batch: its samples, its samples so far and in all, and if it was asked to stop.
 const NUMBERS: usize = 4;
 
 impl Agreement {
@@ -68,11 +70,12 @@ impl Agreement {
     /// One all-gather of 32 bytes over the world.
     pub(super) fn batch(&self, samples: usize, progress: &Progress) -> Result<Shares, LearnerError> {
         let is_asked = self.interrupter.should_stop() || self.stop_flag.as_ref().is_some_and(StopFlag::is_set);
+        let has_failed = self.interrupter.error().is_some();
         let mine = [
             samples,
             progress.items_processed,
             progress.items_total,
-            usize::from(is_asked),
+            usize::from(is_asked) + 2 * usize::from(has_failed),
         ];
         let all = self.gather(mine.map(|number| number as i64))?;
         let grid = self.context.grid();
@@ -87,16 +90,36 @@ impl Agreement {
         };
         Ok(Shares {
             samples: data_ranks.clone().map(|data| of_data_rank(data)[0] as usize).collect(),
-            progress: Progress::new(sum(1), sum(2)),
+            progress: Progress::new(sum(1), sum(2), progress.unit.clone()),
             asked_to_stop: all.iter().position(|numbers| numbers[3] != 0),
+            has_failed: all.iter().any(|numbers| numbers[3] >= 2),
         })
     }
 
-    /// Interrupts the training on this rank, as `rank` was asked to.
-    pub(super) fn interrupt(&self, rank: usize) {
-        if !self.interrupter.should_stop() {
-            self.interrupter.stop(Some(&format!("rank {rank} was asked to stop")));
+    /// Interrupts the training on this rank too, if another was asked to stop or has failed.
+    pub(super) fn interrupt(&self, shares: &Shares) {
+        if let Some(rank) = shares.asked_to_stop
+            && !self.interrupter.should_stop()
+        {
+            let reason = if shares.has_failed {
+                "has failed"
+            } else {
+                "was asked to stop"
+            };
+            self.interrupter.stop(Some(&format!("rank {rank} {reason}")));
         }
+    }
+
+    /// Returns the numbers of samples of all data-parallel ranks, in training and in validation, given this rank's.
+    ///
+    /// # Communication
+    /// One all-gather of 16 bytes over the data-parallel ranks.
+    pub(super) fn totals(&self, samples: [usize; 2]) -> Result<[usize; 2], LearnerError> {
+        let group = self.context.data_group();
+        let mut all = vec![0_i64; 2 * group.size()];
+        group.all_gather(&samples.map(|samples| samples as i64), &mut all)?;
+        let (of_ranks, _) = all.as_chunks::<2>();
+        Ok([0, 1].map(|split| of_ranks.iter().map(|rank| rank[split] as usize).sum()))
     }
 
     /// Checks that settings are the same on all ranks.
@@ -149,8 +172,9 @@ mod tests {
         // The third batch of an epoch, after two of eight samples.
         let shares = Shares {
             samples: vec![1, 1, 1, 0],
-            progress: Progress::new(19, 19),
+            progress: Progress::new(19, 19, None),
             asked_to_stop: None,
+            has_failed: false,
         };
         let places: Vec<Range<u64>> = (0..4).map(|rank| shares.places(rank)).collect();
         assert_eq!(places, [16..17, 17..18, 18..19, 19..19]);

@@ -1,80 +1,70 @@
 //! One epoch of training or validation, on every rank.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
-use burn::data::dataloader::{DataLoader, Progress};
-use burn::module::AutodiffModule;
-use burn::optim::lr_scheduler::LrScheduler;
-use burn::optim::{GradientsParams, Optimizer};
+use burn::data::dataloader::{DataLoader, DataLoaderIterator};
+use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::train::{
-    EventProcessorTraining, InferenceStep, Learner, LearnerEvent, SupervisedTrainingEventProcessor, TrainOutput,
-    TrainStep, TrainingItem,
+    EventProcessorError, EventProcessorTraining, InferenceStep, Learner, LearnerEvent, LearnerModel,
+    SupervisedTrainingEventProcessor, TrainOutput, TrainStep, TrainingItem,
 };
 
 use super::agreement::{Agreement, Shares};
-use super::components::Components;
 use super::error::LearnerError;
 use super::output::{GatherOutput, OutputGatherer};
 use super::sharded::ShardedUpdate;
-use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
 use crate::data_parallel::{DistributedDataParallel, StepPart};
 
 /// A running training.
-pub(super) struct Run<B, LR, M, O>
-where
-    B: TrainingBackend,
-    LR: LrScheduler + 'static,
-    M: TrainStep + AutodiffModule<B> + Display + 'static,
-    M::InnerModule: InferenceStep,
-    O: Optimizer<M, B> + 'static,
-{
+pub(super) struct Run<M: LearnerModel> {
     pub(super) agreement: Agreement,
     pub(super) context: ParallelContext,
-    pub(super) learner: Learner<Components<B, LR, M, O>>,
-    /// Holds the same module as the learner. There is always one, except inside `optimize`.
-    pub(super) wrapper: Option<DistributedDataParallel<B, M>>,
-    pub(super) sharded: Option<Arc<dyn ShardedUpdate<B, M>>>,
-    pub(super) processor: SupervisedTrainingEventProcessor<Components<B, LR, M, O>>,
+    pub(super) learner: Learner<M>,
+    /// The same module as the learner's.
+    pub(super) wrapper: DistributedDataParallel<M>,
+    pub(super) sharded: Option<Arc<dyn ShardedUpdate<M>>>,
+    pub(super) processor: SupervisedTrainingEventProcessor<M>,
     pub(super) train_outputs: OutputGatherer,
     pub(super) valid_outputs: OutputGatherer,
+    /// The samples of an epoch of training and of one of validation, over the data-parallel ranks.
+    pub(super) totals: [usize; 2],
     /// Batches of a step.
     pub(super) accumulation: usize,
     pub(super) data_rank: usize,
-    /// Whether this is the rank that reports.
+    /// True on the rank that reports.
     pub(super) is_first: bool,
-    /// Whether there are values that forward passes change.
+    /// True if there are values that forward passes change.
     pub(super) has_buffers: bool,
 }
 
-impl<B, LR, M, O> Run<B, LR, M, O>
+impl<M> Run<M>
 where
-    B: TrainingBackend,
-    LR: LrScheduler + 'static,
-    M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
-    M::InnerModule: InferenceStep<Output: GatherOutput>,
-    O: Optimizer<M, B> + 'static,
+    M: LearnerModel + TrainStep<Output: GatherOutput> + InferenceStep<Output: GatherOutput>,
 {
-    /// Makes burn-train's logs begin with an epoch: it counts from 1, in a resumed run too, until it hears of an
-    /// epoch's end.
-    ///
-    /// The event has no other effect: metrics that hold nothing are cleared, and loggers see an epoch without entries.
-    pub(super) fn log_from(&mut self, epoch: usize) {
-        if self.is_first && epoch > 1 {
-            self.processor.process_train(LearnerEvent::EndEpoch(epoch - 1));
-            self.processor.process_valid(LearnerEvent::EndEpoch(epoch - 1));
+    /// Tells burn-train's processor of something, on the first rank.
+    pub(super) fn report(
+        &mut self,
+        tell: impl FnOnce(&mut SupervisedTrainingEventProcessor<M>) -> Result<(), EventProcessorError>,
+    ) {
+        if self.is_first {
+            self.agreement.interrupter.fail_on_error(tell(&mut self.processor));
         }
     }
 
     /// Trains on every batch of the loader; returns whether the training was interrupted.
     pub(super) fn train_epoch(
         &mut self,
-        loader: &dyn DataLoader<B, M::Input>,
+        loader: &dyn DataLoader<<M as TrainStep>::Input>,
         epoch: usize,
-        num_epochs: usize,
     ) -> Result<bool, LearnerError> {
-        let mut batches = Batches::new(loader, epoch, num_epochs);
+        let start = |total_items| LearnerEvent::StartSplit {
+            epoch_number: epoch,
+            total_items,
+        };
+        let [total, _] = self.totals;
+        self.report(|processor| processor.process_train(start(total)));
+        let mut batches = Batches::new(loader);
         // Batches of the step so far.
         let mut accumulated = 0;
         let is_interrupted = loop {
@@ -83,9 +73,8 @@ where
                 Next::End => break false,
                 Next::Interrupted => break true,
             };
-            self.learner.lr_step();
             accumulated += 1;
-            let part = if accumulated == self.accumulation {
+            let part = if accumulated == self.accumulation || shares.progress.is_completed() {
                 StepPart::Last
             } else {
                 StepPart::More
@@ -94,66 +83,74 @@ where
             self.context.set_step(epoch as u64, shares.places(self.data_rank));
             let output = self.pass(input, part, &shares)?;
             if part == StepPart::Last {
+                self.learner.lr_step();
                 self.optimize()?;
                 accumulated = 0;
             }
-            let output = self.train_outputs.gather(output, &shares, batches.number)?;
-            if let Some(output) = output.filter(|_| self.is_first) {
-                let item = batches.item(output, shares, Some(self.learner.lr_current()));
-                self.processor.process_train(LearnerEvent::ProcessedItem(item));
+            let learning_rate = self.learner.lr_current();
+            if let Some(output) = self.train_outputs.gather(output, &shares, batches.number)? {
+                let item = batches.item(output, shares, Some(learning_rate));
+                self.report(|processor| processor.process_train(LearnerEvent::ProcessedItem(item)));
             }
         };
         if accumulated > 0 {
-            // As burn-train, which leaves the rest of an epoch's accumulated gradients unused.
-            self.wrapper().forget_step();
+            // Of a loader that does not count its samples, or after an interruption.
+            self.wrapper.forget_step();
         }
-        if self.is_first {
-            self.processor.process_train(LearnerEvent::EndEpoch(epoch));
-        }
+        self.report(|processor| processor.process_train(LearnerEvent::EndSplit(epoch)));
         Ok(is_interrupted)
     }
 
-    /// Validates on every batch of the loader.
+    /// Validates on every batch of the loader; returns whether the training was interrupted.
     pub(super) fn valid_epoch(
         &mut self,
-        loader: &dyn DataLoader<B::InnerBackend, <M::InnerModule as InferenceStep>::Input>,
+        loader: &dyn DataLoader<<M as InferenceStep>::Input>,
         epoch: usize,
-        num_epochs: usize,
-    ) -> Result<(), LearnerError> {
+    ) -> Result<bool, LearnerError> {
         if self.has_buffers {
             // All ranks evaluate what the first one saves.
-            self.wrapper().begin()?;
+            self.wrapper.begin()?;
             self.learner_takes_values();
         }
+        let start = |total_items| LearnerEvent::StartSplit {
+            epoch_number: epoch,
+            total_items,
+        };
+        let [_, total] = self.totals;
+        self.report(|processor| processor.process_valid(start(total)));
         let model = self.learner.model().valid();
-        let mut batches = Batches::new(loader, epoch, num_epochs);
-        while let Next::Batch(input, shares) = batches.next(&self.agreement)? {
-            let output = input.map(|input| model.step(input));
-            let output = self.valid_outputs.gather(output, &shares, batches.number)?;
-            if let Some(output) = output.filter(|_| self.is_first) {
+        let mut batches = Batches::new(loader);
+        let is_interrupted = loop {
+            let (input, shares) = match batches.next(&self.agreement)? {
+                Next::Batch(input, shares) => (input, shares),
+                Next::End => break false,
+                Next::Interrupted => break true,
+            };
+            let output = input.map(|input| InferenceStep::step(&model, input));
+            if let Some(output) = self.valid_outputs.gather(output, &shares, batches.number)? {
                 let item = batches.item(output, shares, None);
-                self.processor.process_valid(LearnerEvent::ProcessedItem(item));
+                self.report(|processor| processor.process_valid(LearnerEvent::ProcessedItem(item)));
             }
-        }
-        if self.is_first {
-            self.processor.process_valid(LearnerEvent::EndEpoch(epoch));
-        }
-        Ok(())
+        };
+        self.report(|processor| processor.process_valid(LearnerEvent::EndSplit(epoch)));
+        Ok(is_interrupted)
     }
 
     /// Runs the model's step on this rank's share of a batch.
     fn pass(
         &mut self,
-        input: Option<M::Input>,
+        input: Option<<M as TrainStep>::Input>,
         part: StepPart,
         shares: &Shares,
-    ) -> Result<Option<M::Output>, LearnerError> {
+    ) -> Result<Option<<M as TrainStep>::Output>, LearnerError> {
         let Some(input) = input else {
-            self.wrapper().pass_without_samples(part)?;
+            self.wrapper.pass_without_samples(part)?;
             return Ok(None);
         };
         let weight = shares.weight(self.data_rank);
-        let TrainOutput { grads, item } = self.wrapper().pass(part, weight, |model| model.step(input))?;
+        let TrainOutput { grads, item } = self
+            .wrapper
+            .pass(part, weight, |model| TrainStep::step(&model, input))?;
         if grads.is_empty() {
             Ok(Some(item))
         } else {
@@ -161,60 +158,43 @@ where
         }
     }
 
-    /// Updates the model with the step's gradients, through the learner, which holds the optimizer.
+    /// Updates the model with the step's gradients.
     fn optimize(&mut self) -> Result<(), LearnerError> {
         if self.has_buffers {
             self.learner_takes_values();
         }
-        let gradients = self.wrapper().gradients()?;
-        match self.sharded.clone() {
-            None => {
-                let params = gradients.into_params::<B, M>(self.wrapper().module());
-                let learning_rate = self.learner.lr_current();
-                self.wrapper().count_step(learning_rate);
-                self.learner.optimizer_step(params);
-            }
-            Some(sharded) => {
-                let wrapper = self.wrapper.take().expect("absent inside `optimize` only");
-                sharded.hand_over(wrapper, gradients);
-                self.learner.optimizer_step(GradientsParams::new());
-                self.wrapper = Some(sharded.take_back()?);
-            }
+        let gradients = self.wrapper.gradients()?;
+        let learning_rate = self.learner.lr_current();
+        if let Some(sharded) = &self.sharded {
+            sharded.step(&learning_rate, &mut self.wrapper, gradients)?;
+            self.learner_takes_values();
+            return Ok(());
         }
+        let params = gradients.into_params(self.wrapper.module());
+        self.wrapper.count_step(learning_rate.base());
+        self.learner.optimizer_step(params);
         let model = self.learner.model();
-        Ok(self.wrapper().update(|_| model)?)
-    }
-
-    /// The wrapped module.
-    pub(super) fn wrapper(&mut self) -> &mut DistributedDataParallel<B, M> {
-        self.wrapper.as_mut().expect("absent inside `optimize` only")
+        Ok(self.wrapper.update(|_| model)?)
     }
 
     /// Gives the learner the values of the wrapped module: those of the first rank, and what forward passes have
     /// changed.
     pub(super) fn learner_takes_values(&mut self) {
-        let record = self.wrapper().module().clone().into_record();
+        let record = self.wrapper.module().clone().into_record();
         self.learner.load_model(record);
-    }
-
-    /// Waits until all events have been processed.
-    pub(super) fn flush_events(&mut self) {
-        flush::<B, LR, M, O>(&mut self.processor);
     }
 }
 
 /// The batches of an epoch, on which the ranks agree one by one.
 struct Batches<'a, T> {
-    iterator: Box<dyn burn::data::dataloader::DataLoaderIterator<T> + 'a>,
-    /// Of epochs.
-    global_progress: Progress,
-    /// Of the batch at hand, from 1.
+    iterator: Box<dyn DataLoaderIterator<T> + 'a>,
+    /// Number of the batch at hand, from 1.
     number: usize,
     /// Samples of this rank so far.
     processed: usize,
 }
 
-/// What comes next.
+/// The next thing to do in an epoch.
 enum Next<T> {
     /// A batch, of which this rank may have no share.
     Batch(Option<T>, Shares),
@@ -225,22 +205,24 @@ enum Next<T> {
 }
 
 impl<'a, T> Batches<'a, T> {
-    fn new<B: burn::tensor::backend::Backend>(
-        loader: &'a dyn DataLoader<B, T>,
-        epoch: usize,
-        num_epochs: usize,
-    ) -> Self {
+    fn new(loader: &'a dyn DataLoader<T>) -> Self {
         Self {
             iterator: loader.iter(),
-            global_progress: Progress::new(epoch, num_epochs),
             number: 0,
             processed: 0,
         }
     }
 
-    /// Loads the next batch, and agrees on it.
+    /// Loads the next batch, and agrees on it. A batch that cannot be loaded ends the training on all ranks.
     fn next(&mut self, agreement: &Agreement) -> Result<Next<T>, LearnerError> {
-        let input = self.iterator.next();
+        let input = match self.iterator.next() {
+            Some(Err(error)) => {
+                agreement.interrupter.fail(error);
+                None
+            }
+            Some(Ok(input)) => Some(input),
+            None => None,
+        };
         let progress = self.iterator.progress();
         let samples = match &input {
             Some(_) => progress.items_processed.saturating_sub(self.processed).max(1),
@@ -248,12 +230,11 @@ impl<'a, T> Batches<'a, T> {
         };
         self.processed = progress.items_processed;
         let shares = agreement.batch(samples, &progress)?;
-        if let Some(rank) = shares.asked_to_stop {
-            agreement.interrupt(rank);
-            // As burn-train, which asks after each batch.
-            if self.number > 0 || shares.is_end() {
-                return Ok(Next::Interrupted);
-            }
+        agreement.interrupt(&shares);
+        // As burn-train, which asks after each batch.
+        let ends_here = self.number > 0 || shares.has_failed || shares.is_end();
+        if shares.asked_to_stop.is_some() && ends_here {
+            return Ok(Next::Interrupted);
         }
         if shares.is_end() {
             return Ok(Next::End);
@@ -262,29 +243,7 @@ impl<'a, T> Batches<'a, T> {
         Ok(Next::Batch(input, shares))
     }
 
-    fn item<O>(&self, output: O, shares: Shares, learning_rate: Option<f64>) -> TrainingItem<O> {
-        TrainingItem::new(
-            output,
-            shares.progress,
-            self.global_progress.clone(),
-            Some(self.number),
-            learning_rate,
-        )
+    fn item<O>(&self, output: O, shares: Shares, learning_rate: Option<ModuleLearningRate>) -> TrainingItem<O> {
+        TrainingItem::new(output, shares.progress, Some(self.number), learning_rate)
     }
-}
-
-/// Waits until burn-train's thread has processed all events, so that what is asked of its store afterwards is known.
-///
-/// Its channel holds one event: when a second event without effect has been put in, the first has been taken out, which
-/// is after all before it have been processed.
-pub(super) fn flush<B, LR, M, O>(processor: &mut SupervisedTrainingEventProcessor<Components<B, LR, M, O>>)
-where
-    B: TrainingBackend,
-    LR: LrScheduler + 'static,
-    M: TrainStep + AutodiffModule<B> + Display + 'static,
-    M::InnerModule: InferenceStep,
-    O: Optimizer<M, B> + 'static,
-{
-    processor.process_valid(LearnerEvent::Start);
-    processor.process_valid(LearnerEvent::Start);
 }

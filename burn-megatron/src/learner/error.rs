@@ -1,4 +1,4 @@
-//! What can go wrong in training by the learner.
+//! [`LearnerError`]: errors of training by the learner.
 
 use std::panic::resume_unwind;
 
@@ -6,7 +6,7 @@ use crate::collectives::CollectiveError;
 use crate::data_parallel::DataParallelError;
 use crate::optimizer::OptimizerError;
 
-/// What can go wrong in training by the learner.
+/// An error of training by the learner.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum LearnerError {
@@ -47,6 +47,11 @@ pub enum LearnerError {
          Learner::new, and an overridden TrainStep::optimize must call its `step` once"
     )]
     OptimizerNotUsed,
+    #[error(
+        "{name} has another learning rate than other parameters: an optimizer that ParallelLearner::shard returns has \
+         one for all"
+    )]
+    LearningRates { name: String },
     /// A sharded optimizer outside of the launch that gives it its gradients.
     #[error(
         "the optimizer that ParallelLearner::shard returns updates a model inside the launch of the same \

@@ -1,50 +1,43 @@
 //! `ParallelLearner`: launches burn-train's supervised training on the ranks of a job.
 
 use std::any::Any;
-use std::fmt::Display;
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use burn::module::AutodiffModule;
-use burn::optim::Optimizer;
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::lr_scheduler::LrScheduler;
-use burn::train::{InferenceStep, Learner, LearningResult, SupervisedTraining, TrainStep, TrainingStrategy};
+use burn::optim::ModuleOptimizer;
+use burn::train::{
+    InferenceStep, Learner, LearnerModel, LearningResult, SupervisedTraining, TrainStep, TrainingStrategy,
+};
 
-use super::components::Components;
 use super::error::LearnerError;
 use super::output::GatherOutput;
-use super::sharded::{ShardedLearnerOptimizer, ShardedUpdate};
+use super::sharded::{LearnerState, ShardedUpdate};
 use super::silent::{SilentLogger, SilentRenderer};
 use super::strategy::{Options, Strategy};
-use crate::autodiff::TrainingBackend;
 use crate::collectives::CollectiveError;
 use crate::context::ParallelContext;
-use crate::data_parallel::{DataParallelConfig, ShardingStrategy};
+use crate::data_parallel::{DataParallelConfig, ElementWiseOptimizer, ShardingStrategy};
 use crate::launch::StopFlag;
 use crate::optimizer::StoredOptimizer;
 
 /// Launches burn-train's supervised training on the ranks of a job, data-parallel: gradients are averaged in buckets
 /// while the backward pass runs, as by [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel).
 ///
-/// What every rank does: it makes the same model, optimizer and settings, loads its share of each batch
-/// ([`shard_loader`](crate::data::shard_loader())), and calls [`launch`](Self::launch). What is the same on all ranks:
+/// Every rank makes the same model, optimizer and settings, loads its share of each batch
+/// ([`shard_loader`](crate::data::shard_loader())), and calls [`launch`](Self::launch). The same on all ranks are:
 ///
 /// - Metrics, progress and the learning rate: outputs are joined on the first rank, sample by sample, so that any
 ///   metric of burn-train's sees the global batch, and `n` ranks report what one rank reports.
 /// - The first rank renders, logs, writes the summary and the checkpoints; the others write nothing. Every rank reads
 ///   the checkpoint that a run resumes from, and must see the training's folder for that; the number of ranks may
 ///   change.
-/// - A resumed run logs its first epoch by its own number: after the checkpoint of epoch 3 comes epoch 4.
-///   burn-train's own `launch` logs it as epoch 1, over what the first run has logged there.
 /// - Early stopping is decided by the first rank; an interruption asked for on any rank, by its `Interrupter` or a
 ///   [`StopFlag`], ends all ranks after the same batch.
 ///
 /// One rank trains as burn-train's own `launch` does. A `TrainStep::optimize` of the model's own is called as usual,
-/// with the averaged gradients; with an optimizer from [`shard`](Self::shard) it sees no gradients, and with parameters
-/// of 16 bits what it does to them is undone by the main values of the next step. Gradients are summed over
-/// burn-train's gradient accumulation, as on one rank.
+/// with the averaged gradients; with an optimizer from [`shard`](Self::shard) it is called once, before the first step,
+/// and must call the optimizer's `step`. Gradients are summed over burn-train's gradient accumulation, as on one rank.
+/// Gradient checkpointing is a setting of the model's device: that of `SupervisedTraining` is not known here.
 ///
 /// The loss in `TrainStep::step` is a mean over samples: where ranks have different numbers of samples in a batch,
 /// their gradients are weighted accordingly, and a rank without samples takes part with gradients of zero. A loader
@@ -65,95 +58,88 @@ use crate::optimizer::StoredOptimizer;
 ///
 /// # Examples
 /// ```
-/// use burn::backend::Autodiff;
 /// use burn::data::dataloader::batcher::Batcher;
 /// use burn::data::dataset::InMemDataset;
 /// use burn::module::Module;
 /// use burn::nn::loss::{MseLoss, Reduction};
 /// use burn::nn::{Linear, LinearConfig};
 /// use burn::optim::AdamWConfig;
-/// use burn::tensor::backend::{AutodiffBackend, Backend};
-/// use burn::tensor::{Tensor, TensorData};
+/// use burn::tensor::{Device, Tensor, TensorData};
 /// use burn::train::metric::LossMetric;
 /// use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
-/// use burn_flex::Flex;
 /// use burn_megatron::context::ParallelContext;
 /// use burn_megatron::data::shard_loader;
-/// use burn_megatron::data_parallel::DataParallelConfig;
+/// use burn_megatron::data_parallel::{DataParallelConfig, ElementWiseOptimizer};
 /// use burn_megatron::learner::{ParallelLearner, SilentRenderer};
 ///
 /// #[derive(Module, Debug)]
-/// struct Doubler<B: Backend> {
-///     linear: Linear<B>,
+/// struct Doubler {
+///     linear: Linear,
 /// }
 ///
-/// impl<B: Backend> Doubler<B> {
-///     fn output(&self, input: Tensor<B, 2>) -> RegressionOutput<B> {
+/// impl Doubler {
+///     fn output(&self, input: Tensor<2>) -> RegressionOutput {
 ///         let (output, targets) = (self.linear.forward(input.clone()), input * 2.0);
 ///         let loss = MseLoss::new().forward(output.clone(), targets.clone(), Reduction::Mean);
 ///         RegressionOutput::new(loss, output, targets)
 ///     }
 /// }
 ///
-/// impl<B: AutodiffBackend> TrainStep for Doubler<B> {
-///     type Input = Tensor<B, 2>;
-///     type Output = RegressionOutput<B>;
-///     fn step(&self, input: Tensor<B, 2>) -> TrainOutput<RegressionOutput<B>> {
+/// impl TrainStep for Doubler {
+///     type Input = Tensor<2>;
+///     type Output = RegressionOutput;
+///     fn step(&self, input: Tensor<2>) -> TrainOutput<RegressionOutput> {
 ///         let output = self.output(input);
 ///         TrainOutput::new(self, output.loss.backward(), output)
 ///     }
 /// }
 ///
-/// impl<B: Backend> InferenceStep for Doubler<B> {
-///     type Input = Tensor<B, 2>;
-///     type Output = RegressionOutput<B>;
-///     fn step(&self, input: Tensor<B, 2>) -> RegressionOutput<B> {
+/// impl InferenceStep for Doubler {
+///     type Input = Tensor<2>;
+///     type Output = RegressionOutput;
+///     fn step(&self, input: Tensor<2>) -> RegressionOutput {
 ///         self.output(input)
 ///     }
 /// }
 ///
 /// struct Numbers;
-/// impl<B: Backend> Batcher<B, f32, Tensor<B, 2>> for Numbers {
-///     fn batch(&self, numbers: Vec<f32>, device: &B::Device) -> Tensor<B, 2> {
+/// impl Batcher<f32, Tensor<2>> for Numbers {
+///     fn batch(&self, numbers: Vec<f32>, device: &Device) -> Tensor<2> {
 ///         let count = numbers.len();
 ///         Tensor::from_data(TensorData::new(numbers, [count, 1]), device)
 ///     }
 /// }
 ///
-/// type B = Autodiff<Flex>;
 /// let context = ParallelContext::single(0); // in a job, that of this rank
 /// let folder = tempfile::tempdir()?;
 /// let numbers = || InMemDataset::new((0..32).map(|number| number as f32 / 32.0).collect());
 /// let training = SupervisedTraining::new(
 ///     folder.path(),
-///     shard_loader::<B, _, _>(Numbers, &context).batch_size(8).shuffle(1).build(numbers())?,
-///     shard_loader::<Flex, _, _>(Numbers, &context).batch_size(8).build(numbers())?,
+///     shard_loader(Numbers, &context).batch_size(8).shuffle(1).build(numbers())?,
+///     shard_loader(Numbers, &context).batch_size(8).build(numbers())?,
 /// )
 /// .metric_train_numeric(LossMetric::new())
 /// .metric_valid_numeric(LossMetric::new())
-/// .renderer(SilentRenderer)
+/// .renderer(Box::new(SilentRenderer))
 /// .num_epochs(2);
 ///
-/// let model = Doubler::<B> { linear: LinearConfig::new(1, 1).init(&Default::default()) };
+/// let model = Doubler { linear: LinearConfig::new(1, 1).init(&Device::flex().autodiff()) };
 /// let mut ranks = ParallelLearner::new(&context, DataParallelConfig::new());
 /// // Or the optimizer itself, for a state that is whole on each rank.
-/// let optimizer = ranks.shard(AdamWConfig::new().init());
+/// let optimizer = ranks.shard(ElementWiseOptimizer::from(AdamWConfig::new().build()));
 /// let result = ranks.launch(training, Learner::new(model, optimizer, 1e-2))?;
 /// println!("{}", result.model);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ParallelLearner<B: TrainingBackend, M> {
+pub struct ParallelLearner<M> {
     context: ParallelContext,
     options: Options,
-    sharded: Option<Arc<dyn ShardedUpdate<B, M>>>,
-    model: PhantomData<M>,
+    sharded: Option<Arc<dyn ShardedUpdate<M>>>,
 }
 
-impl<B, M> ParallelLearner<B, M>
+impl<M> ParallelLearner<M>
 where
-    B: TrainingBackend,
-    M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
-    M::InnerModule: InferenceStep<Output: GatherOutput>,
+    M: LearnerModel + TrainStep<Output: GatherOutput> + InferenceStep<Output: GatherOutput>,
 {
     /// Returns what launches trainings on the ranks of a context, whose models are wrapped as `config` says.
     pub fn new(context: &ParallelContext, config: DataParallelConfig) -> Self {
@@ -164,7 +150,6 @@ where
                 stop_flag: None,
             },
             sharded: None,
-            model: PhantomData,
         }
     }
 
@@ -174,16 +159,19 @@ where
         self
     }
 
-    /// Returns an optimizer to be given to `Learner::new`, of which each data-parallel rank holds its share of the
-    /// state: see [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
-    pub fn shard<S>(&mut self, optimizer: OptimizerAdaptor<S, M, B>) -> ShardedLearnerOptimizer<B, M, S>
-    where
-        S: StoredOptimizer<B::InnerBackend> + 'static,
-    {
+    /// Shards an optimizer: each data-parallel rank holds its share of the state, see
+    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer). Returns what is to be given to `Learner::new` in its
+    /// place.
+    ///
+    /// burn-train's checkpoint of it holds the whole state, and resumes on any number of ranks; the record of an
+    /// optimizer that is not sharded is another, and is refused. Outside [`launch`](Self::launch) its first step
+    /// panics.
+    pub fn shard<S: StoredOptimizer + 'static>(&mut self, optimizer: ElementWiseOptimizer<S>) -> ModuleOptimizer {
         self.options.config.sharding = ShardingStrategy::Optim;
-        let sharded = ShardedLearnerOptimizer::new(optimizer, &self.context);
-        self.sharded = Some(sharded.update());
-        sharded
+        let state = LearnerState::new(optimizer, &self.context);
+        let holder = state.holder();
+        self.sharded = Some(Arc::new(state));
+        holder
     }
 
     /// Trains, as burn-train's `SupervisedTraining::launch`. Every rank of the context calls it, on one thread.
@@ -199,20 +187,15 @@ where
     ///
     /// # Panics
     /// When burn-train does, such as for a checkpoint that cannot be read.
-    pub fn launch<LR, O>(
+    pub fn launch(
         self,
-        training: SupervisedTraining<Components<B, LR, M, O>>,
-        learner: Learner<Components<B, LR, M, O>>,
-    ) -> Result<LearningResult<M::InnerModule>, LearnerError>
-    where
-        LR: LrScheduler + 'static,
-        O: Optimizer<M, B> + 'static,
-    {
+        training: SupervisedTraining<M>,
+        learner: Learner<M>,
+    ) -> Result<LearningResult<M>, LearnerError> {
         let Self {
             context,
             options,
             sharded,
-            ..
         } = self;
         let stages = context.config().pipeline_parallel_size;
         if stages > 1 {
@@ -228,25 +211,22 @@ where
         let training = match context.rank() {
             0 => training,
             _ => training
-                .renderer(SilentRenderer)
+                .renderer(Box::new(SilentRenderer))
                 .with_metric_logger(SilentLogger)
+                .with_progress_logger(SilentRenderer)
                 .with_application_logger(None),
         };
         let strategy = Strategy {
             context,
             options,
-            sharded: sharded.clone(),
+            sharded,
         };
         let training = training.with_training_strategy(TrainingStrategy::Custom(Arc::new(strategy)));
-        let set_launched = |is_launched| sharded.iter().for_each(|sharded| sharded.set_launched(is_launched));
-        set_launched(true);
-        let result = catch_unwind(AssertUnwindSafe(|| training.launch(learner)));
-        set_launched(false);
-        result.map_err(error_of)
+        catch_unwind(AssertUnwindSafe(|| training.launch(learner))).map_err(error_of)
     }
 }
 
-/// The error that a training was unwound with.
+/// Returns the error that a training was unwound with.
 ///
 /// # Panics
 /// Passes every other panic on.

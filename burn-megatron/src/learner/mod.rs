@@ -10,7 +10,6 @@
 //! [`LastBatch::Uneven`](crate::data::LastBatch::Uneven).
 
 mod agreement;
-mod components;
 mod epoch;
 mod error;
 mod launch;
@@ -23,5 +22,4 @@ mod strategy;
 pub use error::LearnerError;
 pub use launch::ParallelLearner;
 pub use output::{GatherOutput, OutputPart};
-pub use sharded::{ShardedLearnerOptimizer, ShardedRecord};
 pub use silent::SilentRenderer;

@@ -3,10 +3,10 @@
 use burn::tensor::{DType, TensorData};
 use serde::{Deserialize, Serialize};
 
-/// What comes before the elements of packed tensors.
+/// Description in front of the elements of packed tensors.
 #[derive(Serialize, Deserialize)]
 struct Header {
-    /// Of each tensor its name, element type and shape.
+    /// Name, element type and shape of each tensor.
     tensors: Vec<(String, DType, Vec<usize>)>,
 }
 
@@ -16,7 +16,7 @@ pub(super) fn pack<'a>(tensors: impl Iterator<Item = (&'a str, &'a TensorData)>)
     let header = Header {
         tensors: tensors
             .iter()
-            .map(|(name, data)| ((*name).to_owned(), data.dtype, data.shape.to_vec()))
+            .map(|(name, data)| ((*name).to_owned(), data.dtype(), data.shape().to_vec()))
             .collect(),
     };
     let header = serde_json::to_vec(&header).expect("numbers and names");

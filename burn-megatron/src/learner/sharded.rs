@@ -1,241 +1,155 @@
-//! `ShardedLearnerOptimizer`: a `ShardedOptimizer` as the optimizer of a burn-train learner.
+//! `LearnerState`: a `ShardedOptimizer` in the place of a learner's own optimizer, and the optimizer that the learner
+//! is given for burn-train's checkpoints of it.
 
 use std::sync::Arc;
 
-use burn::module::AutodiffModule;
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer, SimpleOptimizer};
-use burn::record::Record;
-use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{DType, FloatDType, Tensor, TensorData};
-use parking_lot::{Mutex, MutexGuard};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+use burn::optim::{GradientsParams, LearningRate, ModuleOptimizer, Optimizer, RecordState, StateSink, StateSource};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::train::{Learner, LearnerModel};
+use parking_lot::Mutex;
 
-use super::error::{LearnerError, unwrap_or_unwind};
+use super::error::LearnerError;
 use super::packing::{pack, unpack};
-use crate::autodiff::TrainingBackend;
 use crate::context::{ParallelContext, gather_bytes};
-use crate::data_parallel::{DistributedDataParallel, GradientEntry, ReducedGradients};
+use crate::data_parallel::{DistributedDataParallel, ElementWiseOptimizer, GradientEntry, ReducedGradients};
 use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
 
-/// The main values of a 16-bit parameter among the tensors of its record.
+/// Main values of a 16-bit parameter, among the tensors of its record.
 const MAIN: &str = "main";
-
-/// The optimizer that [`ParallelLearner::shard`](super::ParallelLearner::shard) returns, for `Learner::new`: each
-/// data-parallel rank holds its share of the state.
-///
-/// burn-train's checkpoint of it holds the whole state, and resumes on any number of ranks; the record of an optimizer
-/// that is not sharded is another, and does not load.
-///
-/// It works inside [`ParallelLearner::launch`](super::ParallelLearner::launch) only, of the `ParallelLearner` that
-/// returned it; in burn-train's own `launch` its first step panics.
-pub struct ShardedLearnerOptimizer<B, M, S>
-where
-    B: TrainingBackend,
-    M: AutodiffModule<B>,
-    S: SimpleOptimizer<B::InnerBackend>,
-{
-    shared: Arc<Mutex<Shared<B, M, S>>>,
-}
-
-/// What clones of the optimizer and the training loop share.
-struct Shared<B, M, S>
-where
-    B: TrainingBackend,
-    M: AutodiffModule<B>,
-    S: SimpleOptimizer<B::InnerBackend>,
-{
-    context: ParallelContext,
-    given: OptimizerAdaptor<S, M, B>,
-    /// Whether `launch` is running, which returns the error that a step unwinds with.
-    is_launched: bool,
-    /// `None` before the model is wrapped.
-    optimizer: Option<ShardedOptimizer<B::InnerBackend, S>>,
-    step: Step<B, M>,
-    /// Loaded, for when the model is wrapped.
-    loaded: Option<ShardedRecord<B>>,
-    /// Gathered, for the first rank to save.
-    gathered: Option<ShardedRecord<B>>,
-}
-
-/// A wrapped module, and the gradients of the step that it is due.
-type DueStep<B, M> = (
-    DistributedDataParallel<B, M>,
-    ReducedGradients<<B as AutodiffBackend>::InnerBackend>,
-);
-
-/// The wrapped module and its gradients on their way through burn-train's learner, which passes neither.
-enum Step<B: TrainingBackend, M> {
-    None,
-    /// Boxed, as they are large.
-    Due(Box<DueStep<B, M>>),
-    Done(Box<DistributedDataParallel<B, M>>),
-}
+/// The number of its updates.
+const UPDATES: &str = "updates";
+/// The name of a parameter's record in burn's.
+const PACKED: &str = "packed";
 
 /// The training loop's side of a sharded optimizer.
-pub(super) trait ShardedUpdate<B: TrainingBackend, M> {
-    /// Says whether `launch` is running: it returns the errors that the optimizer unwinds with, and outside it panics.
-    fn set_launched(&self, is_launched: bool);
+pub(super) trait ShardedUpdate<M: LearnerModel> {
+    /// Makes the optimizer of a wrapped module, with the state that the learner has loaded if it `is_resumed`.
+    fn bind(
+        &self,
+        wrapper: &DistributedDataParallel<M>,
+        learner: &mut Learner<M>,
+        is_resumed: bool,
+    ) -> Result<(), LearnerError>;
 
-    /// Makes the optimizer of a wrapped module, with the state that was loaded, if any was.
-    fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError>;
+    /// Updates the module.
+    ///
+    /// # Errors
+    /// When parameters have different learning rates; when a collective fails.
+    fn step(
+        &self,
+        learning_rate: &ModuleLearningRate,
+        wrapper: &mut DistributedDataParallel<M>,
+        gradients: ReducedGradients,
+    ) -> Result<(), LearnerError>;
 
-    /// Gives the module and its gradients to the optimizer's next step.
-    fn hand_over(&self, wrapper: DistributedDataParallel<B, M>, gradients: ReducedGradients<B::InnerBackend>);
-
-    /// Returns the module after that step.
-    fn take_back(&self) -> Result<DistributedDataParallel<B, M>, LearnerError>;
-
-    /// Gathers the state on the first data-parallel rank, for it to save.
-    fn gather_record(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError>;
+    /// Gathers the state on the first data-parallel rank, whose learner's record it then is.
+    fn gather_record(&self, wrapper: &DistributedDataParallel<M>) -> Result<(), LearnerError>;
 }
 
-impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
-where
-    B: TrainingBackend,
-    M: AutodiffModule<B> + 'static,
-    S: StoredOptimizer<B::InnerBackend> + 'static,
-{
-    pub(super) fn new(given: OptimizerAdaptor<S, M, B>, context: &ParallelContext) -> Self {
-        let shared = Shared {
+/// A sharded optimizer, and the records of its parameters' states.
+pub(super) struct LearnerState<S: StoredOptimizer> {
+    context: ParallelContext,
+    given: ElementWiseOptimizer<S>,
+    /// `None` before the model is wrapped; the records by the numbers of their parameters.
+    bound: Mutex<Option<(ShardedOptimizer<S>, Vec<ParameterRecord>)>>,
+    handed: Handed,
+}
+
+/// Records with the numbers of their parameters, while the learner hands them over.
+type Handed = Arc<Mutex<Option<Vec<(usize, ParameterRecord)>>>>;
+
+/// Record of one parameter's state, whole, as bytes; none unless it has just been gathered or loaded.
+#[derive(Clone, Debug, Default)]
+struct ParameterRecord(Arc<Mutex<Option<Vec<u8>>>>);
+
+impl RecordState for ParameterRecord {
+    fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
+        if let Some(bytes) = self.0.lock().take() {
+            let length = bytes.len();
+            out.push_tensor(prefix, PACKED, TensorData::new(bytes, [length]));
+        }
+    }
+
+    fn state_unflatten(prefix: &str, source: &mut StateSource, _device: &Device) -> Option<Self> {
+        let packed = source.take_tensor(prefix, PACKED)?;
+        Some(Self(Arc::new(Mutex::new(Some(packed.try_into_vec().ok()?)))))
+    }
+}
+
+/// The optimizer for `Learner::new`: it holds the records, and updates nothing.
+#[derive(Clone)]
+struct RecordHolder(Handed);
+
+impl Optimizer for RecordHolder {
+    type State<const D: usize> = ParameterRecord;
+
+    /// Hands over the record of the parameter whose number is the gradient.
+    fn step<const D: usize>(
+        &self,
+        _learning_rate: LearningRate,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
+        state: Option<ParameterRecord>,
+    ) -> (Tensor<D>, Option<ParameterRecord>) {
+        let record = state.unwrap_or_default();
+        match &mut *self.0.lock() {
+            Some(records) => records.push((gradient.into_scalar::<f64>() as usize, record.clone())),
+            None => panic!("{}", LearnerError::OutsideLaunch),
+        }
+        (tensor, Some(record))
+    }
+
+    fn to_device<const D: usize>(state: ParameterRecord, _device: &Device) -> ParameterRecord {
+        state
+    }
+}
+
+impl<S: StoredOptimizer> LearnerState<S> {
+    pub(super) fn new(given: ElementWiseOptimizer<S>, context: &ParallelContext) -> Self {
+        Self {
             context: context.clone(),
             given,
-            is_launched: false,
-            optimizer: None,
-            step: Step::None,
-            loaded: None,
-            gathered: None,
+            bound: Mutex::default(),
+            handed: Handed::default(),
+        }
+    }
+
+    /// Returns the optimizer for `Learner::new`.
+    pub(super) fn holder(&self) -> ModuleOptimizer {
+        ModuleOptimizer::from(RecordHolder(self.handed.clone()))
+    }
+
+    /// Returns the records of the trained parameters, by number, which the learner's optimizer holds from now on.
+    fn records<M: LearnerModel>(
+        &self,
+        wrapper: &DistributedDataParallel<M>,
+        learner: &mut Learner<M>,
+    ) -> Result<Vec<ParameterRecord>, LearnerError> {
+        let mut numbers = Numbers {
+            entries: wrapper.trained(),
+            gradients: GradientsParams::new(),
         };
-        Self {
-            shared: Arc::new(Mutex::new(shared)),
+        learner.model().visit(&mut numbers);
+        *self.handed.lock() = Some(Vec::new());
+        learner.optimizer_step(numbers.gradients);
+        let mut handed = self.handed.lock().take().unwrap_or_default();
+        handed.sort_by_key(|(number, _)| *number);
+        let (numbers, records): (Vec<_>, Vec<_>) = handed.into_iter().unzip();
+        if numbers.into_iter().eq(0..wrapper.trained().len()) {
+            Ok(records)
+        } else {
+            Err(LearnerError::OptimizerNotUsed)
         }
     }
 
-    /// The training loop's side.
-    pub(super) fn update(&self) -> Arc<dyn ShardedUpdate<B, M>> {
-        self.shared.clone()
-    }
-}
-
-impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
-where
-    B: TrainingBackend,
-    M: AutodiffModule<B>,
-    S: SimpleOptimizer<B::InnerBackend>,
-{
-    /// Locks what is shared with the `launch` that is running.
-    ///
-    /// # Panics
-    /// When none is running: the panic hook is not called for what the optimizer unwinds with, so nothing would report
-    /// it.
-    fn in_launch(&self) -> MutexGuard<'_, Shared<B, M, S>> {
-        let shared = self.shared.lock();
-        if !shared.is_launched {
-            drop(shared);
-            panic!("{}", LearnerError::OutsideLaunch);
-        }
-        shared
-    }
-}
-
-impl<B, M, S> Clone for ShardedLearnerOptimizer<B, M, S>
-where
-    B: TrainingBackend,
-    M: AutodiffModule<B>,
-    S: SimpleOptimizer<B::InnerBackend>,
-{
-    /// Returns the same optimizer.
-    fn clone(&self) -> Self {
-        Self {
-            shared: self.shared.clone(),
-        }
-    }
-}
-
-impl<B, M, S> Optimizer<M, B> for ShardedLearnerOptimizer<B, M, S>
-where
-    B: TrainingBackend,
-    M: AutodiffModule<B>,
-    S: StoredOptimizer<B::InnerBackend> + 'static,
-{
-    type Record = ShardedRecord<B>;
-
-    /// Updates the module with the gradients of the training loop; `gradients` is empty.
-    ///
-    /// # Panics
-    /// Outside of [`ParallelLearner::launch`](super::ParallelLearner::launch).
-    fn step(&mut self, learning_rate: LearningRate, module: M, gradients: GradientsParams) -> M {
-        let mut shared = self.in_launch();
-        unwrap_or_unwind(match gradients.len() {
-            0 => shared.step(learning_rate, module),
-            count => Err(LearnerError::ForeignGradients { count }),
-        })
-    }
-
-    fn step_multi(&mut self, _learning_rate: LearningRate, _module: M, _gradients: MultiGradientsParams) -> M {
-        drop(self.in_launch());
-        unwrap_or_unwind(Err(LearnerError::OutsideLaunch))
-    }
-
-    fn to_record(&self) -> ShardedRecord<B> {
-        let gathered = self.in_launch().gathered.take();
-        unwrap_or_unwind(gathered.ok_or(LearnerError::OutsideLaunch))
-    }
-
-    fn load_record(self, record: ShardedRecord<B>) -> Self {
-        self.shared.lock().loaded = Some(record);
-        self
-    }
-}
-
-/// The state of a [`ShardedLearnerOptimizer`], whole.
-#[derive(Record)]
-pub struct ShardedRecord<B: Backend> {
-    parameters: Vec<ParameterRecord<B>>,
-}
-
-/// The state of one parameter.
-#[derive(Record)]
-pub struct ParameterRecord<B: Backend> {
-    name: String,
-    updates: u64,
-    tensors: Vec<StateRecord<B>>,
-}
-
-/// A tensor of it, `[elements of the parameter]`.
-#[derive(Record)]
-pub struct StateRecord<B: Backend> {
-    name: String,
-    values: Tensor<B, 1>,
-}
-
-impl<B, M, S> Shared<B, M, S>
-where
-    B: TrainingBackend,
-    M: AutodiffModule<B>,
-    S: StoredOptimizer<B::InnerBackend> + 'static,
-{
-    fn step(&mut self, learning_rate: LearningRate, module: M) -> Result<M, LearnerError> {
-        let (Step::Due(due), Some(optimizer)) = (std::mem::replace(&mut self.step, Step::None), &mut self.optimizer)
-        else {
-            return Err(LearnerError::OutsideLaunch);
-        };
-        let (mut wrapper, gradients) = *due;
-        // What the model's own `optimize` may have changed.
-        wrapper.update(|_| module)?;
-        optimizer.step(learning_rate, &mut wrapper, gradients)?;
-        wrapper.wait_for_parameters()?;
-        let module = wrapper.module().clone();
-        self.step = Step::Done(Box::new(wrapper));
-        Ok(module)
-    }
-
-    /// Returns the state of a parameter on the first data-parallel rank; none on the others.
+    /// Gathers the state of a parameter on the first data-parallel rank; none on the others.
     fn gather_parameter(
         &self,
+        optimizer: &ShardedOptimizer<S>,
         entry: &GradientEntry,
-        device: &B::Device,
-    ) -> Result<Option<ParameterRecord<B>>, LearnerError> {
-        let optimizer = self.optimizer.as_ref().ok_or(LearnerError::OutsideLaunch)?;
+    ) -> Result<Option<Vec<u8>>, LearnerError> {
         let range = optimizer.owned_range(entry.number);
         let piece = optimizer.piece_data(entry.number, range.clone())?;
         // What each rank has whole is that of one of them.
@@ -255,129 +169,142 @@ where
         for (name, data) in gathered.iter().filter_map(|bytes| unpack(bytes)).flatten() {
             match joined.iter_mut().find(|(known, ..)| *known == name) {
                 Some((.., bytes)) => bytes.extend(data.as_bytes()),
-                None => joined.push((name, data.dtype, data.as_bytes().to_vec())),
+                None => joined.push((name, data.dtype(), data.as_bytes().to_vec())),
             }
         }
+        let updates = (UPDATES.to_owned(), TensorData::new(vec![piece.steps as i64], [1]));
         let tensors = joined.into_iter().map(|(name, dtype, bytes)| {
             let length = bytes.len() / dtype.size();
-            let data = TensorData::from_bytes_vec(bytes, [length], dtype);
-            let values = Tensor::from_data(data, (device, dtype));
-            StateRecord { name, values }
+            (name, TensorData::from_bytes_vec(bytes, [length], dtype))
         });
-        Ok(Some(ParameterRecord {
-            name: entry.name.clone(),
-            updates: piece.steps,
-            tensors: tensors.collect(),
-        }))
-    }
-
-    /// Puts a loaded state into the optimizer.
-    fn restore(
-        &mut self,
-        record: ShardedRecord<B>,
-        wrapper: &DistributedDataParallel<B, M>,
-    ) -> Result<(), LearnerError> {
-        let optimizer = self.optimizer.as_mut().ok_or(LearnerError::OutsideLaunch)?;
-        let fail = |what: String| Err(LearnerError::Record { what });
-        let (stored, expected) = (record.parameters.len(), wrapper.trained().len());
-        if stored != expected {
-            return fail(format!("has {stored} parameters and the model {expected}"));
-        }
-        let main_dtype = match wrapper.dtype() {
-            DType::F64 => FloatDType::F64,
-            _ => FloatDType::F32,
-        };
-        let mut parameters = record.parameters;
-        for entry in wrapper.trained() {
-            let Some(found) = parameters.iter().position(|parameter| parameter.name == entry.name) else {
-                return fail(format!("has no parameter {}", entry.name));
-            };
-            let ParameterRecord { updates, tensors, .. } = parameters.swap_remove(found);
-            let length: usize = entry.shape.iter().product();
-            let kept = optimizer.optimizer_of(entry.number).clone();
-            let layout = kept.layout(entry);
-            let range = optimizer.owned_range(entry.number);
-            optimizer.replace_state(entry.number, updates, None)?;
-            if range.is_empty() {
-                continue;
-            }
-            let mut state = Vec::new();
-            for StateRecord { name, values } in tensors {
-                let known = layout.iter().find(|known| known.name == name);
-                let whole = known.and_then(|known| known.whole);
-                let (stored, expected) = (values.dims()[0], whole.unwrap_or(length));
-                if stored != expected {
-                    return fail(format!(
-                        "has {stored} elements of {name} for {}, not {expected}",
-                        entry.name
-                    ));
-                }
-                let values = values.inner().cast(main_dtype);
-                let values = match whole {
-                    Some(_) => values,
-                    None => values.slice([range.clone()]),
-                };
-                match known {
-                    Some(known) => state.push((known.name, values)),
-                    None if name == MAIN && optimizer.has_main(entry.number) => {
-                        optimizer.replace_main(entry.number, values)?;
-                    }
-                    None => return fail(format!("has {name} of {}, which this optimizer has not", entry.name)),
-                }
-            }
-            if updates > 0 {
-                let Some(state) = kept.state(updates, state) else {
-                    let names: Vec<&str> = layout.iter().map(|tensor| tensor.name).collect();
-                    return fail(format!("lacks one of {names:?} for {}", entry.name));
-                };
-                optimizer.replace_state(entry.number, updates, Some(state))?;
-            }
-        }
-        Ok(optimizer.settle()?)
+        let tensors: Vec<_> = tensors.chain([updates]).collect();
+        Ok(Some(pack(tensors.iter().map(|(name, data)| (name.as_str(), data)))))
     }
 }
 
-impl<B, M, S> ShardedUpdate<B, M> for Mutex<Shared<B, M, S>>
-where
-    B: TrainingBackend,
-    M: AutodiffModule<B>,
-    S: StoredOptimizer<B::InnerBackend> + 'static,
-{
-    fn set_launched(&self, is_launched: bool) {
-        self.lock().is_launched = is_launched;
-    }
+/// Makes the number of each trained parameter its gradient.
+struct Numbers<'a> {
+    entries: &'a [GradientEntry],
+    gradients: GradientsParams,
+}
 
-    fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
-        let mut shared = self.lock();
-        shared.optimizer = Some(ShardedOptimizer::new(wrapper, shared.given.clone())?);
-        match shared.loaded.take() {
-            Some(record) => shared.restore(record, wrapper),
-            None => Ok(()),
+impl ModuleVisitor for Numbers<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(entry) = self.entries.iter().find(|entry| entry.id == param.id) {
+            let device = param.val().device().inner();
+            let number = Tensor::<D>::full([1; D], entry.number as f64, (&device, DType::F32));
+            self.gradients.register(param.id, number);
         }
     }
+}
 
-    fn hand_over(&self, wrapper: DistributedDataParallel<B, M>, gradients: ReducedGradients<B::InnerBackend>) {
-        self.lock().step = Step::Due(Box::new((wrapper, gradients)));
-    }
-
-    fn take_back(&self) -> Result<DistributedDataParallel<B, M>, LearnerError> {
-        match std::mem::replace(&mut self.lock().step, Step::None) {
-            Step::Done(wrapper) => Ok(*wrapper),
-            Step::Due(_) | Step::None => Err(LearnerError::OptimizerNotUsed),
+impl<M: LearnerModel, S: StoredOptimizer> ShardedUpdate<M> for LearnerState<S> {
+    fn bind(
+        &self,
+        wrapper: &DistributedDataParallel<M>,
+        learner: &mut Learner<M>,
+        is_resumed: bool,
+    ) -> Result<(), LearnerError> {
+        let mut optimizer = ShardedOptimizer::new(wrapper, self.given.clone())?;
+        let records = self.records(wrapper, learner)?;
+        if is_resumed {
+            for (entry, record) in wrapper.trained().iter().zip(&records) {
+                let record = record.0.lock().take().unwrap_or_default();
+                restore(&mut optimizer, entry, &record, wrapper)?;
+            }
+            optimizer.settle()?;
         }
-    }
-
-    fn gather_record(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
-        wrapper.wait_for_parameters()?;
-        let mut shared = self.lock();
-        let device = wrapper.module().devices().first().cloned().unwrap_or_default();
-        let parameters = wrapper
-            .trained()
-            .iter()
-            .map(|entry| shared.gather_parameter(entry, &device))
-            .collect::<Result<Vec<_>, _>>()?;
-        let parameters = parameters.into_iter().collect::<Option<Vec<_>>>();
-        shared.gathered = parameters.map(|parameters| ShardedRecord { parameters });
+        *self.bound.lock() = Some((optimizer, records));
         Ok(())
     }
+
+    fn step(
+        &self,
+        learning_rate: &ModuleLearningRate,
+        wrapper: &mut DistributedDataParallel<M>,
+        gradients: ReducedGradients,
+    ) -> Result<(), LearnerError> {
+        let base = learning_rate.base();
+        let differs = |entry: &&GradientEntry| learning_rate.lr_from_param(entry.id, Some(&entry.name)) != base;
+        if let Some(entry) = wrapper.trained().iter().find(differs) {
+            let name = entry.name.clone();
+            return Err(LearnerError::LearningRates { name });
+        }
+        let mut bound = self.bound.lock();
+        let (optimizer, _) = bound.as_mut().ok_or(LearnerError::OutsideLaunch)?;
+        optimizer.step(base, wrapper, gradients)?;
+        Ok(wrapper.wait_for_parameters()?)
+    }
+
+    fn gather_record(&self, wrapper: &DistributedDataParallel<M>) -> Result<(), LearnerError> {
+        let bound = self.bound.lock();
+        let (optimizer, records) = bound.as_ref().ok_or(LearnerError::OutsideLaunch)?;
+        for entry in wrapper.trained() {
+            *records[entry.number].0.lock() = self.gather_parameter(optimizer, entry)?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts a loaded state into the optimizer.
+fn restore<M: Module, S: StoredOptimizer>(
+    optimizer: &mut ShardedOptimizer<S>,
+    entry: &GradientEntry,
+    record: &[u8],
+    wrapper: &DistributedDataParallel<M>,
+) -> Result<(), LearnerError> {
+    let main_dtype = match wrapper.dtype() {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    };
+    let device = wrapper.inner_device();
+    let fail = |what: String| Err(LearnerError::Record { what });
+    let Some(mut tensors) = unpack(record) else {
+        return fail(format!("has no state of {}", entry.name));
+    };
+    let updates = tensors.iter().position(|(name, _)| name == UPDATES);
+    let updates = updates.and_then(|at| tensors.swap_remove(at).1.iter::<i64>().next());
+    let Some(updates) = updates.and_then(|updates| u64::try_from(updates).ok()) else {
+        return fail(format!("has no number of updates of {}", entry.name));
+    };
+    let length: usize = entry.shape.iter().product();
+    let kept = optimizer.optimizer_of(entry.number).clone();
+    let layout = kept.layout(entry);
+    let range = optimizer.owned_range(entry.number);
+    optimizer.replace_state(entry.number, updates, None)?;
+    if range.is_empty() {
+        return Ok(());
+    }
+    let mut state = Vec::new();
+    for (name, data) in tensors {
+        let known = layout.iter().find(|known| known.name == name);
+        let whole = known.and_then(|known| known.whole);
+        let (stored, expected) = (data.num_elements(), whole.unwrap_or(length));
+        if stored != expected {
+            return fail(format!(
+                "has {stored} elements of {name} for {}, not {expected}",
+                entry.name
+            ));
+        }
+        let values = Tensor::<1>::from_data(data, (&device, main_dtype));
+        let values = match whole {
+            Some(_) => values,
+            None => values.slice([range.clone()]),
+        };
+        match known {
+            Some(known) => state.push((known.name, values)),
+            None if name == MAIN && optimizer.has_main(entry.number) => {
+                optimizer.replace_main(entry.number, values)?;
+            }
+            None => return fail(format!("has {name} of {}, which this optimizer has not", entry.name)),
+        }
+    }
+    if updates > 0 {
+        let Some(state) = kept.state(updates, state) else {
+            let names: Vec<&str> = layout.iter().map(|tensor| tensor.name).collect();
+            return fail(format!("lacks one of {names:?} for {}", entry.name));
+        };
+        optimizer.replace_state(entry.number, updates, Some(state))?;
+    }
+    Ok(())
 }

@@ -1,118 +1,69 @@
 //! `Strategy`: burn-train's training loop over epochs, on every rank.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
-use burn::module::AutodiffModule;
-use burn::optim::Optimizer;
-use burn::optim::lr_scheduler::LrScheduler;
+use burn::tensor::Device;
 use burn::train::{
-    InferenceStep, Learner, LearningResult, SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader,
-    TrainStep, TrainingComponents, ValidLoader,
+    EventProcessorTraining, InferenceStep, Learner, LearnerEvent, LearnerModel, SupervisedLearningStrategy,
+    SupervisedTrainingEventProcessor, TrainLoader, TrainStep, TrainingComponents, ValidLoader,
 };
 
 use super::agreement::Agreement;
-use super::components::Components;
 use super::epoch::Run;
 use super::error::{LearnerError, unwrap_or_unwind};
 use super::output::{GatherOutput, OutputGatherer};
 use super::sharded::ShardedUpdate;
-use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
 use crate::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use crate::launch::StopFlag;
 
-/// What a `ParallelLearner` was given.
+/// Settings of a `ParallelLearner`.
 pub(super) struct Options {
     pub(super) config: DataParallelConfig,
     pub(super) stop_flag: Option<StopFlag>,
 }
 
 /// The strategy that is given to burn-train.
-pub(super) struct Strategy<B: TrainingBackend, M> {
+pub(super) struct Strategy<M> {
     pub(super) context: ParallelContext,
     pub(super) options: Options,
-    pub(super) sharded: Option<Arc<dyn ShardedUpdate<B, M>>>,
+    pub(super) sharded: Option<Arc<dyn ShardedUpdate<M>>>,
 }
 
-/// What training ends with.
-type Trained<B, LR, M, O> = (M, SupervisedTrainingEventProcessor<Components<B, LR, M, O>>);
+/// A trained model, and what has processed the events of its training.
+type Trained<M> = (M, SupervisedTrainingEventProcessor<M>);
 
-impl<B, LR, M, O> SupervisedLearningStrategy<Components<B, LR, M, O>> for Strategy<B, M>
+impl<M> SupervisedLearningStrategy<M> for Strategy<M>
 where
-    B: TrainingBackend,
-    LR: LrScheduler + 'static,
-    M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
-    M::InnerModule: InferenceStep<Output: GatherOutput>,
-    O: Optimizer<M, B> + 'static,
-{
-    fn train(
-        &self,
-        learner: Learner<Components<B, LR, M, O>>,
-        train: TrainLoader<Components<B, LR, M, O>>,
-        valid: ValidLoader<Components<B, LR, M, O>>,
-        mut components: TrainingComponents<Components<B, LR, M, O>>,
-    ) -> LearningResult<M::InnerModule> {
-        if self.context.rank() > 0 {
-            // Its files are being written by the first rank.
-            components.summary = None;
-        }
-        Loop(self).train(learner, train, valid, components)
-    }
-
-    fn fit(
-        &self,
-        components: TrainingComponents<Components<B, LR, M, O>>,
-        learner: Learner<Components<B, LR, M, O>>,
-        train: TrainLoader<Components<B, LR, M, O>>,
-        valid: ValidLoader<Components<B, LR, M, O>>,
-        starting_epoch: usize,
-    ) -> Trained<B, LR, M, O> {
-        Loop(self).fit(components, learner, train, valid, starting_epoch)
-    }
-}
-
-/// The same with burn-train's own frame around it: loading a checkpoint, the events of start and end, the summary.
-struct Loop<'a, B: TrainingBackend, M>(&'a Strategy<B, M>);
-
-impl<B, LR, M, O> SupervisedLearningStrategy<Components<B, LR, M, O>> for Loop<'_, B, M>
-where
-    B: TrainingBackend,
-    LR: LrScheduler + 'static,
-    M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
-    M::InnerModule: InferenceStep<Output: GatherOutput>,
-    O: Optimizer<M, B> + 'static,
+    M: LearnerModel + TrainStep<Output: GatherOutput> + InferenceStep<Output: GatherOutput>,
 {
     fn fit(
         &self,
-        components: TrainingComponents<Components<B, LR, M, O>>,
-        learner: Learner<Components<B, LR, M, O>>,
-        train: TrainLoader<Components<B, LR, M, O>>,
-        valid: ValidLoader<Components<B, LR, M, O>>,
+        components: TrainingComponents<M>,
+        learner: Learner<M>,
+        train: TrainLoader<M>,
+        valid: ValidLoader<M>,
         starting_epoch: usize,
-    ) -> Trained<B, LR, M, O> {
-        unwrap_or_unwind(self.0.run(components, learner, train, valid, starting_epoch))
+    ) -> Trained<M> {
+        unwrap_or_unwind(self.run(components, learner, train, valid, starting_epoch))
     }
 }
 
-impl<B: TrainingBackend, M> Strategy<B, M> {
+impl<M> Strategy<M>
+where
+    M: LearnerModel + TrainStep<Output: GatherOutput> + InferenceStep<Output: GatherOutput>,
+{
     /// The loop over epochs, as burn-train's on one device.
-    fn run<LR, O>(
+    fn run(
         &self,
-        mut components: TrainingComponents<Components<B, LR, M, O>>,
-        mut learner: Learner<Components<B, LR, M, O>>,
-        train: TrainLoader<Components<B, LR, M, O>>,
-        valid: ValidLoader<Components<B, LR, M, O>>,
+        mut components: TrainingComponents<M>,
+        mut learner: Learner<M>,
+        train: TrainLoader<M>,
+        valid: ValidLoader<M>,
         starting_epoch: usize,
-    ) -> Result<Trained<B, LR, M, O>, LearnerError>
-    where
-        LR: LrScheduler + 'static,
-        M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
-        M::InnerModule: InferenceStep<Output: GatherOutput>,
-        O: Optimizer<M, B> + 'static,
-    {
-        let device = learner.model().devices().first().cloned().unwrap_or_default();
-        let (train, valid) = (train.to_device(&device), valid.to_device(&device));
+    ) -> Result<Trained<M>, LearnerError> {
+        let device = trained_on(learner.model().devices().first().cloned().unwrap_or_default());
+        let (train, valid) = (train.to_device(&device), valid.to_device(&device.clone().inner()));
         learner.fork(&device);
 
         let agreement = Agreement::new(
@@ -123,10 +74,12 @@ impl<B: TrainingBackend, M> Strategy<B, M> {
         self.check_settings(&agreement, &components, starting_epoch)?;
         let wrapper = DistributedDataParallel::new(learner.model(), &self.context, self.options.config.clone())?;
         if let Some(sharded) = &self.sharded {
-            sharded.bind(&wrapper)?;
+            let is_resumed = components.checkpoint.is_some() && components.checkpointer.is_some();
+            sharded.bind(&wrapper, &mut learner, is_resumed)?;
         }
         let group = self.context.data_group();
         let mut run = Run {
+            totals: agreement.totals([train.num_items(), valid.num_items()])?,
             agreement,
             context: self.context.clone(),
             has_buffers: wrapper.parameters().iter().any(|parameter| !parameter.requires_grad),
@@ -138,21 +91,19 @@ impl<B: TrainingBackend, M> Strategy<B, M> {
             valid_outputs: OutputGatherer::new(group, "validation"),
             processor: components.event_processor,
             learner,
-            wrapper: Some(wrapper),
+            wrapper,
         };
         run.learner_takes_values();
-        run.log_from(starting_epoch);
 
         for epoch in starting_epoch..=components.num_epochs {
-            let is_interrupted = run.train_epoch(&*train, epoch, components.num_epochs)?;
-            if is_interrupted {
+            if run.train_epoch(&*train, epoch)? || run.valid_epoch(&*valid, epoch)? {
                 break;
             }
-            run.valid_epoch(&*valid, epoch, components.num_epochs)?;
-            run.flush_events();
+            run.report(|processor| processor.process_train(LearnerEvent::EndEpoch(epoch)));
+            run.report(EventProcessorTraining::flush);
             if let Some(checkpointer) = &mut components.checkpointer {
                 if let Some(sharded) = &self.sharded {
-                    sharded.gather_record(run.wrapper())?;
+                    sharded.gather_record(&run.wrapper)?;
                 }
                 if run.is_first {
                     checkpointer.checkpoint(&run.learner, epoch, &components.event_store);
@@ -171,18 +122,12 @@ impl<B: TrainingBackend, M> Strategy<B, M> {
     }
 
     /// Checks that all ranks run the same training, and that its checkpoints hold the whole model.
-    fn check_settings<LR, O>(
+    fn check_settings(
         &self,
         agreement: &Agreement,
-        components: &TrainingComponents<Components<B, LR, M, O>>,
+        components: &TrainingComponents<M>,
         starting_epoch: usize,
-    ) -> Result<(), LearnerError>
-    where
-        LR: LrScheduler + 'static,
-        M: TrainStep + AutodiffModule<B> + Display + 'static,
-        M::InnerModule: InferenceStep,
-        O: Optimizer<M, B> + 'static,
-    {
+    ) -> Result<(), LearnerError> {
         let accumulation = components.grad_accumulation.unwrap_or(1).max(1);
         let has_checkpointer = components.checkpointer.is_some();
         agreement.settings(
@@ -205,5 +150,13 @@ impl<B: TrainingBackend, M> Strategy<B, M> {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Returns the device with a graph, as burn-train does.
+fn trained_on(device: Device) -> Device {
+    match device.gradient_checkpointing_strategy() {
+        Some(_) => device,
+        None => device.autodiff(),
     }
 }

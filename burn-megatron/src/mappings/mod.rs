@@ -15,9 +15,9 @@
 //! | [`gather_from_sequence_region`] | all-gather | reduce-scatter |
 //! | [`reduce_scatter_to_sequence_region`] | reduce-scatter | all-gather |
 
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::Tensor;
 
-use crate::collectives::{CollectiveBackend, Movement, ProcessGroup, show_input};
+use crate::collectives::{Movement, ProcessGroup, move_differentiable, show_input};
 
 /// Enters a tensor-parallel region: Megatron's `f`.
 ///
@@ -27,15 +27,12 @@ use crate::collectives::{CollectiveBackend, Movement, ProcessGroup, show_input};
 /// Forward: none. Backward: one all-reduce of the input's size over `group`.
 ///
 /// # Panics
-/// When the backward collective fails (see [`CollectiveBackend::move_differentiable`]).
+/// When the backward collective fails (see [`move_differentiable`]).
 ///
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 #[track_caller]
-pub fn copy_to_tensor_region<B: CollectiveBackend, const D: usize>(
-    input: Tensor<B, D>,
-    group: &ProcessGroup,
-) -> Tensor<B, D> {
+pub fn copy_to_tensor_region<const D: usize>(input: Tensor<D>, group: &ProcessGroup) -> Tensor<D> {
     show_input(|| "the way into a tensor-parallel region".to_owned(), &input, group);
     region(input, Movement::Keep, Movement::AllReduce, group)
 }
@@ -53,10 +50,7 @@ pub fn copy_to_tensor_region<B: CollectiveBackend, const D: usize>(
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 #[track_caller]
-pub fn reduce_from_tensor_region<B: CollectiveBackend, const D: usize>(
-    input: Tensor<B, D>,
-    group: &ProcessGroup,
-) -> Tensor<B, D> {
+pub fn reduce_from_tensor_region<const D: usize>(input: Tensor<D>, group: &ProcessGroup) -> Tensor<D> {
     region(input, Movement::AllReduce, Movement::Keep, group)
 }
 
@@ -70,11 +64,7 @@ pub fn reduce_from_tensor_region<B: CollectiveBackend, const D: usize>(
 /// # Panics
 /// When the group's size does not divide the dimension, or the backward collective fails.
 #[track_caller]
-pub fn scatter_to_tensor_region<B: CollectiveBackend, const D: usize>(
-    input: Tensor<B, D>,
-    dimension: usize,
-    group: &ProcessGroup,
-) -> Tensor<B, D> {
+pub fn scatter_to_tensor_region<const D: usize>(input: Tensor<D>, dimension: usize, group: &ProcessGroup) -> Tensor<D> {
     show_input(|| "a tensor that each rank takes its part of".to_owned(), &input, group);
     region(
         input,
@@ -92,11 +82,11 @@ pub fn scatter_to_tensor_region<B: CollectiveBackend, const D: usize>(
 /// # Panics
 /// When the collective fails.
 #[track_caller]
-pub fn gather_from_tensor_region<B: CollectiveBackend, const D: usize>(
-    input: Tensor<B, D>,
+pub fn gather_from_tensor_region<const D: usize>(
+    input: Tensor<D>,
     dimension: usize,
     group: &ProcessGroup,
-) -> Tensor<B, D> {
+) -> Tensor<D> {
     region(
         input,
         Movement::AllGather { dimension },
@@ -118,10 +108,7 @@ pub fn gather_from_tensor_region<B: CollectiveBackend, const D: usize>(
 /// # Reference
 /// Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2.
 #[track_caller]
-pub fn gather_from_sequence_region<B: CollectiveBackend, const D: usize>(
-    input: Tensor<B, D>,
-    group: &ProcessGroup,
-) -> Tensor<B, D> {
+pub fn gather_from_sequence_region<const D: usize>(input: Tensor<D>, group: &ProcessGroup) -> Tensor<D> {
     region(
         input,
         Movement::AllGather { dimension: 0 },
@@ -143,10 +130,7 @@ pub fn gather_from_sequence_region<B: CollectiveBackend, const D: usize>(
 /// # Reference
 /// Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2.
 #[track_caller]
-pub fn reduce_scatter_to_sequence_region<B: CollectiveBackend, const D: usize>(
-    input: Tensor<B, D>,
-    group: &ProcessGroup,
-) -> Tensor<B, D> {
+pub fn reduce_scatter_to_sequence_region<const D: usize>(input: Tensor<D>, group: &ProcessGroup) -> Tensor<D> {
     region(
         input,
         Movement::ReduceScatter,
@@ -156,15 +140,9 @@ pub fn reduce_scatter_to_sequence_region<B: CollectiveBackend, const D: usize>(
 }
 
 #[track_caller]
-fn region<B: CollectiveBackend, const D: usize>(
-    input: Tensor<B, D>,
-    forward: Movement,
-    backward: Movement,
-    group: &ProcessGroup,
-) -> Tensor<B, D> {
+fn region<const D: usize>(input: Tensor<D>, forward: Movement, backward: Movement, group: &ProcessGroup) -> Tensor<D> {
     if group.size() == 1 {
         return input;
     }
-    let moved = B::move_differentiable(input.into_primitive().tensor(), forward, backward, group);
-    Tensor::from_primitive(TensorPrimitive::Float(moved))
+    move_differentiable(input, forward, backward, group)
 }

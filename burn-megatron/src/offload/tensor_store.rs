@@ -110,7 +110,7 @@ impl TensorStore {
                 Ok(())
             }
             Self::Disk(disk) => {
-                assert_eq!(data.dtype, disk.dtype, "tensors of {} have one type", disk.what);
+                assert_eq!(data.dtype(), disk.dtype, "tensors of {} have one type", disk.what);
                 disk.state().tensor_mut(number, place)?.copy_from_slice(data.as_bytes());
                 Ok(())
             }
@@ -174,7 +174,7 @@ impl Disk {
 
 /// Returns some elements of a tensor of one dimension.
 pub(crate) fn part_of(data: &TensorData, elements: Range<usize>) -> TensorData {
-    let size = data.dtype.size();
+    let size = data.dtype().size();
     let bytes = data.as_bytes()[elements.start * size..elements.end * size].to_vec();
-    TensorData::from_bytes_vec(bytes, [elements.len()], data.dtype)
+    TensorData::from_bytes_vec(bytes, [elements.len()], data.dtype())
 }

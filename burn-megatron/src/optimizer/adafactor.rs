@@ -1,11 +1,10 @@
 //! `Adafactor`: of a matrix's second moment, the means by row and by column.
 //!
-//! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
+//! A burn `Optimizer`: works in an `ElementWiseOptimizer`, or in burn's `ModuleOptimizer`, on any module.
 
 use burn::config::Config;
-use burn::optim::{LearningRate, SimpleOptimizer};
-use burn::record::Record;
-use burn::tensor::{Tensor, backend::Backend, ops::Device};
+use burn::optim::{LearningRate, Optimizer, RecordState};
+use burn::tensor::{Device, Tensor};
 
 use super::factored::{FactoredDirection, MeanSquare, factored_moment, mean, sums_of_squares};
 use super::{ElementWise, configured, scaled};
@@ -45,7 +44,7 @@ pub struct AdafactorConfig {
 /// pieces of them, by sums over the ranks that hold the others: see [`FactoredForm`]. Nothing is gathered. Each rank
 /// has r and c whole, of the parameters that it holds elements of. Fused matrices that their layout tells apart, such
 /// as the queries, keys and values of GPT's attention, have an r of their own each; rms is that of the whole parameter.
-/// Of a parameter of more than two dimensions, the last two make matrices.
+/// The last two dimensions of a parameter of more than two make matrices.
 ///
 /// Computed by burn's operations, in several passes over the elements.
 ///
@@ -57,13 +56,13 @@ pub struct Adafactor {
     gradient_scale: f64,
 }
 
-/// What Adafactor keeps of a parameter.
-#[derive(Record, Clone)]
-pub struct AdafactorState<B: Backend, const D: usize> {
+/// State of Adafactor for a parameter.
+#[derive(RecordState, Clone)]
+pub struct AdafactorState<const D: usize> {
     /// Updates so far.
     pub time: usize,
     /// The mean of squared gradients.
-    pub moment: SecondMoment<B, D>,
+    pub moment: SecondMoment<D>,
 }
 
 configured!(AdafactorConfig => Adafactor);
@@ -84,8 +83,8 @@ impl Adafactor {
     }
 }
 
-impl<B: Backend> ElementWise<B> for Adafactor {
-    fn factored_form(&self) -> Option<FactoredForm<B, Self>> {
+impl ElementWise for Adafactor {
+    fn factored_form(&self) -> Option<FactoredForm<Self>> {
         Some(FactoredForm {
             step: Self::numbers,
             moment: |state| state.moment,
@@ -97,16 +96,16 @@ impl<B: Backend> ElementWise<B> for Adafactor {
     }
 }
 
-impl<B: Backend> SimpleOptimizer<B> for Adafactor {
-    type State<const D: usize> = AdafactorState<B, D>;
+impl Optimizer for Adafactor {
+    type State<const D: usize> = AdafactorState<D>;
 
     fn step<const D: usize>(
         &self,
         learning_rate: LearningRate,
-        tensor: Tensor<B, D>,
-        gradient: Tensor<B, D>,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
         state: Option<Self::State<D>>,
-    ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
         let shape = tensor.dims();
         let count: usize = shape.iter().product();
         let (time, before) = state.map_or((0, None), |state| (state.time, Some(state.moment)));
@@ -145,7 +144,7 @@ impl<B: Backend> SimpleOptimizer<B> for Adafactor {
         (moved, Some(state))
     }
 
-    fn to_device<const D: usize>(state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
+    fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
         AdafactorState {
             time: state.time,
             moment: match state.moment {
@@ -160,7 +159,7 @@ impl<B: Backend> SimpleOptimizer<B> for Adafactor {
 }
 
 /// The root of the mean of squares, which is waited for.
-fn root_mean_square<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> f64 {
+fn root_mean_square<const D: usize>(tensor: Tensor<D>) -> f64 {
     let mean = tensor.powi_scalar(2).mean().into_data();
     mean.iter::<f64>().next().expect("a mean has one element").sqrt()
 }
@@ -168,17 +167,16 @@ fn root_mean_square<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> f64 {
 #[cfg(test)]
 mod tests {
     use burn::tensor::{DType, TensorData};
-    use burn_flex::Flex;
 
     use super::super::stepped::{assert_near, run};
     use super::*;
 
-    fn tensor<const D: usize>(values: &[f64], shape: [usize; D]) -> Tensor<Flex, D> {
+    fn tensor<const D: usize>(values: &[f64], shape: [usize; D]) -> Tensor<D> {
         let data = TensorData::new(values.to_vec(), shape);
-        Tensor::from_data(data, (&Default::default(), DType::F64))
+        Tensor::from_data(data, (&Device::flex(), DType::F64))
     }
 
-    fn values<const D: usize>(tensor: Tensor<Flex, D>) -> Vec<f64> {
+    fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
         tensor.into_data().iter::<f64>().collect()
     }
 
@@ -304,7 +302,7 @@ mod tests {
             let (_, state) = optimizer.step(0.1, tensor(&[1.0; 6], [2, 3]), gradient, None);
             state.expect("it has one").moment.into_factored()
         });
-        let joined = |part: fn(FactoredMoment<Flex>) -> Tensor<Flex, 1>| -> Vec<f64> {
+        let joined = |part: fn(FactoredMoment) -> Tensor<1>| -> Vec<f64> {
             each.iter().flat_map(|moment| values(part(moment.clone()))).collect()
         };
         assert_eq!(values(both.rows.clone()), joined(|moment| moment.rows));

@@ -1,14 +1,12 @@
 //! `Adam`: with weight decay as a term of the gradient, as before AdamW.
 //!
-//! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
+//! A burn `Optimizer`: works in an `ElementWiseOptimizer`, or in burn's `ModuleOptimizer`, on any module.
 
-use burn::module::AutodiffModule;
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{LearningRate, SimpleOptimizer};
-use burn::tensor::{Tensor, backend::AutodiffBackend, ops::Device};
-use cubecl_kernels::{KernelBackend, Kernels};
+use burn::optim::{LearningRate, Optimizer};
+use burn::tensor::{Device, Tensor};
 
 use super::{AdamW, AdamWConfig, AdamWState, ElementWise, scaled, with_decay};
+use crate::data_parallel::ElementWiseOptimizer;
 
 /// Adam with L2 regularisation: [`AdamW`]'s update of the gradient `g + λ·p`, which the moments see.
 ///
@@ -34,21 +32,8 @@ impl Adam {
     }
 
     /// Returns an optimizer of a module's parameters.
-    pub fn init<B, M>(self) -> OptimizerAdaptor<Self, M, B>
-    where
-        B: AutodiffBackend<InnerBackend: KernelBackend>,
-        M: AutodiffModule<B>,
-    {
-        OptimizerAdaptor::from(self)
-    }
-
-    /// Returns the same optimizer with Adam's update as one fused operation, which is the default, or as several of
-    /// burn's.
-    pub fn with_kernels(self, kernels: Kernels) -> Self {
-        Self {
-            adamw: self.adamw.with_kernels(kernels),
-            ..self
-        }
+    pub fn init(self) -> ElementWiseOptimizer<Self> {
+        ElementWiseOptimizer::from(self)
     }
 
     /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping
@@ -58,25 +43,25 @@ impl Adam {
     }
 }
 
-impl<B: KernelBackend> ElementWise<B> for Adam {}
+impl ElementWise for Adam {}
 
-impl<B: KernelBackend> SimpleOptimizer<B> for Adam {
-    type State<const D: usize> = AdamWState<B, D>;
+impl Optimizer for Adam {
+    type State<const D: usize> = AdamWState<D>;
 
     fn step<const D: usize>(
         &self,
         learning_rate: LearningRate,
-        tensor: Tensor<B, D>,
-        gradient: Tensor<B, D>,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
         state: Option<Self::State<D>>,
-    ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
         let gradient = scaled(gradient, self.gradient_scale);
         let gradient = with_decay(gradient, &tensor, self.weight_decay);
         self.adamw.step(learning_rate, tensor, gradient, state)
     }
 
-    fn to_device<const D: usize>(state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
-        <AdamW as SimpleOptimizer<B>>::to_device(state, device)
+    fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
+        <AdamW as Optimizer>::to_device(state, device)
     }
 }
 

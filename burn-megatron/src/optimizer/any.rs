@@ -1,19 +1,14 @@
 //! `AnyOptimizer`: one of this crate's optimizers, chosen when a program runs, so that groups of parameters may have
 //! different ones.
 
-use burn::module::AutodiffModule;
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{LearningRate, SimpleOptimizer};
-use burn::record::Record;
-use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Tensor, ops::Device};
-use cubecl_kernels::KernelBackend;
+use burn::optim::{LearningRate, Optimizer, RecordState, StateSink, StateSource, join_path};
+use burn::tensor::{Device, Tensor};
 
 use super::{
     Adafactor, AdafactorState, Adam, AdamW, AdamWState, ElementWise, Lion, LionState, Muon, MuonState, Sgd, SgdState,
     StateTensor, StoredOptimizer, TensorLayout,
 };
-use crate::data_parallel::{BucketForm, FactoredForm, GradientEntry, MatrixForm};
+use crate::data_parallel::{BucketForm, ElementWiseOptimizer, FactoredForm, GradientEntry, MatrixForm};
 
 /// One of this crate's optimizers.
 ///
@@ -43,18 +38,18 @@ enum Choice {
 }
 
 /// The state that the optimizer keeps of a parameter.
-#[derive(Record, Clone)]
-pub enum AnyOptimizerState<B: Backend, const D: usize> {
+#[derive(Clone)]
+pub enum AnyOptimizerState<const D: usize> {
     /// The state of AdamW and of Adam.
-    AdamW(AdamWState<B, D>),
+    AdamW(AdamWState<D>),
     /// The state of gradient descent.
-    Sgd(SgdState<B, D>),
+    Sgd(SgdState<D>),
     /// The state of Lion.
-    Lion(LionState<B, D>),
+    Lion(LionState<D>),
     /// The state of Muon.
-    Muon(MuonState<B, D>),
+    Muon(MuonState<D>),
     /// The state of Adafactor.
-    Adafactor(AdafactorState<B, D>),
+    Adafactor(AdafactorState<D>),
 }
 
 /// Evaluates `$body` with `$optimizer` as the optimizer that was chosen.
@@ -82,16 +77,34 @@ macro_rules! choices {
             }
         )*
 
-        impl<B: KernelBackend> SimpleOptimizer<B> for AnyOptimizer {
-            type State<const D: usize> = AnyOptimizerState<B, D>;
+        impl<const D: usize> RecordState for AnyOptimizerState<D> {
+            fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
+                match self {
+                    $(Self::$kept(state) => state.state_flatten(&join_path(prefix, stringify!($kept)), out),)*
+                }
+            }
+
+            fn state_unflatten(prefix: &str, source: &mut StateSource, device: &Device) -> Option<Self> {
+                $(
+                    let path = join_path(prefix, stringify!($kept));
+                    if source.has_under(&path) {
+                        return RecordState::state_unflatten(&path, source, device).map(Self::$kept);
+                    }
+                )*
+                None
+            }
+        }
+
+        impl Optimizer for AnyOptimizer {
+            type State<const D: usize> = AnyOptimizerState<D>;
 
             fn step<const D: usize>(
                 &self,
                 learning_rate: LearningRate,
-                tensor: Tensor<B, D>,
-                gradient: Tensor<B, D>,
+                tensor: Tensor<D>,
+                gradient: Tensor<D>,
                 state: Option<Self::State<D>>,
-            ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+            ) -> (Tensor<D>, Option<Self::State<D>>) {
                 let learning_rate = self.rate(learning_rate);
                 match &self.choice {
                     $(Choice::$optimizer(optimizer) => {
@@ -105,37 +118,37 @@ macro_rules! choices {
                 }
             }
 
-            fn to_device<const D: usize>(state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
+            fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
                 match state {
                     $(AnyOptimizerState::$kept(state) => {
-                        AnyOptimizerState::$kept(<$kept as SimpleOptimizer<B>>::to_device(state, device))
+                        AnyOptimizerState::$kept(<$kept as Optimizer>::to_device(state, device))
                     })*
                 }
             }
         }
 
-        impl<B: KernelBackend> StoredOptimizer<B> for AnyOptimizer {
+        impl StoredOptimizer for AnyOptimizer {
             fn tensor_names(&self) -> &'static [&'static str] {
-                of_choice!(&self.choice, optimizer => StoredOptimizer::<B>::tensor_names(optimizer))
+                of_choice!(&self.choice, optimizer => StoredOptimizer::tensor_names(optimizer))
             }
 
-            fn tensors(state: &Self::State<1>) -> Vec<StateTensor<B>> {
+            fn tensors(state: &Self::State<1>) -> Vec<StateTensor> {
                 match state {
                     $(AnyOptimizerState::$kept(state) => $kept::tensors(state),)*
                 }
             }
 
-            fn whole_tensors(state: &Self::State<1>) -> Vec<StateTensor<B>> {
+            fn whole_tensors(state: &Self::State<1>) -> Vec<StateTensor> {
                 match state {
                     $(AnyOptimizerState::$kept(state) => $kept::whole_tensors(state),)*
                 }
             }
 
             fn layout(&self, entry: &GradientEntry) -> Vec<TensorLayout> {
-                of_choice!(&self.choice, optimizer => StoredOptimizer::<B>::layout(optimizer, entry))
+                of_choice!(&self.choice, optimizer => StoredOptimizer::layout(optimizer, entry))
             }
 
-            fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<Self::State<1>> {
+            fn state(&self, updates: u64, tensors: Vec<StateTensor>) -> Option<Self::State<1>> {
                 match &self.choice {
                     $(Choice::$optimizer(optimizer) => {
                         optimizer.state(updates, tensors).map(AnyOptimizerState::$state)
@@ -144,7 +157,7 @@ macro_rules! choices {
             }
 
             fn advice(&self, stored: &[&str]) -> Option<&'static str> {
-                of_choice!(&self.choice, optimizer => StoredOptimizer::<B>::advice(optimizer, stored))
+                of_choice!(&self.choice, optimizer => StoredOptimizer::advice(optimizer, stored))
             }
         }
     };
@@ -157,12 +170,8 @@ choices!(
 
 impl AnyOptimizer {
     /// Returns an optimizer of a module's parameters.
-    pub fn init<B, M>(self) -> OptimizerAdaptor<Self, M, B>
-    where
-        B: AutodiffBackend<InnerBackend: KernelBackend>,
-        M: AutodiffModule<B>,
-    {
-        OptimizerAdaptor::from(self)
+    pub fn init(self) -> ElementWiseOptimizer<Self> {
+        ElementWiseOptimizer::from(self)
     }
 
     /// Returns the same optimizer with learning rates multiplied by a number first, 1 unless this says otherwise.
@@ -211,12 +220,12 @@ fn adamw(optimizer: &AnyOptimizer) -> &AdamW {
     }
 }
 
-impl<B: KernelBackend> ElementWise<B> for AnyOptimizer {
-    fn bucket_form(&self) -> Option<BucketForm<B, Self>> {
+impl ElementWise for AnyOptimizer {
+    fn bucket_form(&self) -> Option<BucketForm<Self>> {
         let Choice::AdamW(optimizer) = &self.choice else {
             return None;
         };
-        <AdamW as ElementWise<B>>::bucket_form(optimizer)?;
+        <AdamW as ElementWise>::bucket_form(optimizer)?;
         Some(BucketForm {
             step: |optimizer, learning_rate, time| adamw(optimizer).numbers(optimizer.rate(learning_rate), time),
             moments: |state| match state {
@@ -233,7 +242,7 @@ impl<B: KernelBackend> ElementWise<B> for AnyOptimizer {
         })
     }
 
-    fn matrix_form(&self) -> Option<MatrixForm<B, Self>> {
+    fn matrix_form(&self) -> Option<MatrixForm<Self>> {
         matches!(self.choice, Choice::Muon(_)).then_some(MatrixForm {
             momentum: |optimizer, gradient, state| {
                 let state = state.map(|state| match state {
@@ -248,7 +257,7 @@ impl<B: KernelBackend> ElementWise<B> for AnyOptimizer {
         })
     }
 
-    fn factored_form(&self) -> Option<FactoredForm<B, Self>> {
+    fn factored_form(&self) -> Option<FactoredForm<Self>> {
         matches!(self.choice, Choice::Adafactor(_)).then_some(FactoredForm {
             step: |optimizer, learning_rate, time| adafactor(optimizer).numbers(optimizer.rate(learning_rate), time),
             moment: |state| match state {

@@ -1,33 +1,31 @@
 //! `BucketState`: what a `ShardedOptimizer` holds of all parameters of a bucket, side by side as their gradients are,
 //! so that one launch updates them.
 
-use burn::optim::SimpleOptimizer;
-use burn::tensor::backend::Backend;
-use burn::tensor::{DType, Tensor};
+use burn::optim::Optimizer;
+use burn::tensor::{DType, Device, Tensor};
 use cubecl_kernels::adamw::{AdamWBuffers, AdamWRanges, adamw_ranges};
 
 use super::piece::{Piece, Update};
-use crate::collectives::CollectiveBackend;
 use crate::data_parallel::{BucketForm, ElementWise, laid_out};
 
 /// The main values and moments of this rank's part of a bucket.
-pub(super) struct BucketState<B: Backend, O: SimpleOptimizer<B>> {
-    form: BucketForm<B, O>,
-    buffers: AdamWBuffers<B>,
+pub(super) struct BucketState<O: Optimizer> {
+    form: BucketForm<O>,
+    buffers: AdamWBuffers,
 }
 
-impl<B: Backend, O: SimpleOptimizer<B>> BucketState<B, O> {
+impl<O: Optimizer> BucketState<O> {
     /// Takes main values and moments of a bucket's pieces; zeros where a piece has had no update, and in between.
     pub(super) fn of_pieces<'p>(
-        form: BucketForm<B, O>,
-        pieces: impl Iterator<Item = &'p mut Piece<B, O>>,
+        form: BucketForm<O>,
+        pieces: impl Iterator<Item = &'p mut Piece<O>>,
         length: usize,
-        device: &B::Device,
+        device: &Device,
     ) -> Self
     where
         O: 'p,
     {
-        let mut buffers: [Vec<(usize, Tensor<B, 1>)>; 3] = Default::default();
+        let mut buffers: [Vec<(usize, Tensor<1>)>; 3] = Default::default();
         for piece in pieces.filter(|piece| !piece.range.is_empty()) {
             let main = piece.main.take().into_iter();
             let moments = piece.state.take().map(form.moments).into_iter().flatten();
@@ -43,15 +41,15 @@ impl<B: Backend, O: SimpleOptimizer<B>> BucketState<B, O> {
     }
 
     /// The main values of a piece, and its state if it has had an update.
-    pub(super) fn piece(&self, piece: &Piece<B, O>) -> (Tensor<B, 1>, Option<O::State<1>>) {
-        let own = |buffer: Tensor<B, 1>| buffer.slice(piece.place..piece.place + piece.range.len());
+    pub(super) fn piece(&self, piece: &Piece<O>) -> (Tensor<1>, Option<O::State<1>>) {
+        let own = |buffer: Tensor<1>| buffer.slice(piece.place..piece.place + piece.range.len());
         let [main, moment_1, moment_2] = self.buffers.clone().into_array().map(own);
         let state = (piece.steps > 0).then(|| (self.form.state)(piece.steps, [moment_1, moment_2]));
         (main, state)
     }
 
     /// Gives a bucket's pieces their main values and states back.
-    pub(super) fn spread<'p>(self, pieces: impl Iterator<Item = &'p mut Piece<B, O>>)
+    pub(super) fn spread<'p>(self, pieces: impl Iterator<Item = &'p mut Piece<O>>)
     where
         O: 'p,
     {
@@ -62,17 +60,17 @@ impl<B: Backend, O: SimpleOptimizer<B>> BucketState<B, O> {
     }
 }
 
-impl<B: CollectiveBackend, O: ElementWise<B>> BucketState<B, O> {
+impl<O: ElementWise> BucketState<O> {
     /// Updates the pieces of a bucket, and returns the new values of this rank's part of it in the module's type.
     ///
     /// One launch for each optimizer and number of updates that there is among them.
     pub(super) fn update<'p>(
         self,
         optimizers: &[O],
-        pieces: impl Iterator<Item = &'p Piece<B, O>>,
+        pieces: impl Iterator<Item = &'p Piece<O>>,
         bucket: usize,
-        update: &Update<B>,
-    ) -> (Self, Tensor<B, 1>)
+        update: &Update,
+    ) -> (Self, Tensor<1>)
     where
         O: 'p,
     {

@@ -3,26 +3,25 @@
 
 use std::collections::HashMap;
 
-use burn::optim::SimpleOptimizer;
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::tape::{float, primitive};
+use burn::optim::Optimizer;
+use burn::tensor::Tensor;
 
 use super::ElementWise;
 use super::matrix::{MatrixParameter, slice};
 use super::piece::{Direction, Piece, Update};
-use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp, TensorCall};
+use crate::collectives::{self, CollectiveError, ReduceOp, TensorCall};
 use crate::context::ParallelContext;
 use crate::data_parallel::{GradientEntry, MatrixFactors, MatrixForm, laid_out, main_type};
 
-/// What makes directions of the pieces of a module.
-pub(super) struct DirectionMaker<'a, B: Backend, O: SimpleOptimizer<B>> {
-    pub(super) pieces: &'a mut [Piece<B, O>],
+/// Maker of directions of the pieces of a module.
+pub(super) struct DirectionMaker<'a, O: Optimizer> {
+    pub(super) pieces: &'a mut [Piece<O>],
     pub(super) optimizers: &'a [O],
     pub(super) entries: &'a [GradientEntry],
     pub(super) context: &'a ParallelContext,
 }
 
-impl<B: CollectiveBackend, O: ElementWise<B>> DirectionMaker<'_, B, O> {
+impl<O: ElementWise> DirectionMaker<'_, O> {
     /// Returns the directions of this rank's pieces of the parameters whose optimizer needs whole matrices, by number;
     /// their momentum is updated.
     ///
@@ -36,7 +35,7 @@ impl<B: CollectiveBackend, O: ElementWise<B>> DirectionMaker<'_, B, O> {
     /// In each round a reduce-scatter over the data-parallel group where gradients are sharded, an all-reduce over the
     /// tensor group where the parameter is cut, and an all-gather over the data-parallel group: each of as much as
     /// the round's largest parameter, for each rank.
-    pub(super) fn directions(mut self, update: &Update<B>) -> Result<HashMap<usize, Direction<B>>, CollectiveError> {
+    pub(super) fn directions(mut self, update: &Update) -> Result<HashMap<usize, Direction>, CollectiveError> {
         let form_of = |entry: &&GradientEntry| {
             let optimizer = &self.optimizers[self.pieces[entry.number].group];
             optimizer.matrix_form().is_some() && update.gradients.is_present(entry)
@@ -56,13 +55,13 @@ impl<B: CollectiveBackend, O: ElementWise<B>> DirectionMaker<'_, B, O> {
     fn round(
         &mut self,
         round: &[MatrixParameter],
-        update: &Update<B>,
-    ) -> Result<Vec<(usize, Direction<B>)>, CollectiveError> {
+        update: &Update,
+    ) -> Result<Vec<(usize, Direction)>, CollectiveError> {
         let (data, tensor) = (self.context.shard_group(), self.context.tensor_group());
         let main_type = main_type(update.dtype);
         let longest = round.iter().map(MatrixParameter::local_len).max().unwrap_or_default();
         // This rank's pieces, by their place among the parameters of the round.
-        let mut pieces: Vec<(usize, Tensor<B, 1>)> = Vec::new();
+        let mut pieces: Vec<(usize, Tensor<1>)> = Vec::new();
         for (index, parameter) in round.iter().enumerate() {
             for part in parameter.parts() {
                 let start = index * longest + part.range.start + self.pieces[part.number].range.start;
@@ -73,11 +72,11 @@ impl<B: CollectiveBackend, O: ElementWise<B>> DirectionMaker<'_, B, O> {
         let own = if update.gradients.is_sharded() && data.size() > 1 {
             let all = laid_out(pieces, data.size() * longest, main_type, &update.device);
             let call = TensorCall::ReduceScatter(ReduceOp::Sum);
-            Some(float(B::run(primitive(all), call, data)?))
+            Some(collectives::run(all, call, data)?)
         } else {
             let place = data.rank() * longest..(data.rank() + 1) * longest;
             let own = pieces.into_iter().filter(|(start, _)| place.contains(start));
-            let own: Vec<Tensor<B, 1>> = own.map(|(_, values)| values).collect();
+            let own: Vec<Tensor<1>> = own.map(|(_, values)| values).collect();
             (!own.is_empty()).then(|| Tensor::cat(own, 0))
         };
         let made = match round.get(data.rank()) {
@@ -91,7 +90,7 @@ impl<B: CollectiveBackend, O: ElementWise<B>> DirectionMaker<'_, B, O> {
         };
         let made = laid_out(made, longest, main_type, &update.device);
         let all = if data.size() > 1 {
-            float(B::run(primitive(made), TensorCall::AllGather, data)?)
+            collectives::run(made, TensorCall::AllGather, data)?
         } else {
             made
         };
@@ -115,7 +114,7 @@ impl<B: CollectiveBackend, O: ElementWise<B>> DirectionMaker<'_, B, O> {
 
     /// Updates the momentum of this rank's piece of a parameter, and returns what its direction is made of; none where
     /// this rank has no piece.
-    fn momentum(&mut self, number: usize, update: &Update<B>) -> Option<Tensor<B, 1>> {
+    fn momentum(&mut self, number: usize, update: &Update) -> Option<Tensor<1>> {
         let state = self.pieces[number].state.take();
         let state = state.map(|state| O::to_device(state, &update.device));
         if self.pieces[number].range.is_empty() {
@@ -128,7 +127,7 @@ impl<B: CollectiveBackend, O: ElementWise<B>> DirectionMaker<'_, B, O> {
         Some(values)
     }
 
-    fn form(&self, number: usize) -> (MatrixForm<B, O>, &O) {
+    fn form(&self, number: usize) -> (MatrixForm<O>, &O) {
         let optimizer = &self.optimizers[self.pieces[number].group];
         (
             optimizer.matrix_form().expect("those that have one were chosen"),

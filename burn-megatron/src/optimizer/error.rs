@@ -1,10 +1,10 @@
-//! What can go wrong in an update.
+//! Error of an update.
 
 use super::OffloadError;
 use crate::collectives::CollectiveError;
 use crate::data_parallel::DataParallelError;
 
-/// What can go wrong in an update.
+/// Error of an update.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum OptimizerError {
@@ -14,7 +14,7 @@ pub enum OptimizerError {
     /// The module cannot be updated.
     #[error(transparent)]
     DataParallel(#[from] DataParallelError),
-    /// What is offloaded cannot be read or written, or not be made.
+    /// Offloaded state cannot be read or written, or not be made.
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// Parameters were frozen or thawed, so that those that are trained are in other shards.
@@ -35,8 +35,8 @@ pub enum OptimizerError {
     NoMatrix { name: String, shape: Vec<usize> },
     /// An optimizer that has taken steps, or loaded a record.
     #[error(
-        "the optimizer has state of {count} parameters already, which cannot be shared out: give ShardedOptimizer a \
-         new one, as `init` returns it, and take up an earlier run by training::restore"
+        "the optimizer has state already, in {count} tensors, which cannot be shared out: give ShardedOptimizer a new \
+         one, and take up an earlier run by training::restore"
     )]
     HasState { count: usize },
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor};
 
 use super::matrix::{embed, extract, slice};
 use super::scaled;
@@ -15,11 +15,7 @@ use crate::parameters::Factoring;
 ///
 /// # Shapes
 /// - `values`: `[range]`, of the elements of the local array
-pub(super) fn sums_of_squares<B: Backend>(
-    values: Tensor<B, 1>,
-    factoring: &Factoring,
-    range: &Range<usize>,
-) -> Tensor<B, 1> {
+pub(super) fn sums_of_squares(values: Tensor<1>, factoring: &Factoring, range: &Range<usize>) -> Tensor<1> {
     let (device, dtype) = (values.device(), values.dtype());
     let window = factoring.window(range);
     let values = around(values, window.start, window.sizes.len());
@@ -46,12 +42,12 @@ pub(super) fn sums_of_squares<B: Backend>(
 }
 
 /// Returns the new moment of a parameter's rows and columns, of the [sums](sums_of_squares) of all its elements.
-pub(super) fn factored_moment<B: Backend>(
-    sums: &Tensor<B, 1>,
+pub(super) fn factored_moment(
+    sums: &Tensor<1>,
     factoring: &Factoring,
-    before: Option<FactoredMoment<B>>,
+    before: Option<FactoredMoment>,
     share: f64,
-) -> FactoredMoment<B> {
+) -> FactoredMoment {
     let sizes = factoring.logical();
     let num_rows = sizes.num_rows();
     let row_means = slice(sums, 0..num_rows).div_scalar((sizes.before * sizes.after) as f64);
@@ -64,11 +60,7 @@ pub(super) fn factored_moment<B: Backend>(
 }
 
 /// Returns a running mean, of which the new values count a share; nothing counts as zeros.
-pub(super) fn mean<B: Backend, const D: usize>(
-    before: Option<Tensor<B, D>>,
-    values: Tensor<B, D>,
-    share: f64,
-) -> Tensor<B, D> {
+pub(super) fn mean<const D: usize>(before: Option<Tensor<D>>, values: Tensor<D>, share: f64) -> Tensor<D> {
     let fresh = scaled(values, share);
     match before {
         None => fresh,
@@ -78,16 +70,16 @@ pub(super) fn mean<B: Backend, const D: usize>(
 
 /// The mean of squared gradients that a direction is made of.
 #[derive(Clone, Debug)]
-pub(super) enum MeanSquare<B: Backend> {
-    /// Of each element of the piece, `[range]`.
-    Elements(Tensor<B, 1>),
-    /// By rows and columns of the whole parameter.
-    Factored(Box<Factoring>, FactoredMoment<B>),
+pub(super) enum MeanSquare {
+    /// Mean of each element of the piece, `[range]`.
+    Elements(Tensor<1>),
+    /// Means of the rows and columns of the whole parameter.
+    Factored(Box<Factoring>, FactoredMoment),
 }
 
-impl<B: Backend> MeanSquare<B> {
+impl MeanSquare {
     /// Returns what the optimizer keeps of it.
-    pub(super) fn moment(&self) -> SecondMoment<B, 1> {
+    pub(super) fn moment(&self) -> SecondMoment<1> {
         match self {
             Self::Elements(moment) => SecondMoment::Elements(moment.clone()),
             Self::Factored(_, moment) => SecondMoment::Factored(moment.clone()),
@@ -95,20 +87,20 @@ impl<B: Backend> MeanSquare<B> {
     }
 }
 
-/// What makes the direction of a piece of a parameter of its gradient.
+/// Maker of the direction of a piece of a parameter of its gradient.
 #[derive(Clone, Debug)]
-pub(super) struct FactoredDirection<B: Backend> {
+pub(super) struct FactoredDirection {
     /// The number of the parameter.
     pub(super) number: usize,
     pub(super) step: FactoredStep,
-    pub(super) mean_square: MeanSquare<B>,
+    pub(super) mean_square: MeanSquare,
     /// The elements of the local array that the piece has.
     pub(super) range: Range<usize>,
 }
 
-impl<B: Backend> FactoredDirection<B> {
+impl FactoredDirection {
     /// Returns the direction next to a gradient, `[range]`: the gradient over the root of its mean square.
-    pub(super) fn of(&self, gradient: Tensor<B, 1>) -> Tensor<B, 1> {
+    pub(super) fn of(&self, gradient: Tensor<1>) -> Tensor<1> {
         let eps1 = self.step.eps1.unwrap_or_else(|| epsilon(gradient.dtype()));
         let gradient = scaled(gradient, self.step.gradient_scale);
         let variance = match &self.mean_square {
@@ -119,7 +111,7 @@ impl<B: Backend> FactoredDirection<B> {
     }
 
     /// The mean squares of the piece's elements, `[range]`: `rows · columns / mean(rows)`.
-    fn variance(&self, moment: &FactoredMoment<B>, factoring: &Factoring, eps1: f64) -> Tensor<B, 1> {
+    fn variance(&self, moment: &FactoredMoment, factoring: &Factoring, eps1: f64) -> Tensor<1> {
         let window = factoring.window(&self.range);
         let [matrices, rows, before, fused, after] = window.sizes.shape();
         let all = factoring.logical();
@@ -137,7 +129,7 @@ impl<B: Backend> FactoredDirection<B> {
 }
 
 /// Returns zeros, `[length]`, but for values from a place on; the values themselves if they are as long.
-fn around<B: Backend>(values: Tensor<B, 1>, start: usize, length: usize) -> Tensor<B, 1> {
+fn around(values: Tensor<1>, start: usize, length: usize) -> Tensor<1> {
     if values.dims()[0] == length {
         return values;
     }
@@ -155,23 +147,23 @@ fn epsilon(dtype: DType) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::Flex;
+    use burn::tensor::Device;
     use proptest::prelude::*;
 
     use super::*;
     use crate::parameters::Placement;
 
-    fn numbers(count: usize) -> Tensor<Flex, 1> {
+    fn numbers(count: usize) -> Tensor<1> {
         let values: Vec<f64> = (0..count).map(|index| ((index * 7 + 3) % 11) as f64 - 4.5).collect();
-        Tensor::from_data(&values[..], (&Default::default(), DType::F64))
+        Tensor::from_data(&values[..], (&Device::flex(), DType::F64))
     }
 
-    fn values(tensor: Tensor<Flex, 1>) -> Vec<f64> {
-        tensor.into_data().to_vec().expect("f64")
+    fn values(tensor: Tensor<1>) -> Vec<f64> {
+        tensor.into_data().try_to_vec().expect("f64")
     }
 
     /// The direction of a piece, of the sums over all elements.
-    fn direction(sums: &Tensor<Flex, 1>, factoring: &Factoring, range: Range<usize>) -> FactoredDirection<Flex> {
+    fn direction(sums: &Tensor<1>, factoring: &Factoring, range: Range<usize>) -> FactoredDirection {
         FactoredDirection {
             number: 0,
             step: FactoredStep {
@@ -272,7 +264,7 @@ mod tests {
         let first = numbers(6).reshape([2, 1, 3]);
         let both = Tensor::cat(vec![first.clone(), first.mul_scalar(10.0)], 1).reshape([12]);
         let sums = sums_of_squares(both.clone(), &factoring, &(0..12));
-        let directions: Tensor<Flex, 3> = direction(&sums, &factoring, 0..12).of(both).reshape([2, 2, 3]);
+        let directions: Tensor<3> = direction(&sums, &factoring, 0..12).of(both).reshape([2, 2, 3]);
         let [first, second] = [0, 1].map(|matrix| values(directions.clone().narrow(1, matrix, 1).reshape([6])));
         assert_near(&first, &second);
     }

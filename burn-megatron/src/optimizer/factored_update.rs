@@ -3,23 +3,22 @@
 
 use std::collections::HashMap;
 
-use burn::optim::SimpleOptimizer;
-use burn::tensor::{FloatDType, Tensor, backend::Backend};
+use burn::optim::Optimizer;
+use burn::tensor::{FloatDType, Tensor};
 use cubecl_kernels::l2_norm::{self, SquaredPart};
-use cubecl_kernels::tape::{float, primitive};
 
 use super::factored::{FactoredDirection, MeanSquare, factored_moment, mean, sums_of_squares};
 use super::matrix::slice;
 use super::piece::{Direction, Piece, Update};
 use super::{ElementWise, OptimizerError, scaled};
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
+use crate::collectives::{self, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
 use crate::context::ParallelContext;
 use crate::data_parallel::{FactoredStep, GradientEntry, SecondMoment, main_type};
 use crate::parameters::{Factoring, read_host};
 
-/// What makes directions of the pieces of a module.
-pub(super) struct FactoredUpdate<'a, B: Backend, O: SimpleOptimizer<B>> {
-    pub(super) pieces: &'a mut [Piece<B, O>],
+/// Maker of directions of the pieces of a module.
+pub(super) struct FactoredUpdate<'a, O: Optimizer> {
+    pub(super) pieces: &'a mut [Piece<O>],
     pub(super) optimizers: &'a [O],
     pub(super) entries: &'a [GradientEntry],
     pub(super) context: &'a ParallelContext,
@@ -27,7 +26,7 @@ pub(super) struct FactoredUpdate<'a, B: Backend, O: SimpleOptimizer<B>> {
 
 /// A parameter that has a gradient.
 struct Parameter<'a> {
-    /// What this rank holds of it, each a trained parameter by itself under the same name.
+    /// Parts of it that this rank holds, each a trained parameter by itself under the same name.
     parts: Vec<Part<'a>>,
     step: FactoredStep,
 }
@@ -59,7 +58,7 @@ struct Holders<'a> {
 }
 
 impl Holders<'_> {
-    /// Whether this rank counts a part: of the ranks that hold the same elements and add up, one does.
+    /// Returns whether this rank counts a part: of the ranks that hold the same elements and add up, one does.
     fn counts(&self, entry: &GradientEntry) -> bool {
         self.tensor
             .is_none_or(|group| entry.distribution.is_first_holder(group.rank()))
@@ -70,7 +69,7 @@ impl Holders<'_> {
     }
 }
 
-impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
+impl<'a, O: ElementWise> FactoredUpdate<'a, O> {
     /// Returns the directions of this rank's pieces of the parameters whose optimizer has a second moment in factors,
     /// by number; that moment is updated.
     ///
@@ -81,11 +80,11 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
     /// Where tensor ranks hold different parts, over their group, and where gradients are sharded, over the
     /// data-parallel group: one all-reduce of a number for each row and column of all matrices, and one of two numbers
     /// for each parameter.
-    pub(super) fn directions(mut self, update: &Update<B>) -> Result<HashMap<usize, Direction<B>>, OptimizerError> {
+    pub(super) fn directions(mut self, update: &Update) -> Result<HashMap<usize, Direction>, OptimizerError> {
         let parameters = self.parameters(update);
         let holders = self.holders(&parameters, update);
         let sums = self.sums(&parameters, &holders, update)?;
-        let mut made: Vec<Vec<FactoredDirection<B>>> = Vec::with_capacity(parameters.len());
+        let mut made: Vec<Vec<FactoredDirection>> = Vec::with_capacity(parameters.len());
         for (parameter, sums) in parameters.iter().zip(sums) {
             let parts = parameter.parts.iter();
             let held = parts.filter(|part| !self.pieces[part.entry.number].range.is_empty());
@@ -107,7 +106,7 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
     }
 
     /// The parameters with a gradient, in the module's order, which is the same on every rank.
-    fn parameters(&self, update: &Update<B>) -> Vec<Parameter<'a>> {
+    fn parameters(&self, update: &Update) -> Vec<Parameter<'a>> {
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         let mut parameters: Vec<Parameter<'a>> = Vec::new();
         for entry in self.entries.iter().filter(|entry| update.gradients.is_present(entry)) {
@@ -133,7 +132,7 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
     }
 
     /// The ranks whose sums are added up: the same answer on all of them.
-    fn holders(&self, parameters: &[Parameter<'_>], update: &Update<B>) -> Holders<'a> {
+    fn holders(&self, parameters: &[Parameter<'_>], update: &Update) -> Holders<'a> {
         let (tensor, data) = (self.context.tensor_group(), self.context.shard_group());
         let mut parts = parameters.iter().flat_map(|parameter| &parameter.parts);
         let is_cut = tensor.size() > 1 && parts.any(|part| part.entry.distribution.is_cut());
@@ -150,9 +149,9 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
         &self,
         parameters: &[Parameter<'_>],
         holders: &Holders<'_>,
-        update: &Update<B>,
-    ) -> Result<Vec<Option<Tensor<B, 1>>>, CollectiveError> {
-        let own: Vec<Tensor<B, 1>> = parameters
+        update: &Update,
+    ) -> Result<Vec<Option<Tensor<1>>>, CollectiveError> {
+        let own: Vec<Tensor<1>> = parameters
             .iter()
             .filter(|parameter| parameter.factored_len() > 0)
             .map(|parameter| self.own_sums(parameter, holders, update))
@@ -163,7 +162,7 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
         let mut all = Tensor::cat(own, 0);
         for group in holders.groups() {
             let call = TensorCall::AllReduce(ReduceOp::Sum);
-            all = float(B::run(primitive(all), call, group)?);
+            all = collectives::run(all, call, group)?;
         }
         let mut start = 0;
         let of_parameter = |parameter: &Parameter<'_>| {
@@ -175,11 +174,11 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
         Ok(parameters.iter().map(of_parameter).collect())
     }
 
-    /// What this rank adds to them.
-    fn own_sums(&self, parameter: &Parameter<'_>, holders: &Holders<'_>, update: &Update<B>) -> Tensor<B, 1> {
+    /// Returns what this rank adds to them.
+    fn own_sums(&self, parameter: &Parameter<'_>, holders: &Holders<'_>, update: &Update) -> Tensor<1> {
         let options = (&update.device, main_type(update.dtype));
         let zeros = Tensor::zeros([parameter.factored_len()], options);
-        let of_part = |sums: Tensor<B, 1>, part: &Part<'_>| {
+        let of_part = |sums: Tensor<1>, part: &Part<'_>| {
             let range = &self.pieces[part.entry.number].range;
             match &part.factoring {
                 Some(factoring) if holders.counts(part.entry) && !range.is_empty() => {
@@ -192,7 +191,7 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
     }
 
     /// The gradient of this rank's piece, scaled.
-    fn gradient(&self, part: &Part<'_>, step: FactoredStep, update: &Update<B>) -> Tensor<B, 1> {
+    fn gradient(&self, part: &Part<'_>, step: FactoredStep, update: &Update) -> Tensor<1> {
         let gradient = update.gradients.owned_values(part.entry, &update.device);
         scaled(gradient, step.gradient_scale)
     }
@@ -202,9 +201,9 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
         &mut self,
         part: &Part<'_>,
         step: FactoredStep,
-        sums: &Option<Tensor<B, 1>>,
-        update: &Update<B>,
-    ) -> FactoredDirection<B> {
+        sums: &Option<Tensor<1>>,
+        update: &Update,
+    ) -> FactoredDirection {
         let number = part.entry.number;
         let optimizer = &self.optimizers[self.pieces[number].group];
         let form = optimizer.factored_form().expect("those that have one were chosen");
@@ -231,13 +230,13 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
         }
     }
 
-    /// What the directions of each parameter are multiplied by, of the sizes of the whole parameter and its direction.
+    /// Returns the factors of the directions of each parameter, of the sizes of the whole parameter and its direction.
     fn factors(
         &self,
         parameters: &[Parameter<'_>],
-        made: &[Vec<FactoredDirection<B>>],
+        made: &[Vec<FactoredDirection>],
         holders: &Holders<'_>,
-        update: &Update<B>,
+        update: &Update,
     ) -> Result<Vec<f64>, OptimizerError> {
         let mut places = Vec::new();
         let mut squares = Vec::new();
@@ -268,7 +267,7 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
     }
 
     /// The main values of this rank's piece.
-    fn values(&self, number: usize, update: &Update<B>) -> Result<Tensor<B, 1>, OptimizerError> {
+    fn values(&self, number: usize, update: &Update) -> Result<Tensor<1>, OptimizerError> {
         let values = match &self.pieces[number].main {
             Some(main) => main.clone(),
             None => {
@@ -283,7 +282,7 @@ impl<'a, B: CollectiveBackend, O: ElementWise<B>> FactoredUpdate<'a, B, O> {
 
 /// The sums of the squares of two tensors, `[2]`: the same bits on all ranks that hold the same elements, which a
 /// GPU's own sum has not.
-fn squares_of<B: CollectiveBackend>(tensors: [Tensor<B, 1>; 2]) -> Tensor<B, 1> {
+fn squares_of(tensors: [Tensor<1>; 2]) -> Tensor<1> {
     let part = |buffer: usize| SquaredPart {
         buffer,
         range: 0..tensors[buffer].dims()[0],

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::OptimizerKind;
@@ -31,16 +31,16 @@ use crate::parameters::NamePattern;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParameterGroup {
-    /// Which parameters.
+    /// Pattern of the names of its parameters.
     pub pattern: String,
-    /// What the learning rate is multiplied by.
+    /// Number that the learning rate is multiplied by.
     pub learning_rate_factor: f64,
     /// The weight decay of all of them, biases and norms too, over the whole run; that of the run if not given, by
     /// which biases and norms do not decay.
     pub weight_decay: Option<f64>,
     /// The optimizer; that of the run if not given.
     pub optimizer: Option<OptimizerKind>,
-    /// Whether they are not trained at all.
+    /// True if they are not trained at all.
     pub is_frozen: bool,
 }
 
@@ -234,11 +234,7 @@ impl ParameterGroups {
     ///
     /// # Errors
     /// When a pattern is invalid.
-    pub fn freeze<B: Backend, M: Module<B>>(
-        &self,
-        module: M,
-        context: &ParallelContext,
-    ) -> Result<M, ParameterGroupError> {
+    pub fn freeze<M: Module>(&self, module: M, context: &ParallelContext) -> Result<M, ParameterGroupError> {
         if !self.groups.iter().any(|group| group.is_frozen) {
             return Ok(module);
         }
@@ -275,7 +271,7 @@ struct Freezer<'a> {
     path: Vec<String>,
 }
 
-impl<B: Backend> ModuleMapper<B> for Freezer<'_> {
+impl ModuleMapper for Freezer<'_> {
     fn enter_module(&mut self, name: &str, _container_type: &str) {
         self.path.push(name.to_owned());
     }
@@ -284,7 +280,7 @@ impl<B: Backend> ModuleMapper<B> for Freezer<'_> {
         self.path.pop();
     }
 
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let declared = self.context.registry().declaration(param.id);
         let name = declared.map_or_else(|| self.path.join("."), |declaration| declaration.name);
         if (self.is_frozen)(&name) {

@@ -1,18 +1,17 @@
 //! `Lion`: steps of one size, by the sign of a mean of gradients; one tensor of state.
 //!
-//! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
+//! A burn `Optimizer`: works in an `ElementWiseOptimizer`, or in burn's `ModuleOptimizer`, on any module.
 
 use burn::config::Config;
-use burn::optim::{LearningRate, SimpleOptimizer};
-use burn::record::Record;
-use burn::tensor::{Tensor, backend::Backend, ops::Device};
+use burn::optim::{LearningRate, Optimizer, RecordState};
+use burn::tensor::{Device, Tensor};
 
 use super::{ElementWise, configured, scaled};
 
 /// Configuration of [`Lion`]; defaults are the paper's.
 #[derive(Config, Debug, Copy, PartialEq)]
 pub struct LionConfig {
-    /// What the mean of gradients counts in the direction of a step.
+    /// Share of the mean of gradients in the direction of a step.
     #[config(default = 0.9)]
     pub beta_1: f64,
     /// Decay of the mean of gradients.
@@ -40,27 +39,27 @@ pub struct Lion {
     gradient_scale: f64,
 }
 
-/// What Lion keeps of a parameter.
-#[derive(Record, Clone)]
-pub struct LionState<B: Backend, const D: usize> {
+/// State of Lion for a parameter.
+#[derive(RecordState, Clone)]
+pub struct LionState<const D: usize> {
     /// The running mean of gradients.
-    pub moment_1: Tensor<B, D>,
+    pub moment_1: Tensor<D>,
 }
 
 configured!(LionConfig => Lion);
 
-impl<B: Backend> ElementWise<B> for Lion {}
+impl ElementWise for Lion {}
 
-impl<B: Backend> SimpleOptimizer<B> for Lion {
-    type State<const D: usize> = LionState<B, D>;
+impl Optimizer for Lion {
+    type State<const D: usize> = LionState<D>;
 
     fn step<const D: usize>(
         &self,
         learning_rate: LearningRate,
-        tensor: Tensor<B, D>,
-        gradient: Tensor<B, D>,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
         state: Option<Self::State<D>>,
-    ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
         let LionConfig {
             beta_1,
             beta_2,
@@ -80,7 +79,7 @@ impl<B: Backend> SimpleOptimizer<B> for Lion {
         (moved, Some(LionState { moment_1 }))
     }
 
-    fn to_device<const D: usize>(state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
+    fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
         LionState {
             moment_1: state.moment_1.to_device(device),
         }

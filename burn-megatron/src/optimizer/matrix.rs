@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::tape::{float, primitive};
+use burn::tensor::Tensor;
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
+use crate::collectives::{self, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
 use crate::data_parallel::GradientEntry;
 use crate::parameters::{Distribution, Factoring, Placement};
 
@@ -21,15 +20,15 @@ pub(super) struct MatrixParameter {
 /// A part of it that this rank holds.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// Its number among the trained parameters.
+    /// Number among the trained parameters.
     pub(super) number: usize,
     placement: Placement,
     distribution: Distribution,
-    /// Where it is in the array of all parts, one after the other.
+    /// Range in the array of all parts, one after the other.
     pub(super) range: Range<usize>,
 }
 
-/// How the dimensions of a logical parameter make matrices: `[rows, before, fused, after]` is `fused` matrices of
+/// View of the dimensions of a logical parameter as matrices: `[rows, before, fused, after]` is `fused` matrices of
 /// `rows` inputs and `before · after` outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MatrixView {
@@ -56,7 +55,7 @@ impl MatrixView {
     }
 
     /// Returns the matrices of a whole parameter, `[fused, rows, before · after]`.
-    fn matrices<B: Backend>(self, whole: Tensor<B, 1>) -> Tensor<B, 3> {
+    fn matrices(self, whole: Tensor<1>) -> Tensor<3> {
         let Self {
             rows,
             before,
@@ -70,7 +69,7 @@ impl MatrixView {
     }
 
     /// Returns the whole parameter of its matrices: the inverse of [`matrices`](Self::matrices).
-    fn whole<B: Backend>(self, matrices: Tensor<B, 3>) -> Tensor<B, 1> {
+    fn whole(self, matrices: Tensor<3>) -> Tensor<1> {
         let Self {
             rows,
             before,
@@ -85,7 +84,7 @@ impl MatrixView {
     }
 }
 
-/// Whether a parameter is made of matrices.
+/// Returns whether a parameter is made of matrices.
 pub(super) fn is_matrix(entry: &GradientEntry) -> bool {
     MatrixView::of(entry).is_some()
 }
@@ -131,7 +130,7 @@ impl MatrixParameter {
         self.parts.last().map_or(0, |part| part.range.end)
     }
 
-    /// What its direction costs, about: the multiplications of a product of each matrix with itself. The same on every
+    /// Cost of its direction, about: the multiplications of a product of each matrix with itself. The same on every
     /// rank.
     pub(super) fn cost(&self) -> usize {
         let columns = self.view.before * self.view.after;
@@ -144,13 +143,9 @@ impl MatrixParameter {
     /// # Communication
     /// Where tensor ranks hold different parts, one all-reduce of the whole over their group: each adds its parts to
     /// zeros, so that the sum has the bits of the parts.
-    pub(super) fn gather<B: CollectiveBackend>(
-        &self,
-        local: Tensor<B, 1>,
-        tensor_group: &ProcessGroup,
-    ) -> Result<Tensor<B, 3>, CollectiveError> {
+    pub(super) fn gather(&self, local: Tensor<1>, tensor_group: &ProcessGroup) -> Result<Tensor<3>, CollectiveError> {
         let is_cut = tensor_group.size() > 1 && self.parts.iter().any(|part| part.distribution.is_cut());
-        let mut whole: Option<Tensor<B, 1>> = None;
+        let mut whole: Option<Tensor<1>> = None;
         for part in &self.parts {
             let is_added = !is_cut || part.distribution.is_first_holder(tensor_group.rank());
             let values = slice(&local, part.range.clone());
@@ -165,7 +160,7 @@ impl MatrixParameter {
         let whole = whole.expect("each parameter has a part");
         let whole = if is_cut {
             let call = TensorCall::AllReduce(ReduceOp::Sum);
-            float(B::run(primitive(whole), call, tensor_group)?)
+            collectives::run(whole, call, tensor_group)?
         } else {
             whole
         };
@@ -173,10 +168,10 @@ impl MatrixParameter {
     }
 
     /// Returns this rank's parts, `[local_len]`, of the whole matrices.
-    pub(super) fn take<B: Backend>(&self, matrices: Tensor<B, 3>) -> Tensor<B, 1> {
+    pub(super) fn take(&self, matrices: Tensor<3>) -> Tensor<1> {
         let whole = self.view.whole(matrices);
         let parts = self.parts.iter().map(|part| extract(whole.clone(), &part.placement));
-        let mut parts: Vec<Tensor<B, 1>> = parts.collect();
+        let mut parts: Vec<Tensor<1>> = parts.collect();
         if parts.len() == 1 {
             parts.remove(0)
         } else {
@@ -186,7 +181,7 @@ impl MatrixParameter {
 }
 
 /// Some adjacent elements; the tensor itself if these are all.
-pub(super) fn slice<B: Backend>(values: &Tensor<B, 1>, range: Range<usize>) -> Tensor<B, 1> {
+pub(super) fn slice(values: &Tensor<1>, range: Range<usize>) -> Tensor<1> {
     if range == (0..values.dims()[0]) {
         values.clone()
     } else {
@@ -194,7 +189,7 @@ pub(super) fn slice<B: Backend>(values: &Tensor<B, 1>, range: Range<usize>) -> T
     }
 }
 
-/// How much of a dimension of the local array is no padding.
+/// Length of a dimension of the local array without padding.
 fn extent(placement: &Placement, dimension: usize) -> usize {
     let logical = placement.logical_shape()[dimension];
     let left = logical.saturating_sub(placement.offset()[dimension]);
@@ -212,13 +207,13 @@ fn around(shape: &[usize], dimension: usize) -> [usize; 3] {
 }
 
 /// Returns a logical parameter that is zero, `[logical_len]`, but for the elements of a local array, `[local_len]`.
-pub(super) fn embed<B: Backend>(local: Tensor<B, 1>, placement: &Placement) -> Tensor<B, 1> {
+pub(super) fn embed(local: Tensor<1>, placement: &Placement) -> Tensor<1> {
     let [logical, local_array] = common_part(placement);
     moved(local, placement, &local_array, &logical)
 }
 
 /// Returns the local array, `[local_len]`, of a logical parameter, `[logical_len]`; its padding is zero.
-pub(super) fn extract<B: Backend>(whole: Tensor<B, 1>, placement: &Placement) -> Tensor<B, 1> {
+pub(super) fn extract(whole: Tensor<1>, placement: &Placement) -> Tensor<1> {
     let [logical, local_array] = common_part(placement);
     moved(whole, placement, &logical, &local_array)
 }
@@ -229,7 +224,7 @@ struct Window {
     start: Vec<usize>,
 }
 
-/// What a logical parameter and its local array share, as each has it.
+/// Window that a logical parameter and its local array share, as each has it.
 fn common_part(placement: &Placement) -> [Window; 2] {
     let window = |shape: &[usize], start: &[usize]| Window {
         shape: shape.to_vec(),
@@ -243,7 +238,7 @@ fn common_part(placement: &Placement) -> [Window; 2] {
 }
 
 /// Returns the array `to`, flat, of zeros and of what it shares with `from`, whose `values` are given, flat.
-fn moved<B: Backend>(values: Tensor<B, 1>, placement: &Placement, from: &Window, to: &Window) -> Tensor<B, 1> {
+fn moved(values: Tensor<1>, placement: &Placement, from: &Window, to: &Window) -> Tensor<1> {
     let extents: Vec<usize> = (0..to.shape.len())
         .map(|dimension| extent(placement, dimension))
         .collect();
@@ -266,7 +261,7 @@ fn moved<B: Backend>(values: Tensor<B, 1>, placement: &Placement, from: &Window,
 }
 
 /// Returns values, flat, with zeros before or after them along dimension 1: how many, and whether before.
-fn with_zeros<B: Backend, const N: usize>(values: Tensor<B, 3>, zeros: [(usize, bool); N]) -> Tensor<B, 1> {
+fn with_zeros<const N: usize>(values: Tensor<3>, zeros: [(usize, bool); N]) -> Tensor<1> {
     let ([before, _, after], device, dtype) = (values.dims(), values.device(), values.dtype());
     let joined = zeros.into_iter().fold(values, |values, (count, is_before)| {
         if count == 0 {
@@ -286,18 +281,18 @@ fn with_zeros<B: Backend, const N: usize>(values: Tensor<B, 3>, zeros: [(usize, 
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::Flex;
+    use burn::tensor::Device;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn numbers(count: usize) -> Tensor<Flex, 1> {
+    fn numbers(count: usize) -> Tensor<1> {
         let values: Vec<f32> = (1..=count).map(|number| number as f32).collect();
-        Tensor::from_floats(&values[..], &Default::default())
+        Tensor::from_floats(&values[..], &Device::flex())
     }
 
-    fn values(tensor: Tensor<Flex, 1>) -> Vec<f32> {
-        tensor.into_data().to_vec().expect("f32")
+    fn values(tensor: Tensor<1>) -> Vec<f32> {
+        tensor.into_data().try_to_vec().expect("f32")
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! What makes new parameters of gradients.
+//! Optimizers: make new parameters of gradients.
 //!
 //! [`ShardedOptimizer`] updates the module of a
 //! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) by any [`ElementWise`] burn optimizer,
@@ -57,22 +57,18 @@ pub use crate::data_parallel::{
     BucketForm, ElementWise, FactoredForm, FactoredMoment, FactoredStep, MatrixFactors, MatrixForm, SecondMoment,
 };
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 /// Makes an optimizer with a gradient scale of a configuration.
 macro_rules! configured {
     ($config:ident => $optimizer:ident) => {
         impl $config {
             /// Returns an optimizer of a module's parameters.
-            pub fn init<B, M>(&self) -> burn::optim::adaptor::OptimizerAdaptor<$optimizer, M, B>
-            where
-                B: burn::tensor::backend::AutodiffBackend,
-                M: burn::module::AutodiffModule<B>,
-            {
-                burn::optim::adaptor::OptimizerAdaptor::from(self.build())
+            pub fn init(&self) -> crate::data_parallel::ElementWiseOptimizer<$optimizer> {
+                crate::data_parallel::ElementWiseOptimizer::from(self.build())
             }
 
-            /// Returns an optimizer of tensors, of which `OptimizerAdaptor::from` makes one of a module's parameters.
+            /// Returns an optimizer of tensors, for `ElementWiseOptimizer::from`, or for burn's `ModuleOptimizer`.
             pub fn build(&self) -> $optimizer {
                 $optimizer {
                     config: *self,
@@ -96,11 +92,7 @@ macro_rules! configured {
 use configured;
 
 /// Returns a gradient with a share of the parameter added: weight decay that is not decoupled.
-fn with_decay<B: Backend, const D: usize>(
-    gradient: Tensor<B, D>,
-    parameter: &Tensor<B, D>,
-    weight_decay: f64,
-) -> Tensor<B, D> {
+fn with_decay<const D: usize>(gradient: Tensor<D>, parameter: &Tensor<D>, weight_decay: f64) -> Tensor<D> {
     match weight_decay {
         0.0 => gradient,
         decay => gradient + parameter.clone().mul_scalar(decay),
@@ -108,7 +100,7 @@ fn with_decay<B: Backend, const D: usize>(
 }
 
 /// Returns a tensor multiplied by a number; the tensor itself if that is 1.
-fn scaled<B: Backend, const D: usize>(tensor: Tensor<B, D>, factor: f64) -> Tensor<B, D> {
+fn scaled<const D: usize>(tensor: Tensor<D>, factor: f64) -> Tensor<D> {
     if factor == 1.0 {
         tensor
     } else {

@@ -1,17 +1,16 @@
 //! `Muon`: momentum made orthogonal, matrix by matrix.
 //!
-//! A burn `SimpleOptimizer` of matrices: works in burn's `OptimizerAdaptor` on a module that has nothing else.
+//! A burn `Optimizer` of matrices: works in an `ElementWiseOptimizer` on a module that has nothing else.
 
 use burn::config::Config;
-use burn::optim::{LearningRate, SimpleOptimizer};
-use burn::record::Record;
-use burn::tensor::{Tensor, backend::Backend, ops::Device};
+use burn::optim::{LearningRate, Optimizer, RecordState};
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::{ElementWise, configured, scaled};
 use crate::data_parallel::{MatrixFactors, MatrixForm};
 
-/// Of each step of the iteration: `X ← aX + b(XXᵀ)X + c(XXᵀ)²X`.
+/// Coefficients of each step of the iteration: `X ← aX + b(XXᵀ)X + c(XXᵀ)²X`.
 const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
 /// The smallest norm that a matrix is divided by.
 const SMALLEST_NORM: f64 = 1e-7;
@@ -19,19 +18,19 @@ const SMALLEST_NORM: f64 = 1e-7;
 /// Configuration of [`Muon`]; the scale is Moonlight's, by which AdamW's learning rate and weight decay serve.
 #[derive(Config, Debug, Copy, PartialEq)]
 pub struct MuonConfig {
-    /// What is kept of the mean of gradients in each step.
+    /// Share of the mean of gradients that is kept in each step.
     #[config(default = 0.95)]
     pub momentum: f64,
-    /// Whether the direction is made of the gradient and the mean, or of the mean alone.
+    /// True if the direction is made of the gradient and the mean, false if of the mean alone.
     #[config(default = true)]
     pub use_nesterov: bool,
     /// Steps of the Newton–Schulz iteration.
     #[config(default = 5)]
     pub num_ns_steps: usize,
-    /// What an orthogonal matrix is multiplied by, by its shape.
+    /// Factor of an orthogonal matrix by its shape.
     #[config(default = "MuonScale::Spectral")]
     pub scale_mode: MuonScale,
-    /// What it is multiplied by in addition.
+    /// Factor in addition to this.
     #[config(default = 0.2)]
     pub extra_scale_factor: f64,
     /// The share of a parameter that decays in a step of learning rate 1.
@@ -39,7 +38,7 @@ pub struct MuonConfig {
     pub weight_decay: f64,
 }
 
-/// What an orthogonal matrix is multiplied by, for a layer from `inputs` to `outputs` numbers: Megatron-LM's
+/// Factor of an orthogonal matrix, for a layer from `inputs` to `outputs` numbers: Megatron-LM's
 /// `--muon-scale-mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MuonScale {
@@ -66,7 +65,7 @@ pub enum MuonScale {
 /// columns are in groups of heads, as the one matrix that they are.
 ///
 /// # Panics
-/// In burn's `OptimizerAdaptor`, on a parameter that is no matrix.
+/// In an `ElementWiseOptimizer`, on a parameter that is no matrix.
 ///
 /// # Reference
 /// Jordan et al. 2024, <https://kellerjordan.github.io/posts/muon/>; Liu et al. 2025, arXiv:2502.16982, section 2.2.
@@ -76,11 +75,11 @@ pub struct Muon {
     gradient_scale: f64,
 }
 
-/// What Muon keeps of a parameter.
-#[derive(Record, Clone)]
-pub struct MuonState<B: Backend, const D: usize> {
+/// State of Muon for a parameter.
+#[derive(RecordState, Clone)]
+pub struct MuonState<const D: usize> {
     /// The running mean of gradients.
-    pub gradient_mean: Tensor<B, D>,
+    pub gradient_mean: Tensor<D>,
 }
 
 configured!(MuonConfig => Muon);
@@ -99,11 +98,11 @@ impl MuonScale {
 
 impl Muon {
     /// Returns what the direction is made of, and the new state.
-    pub(super) fn momentum<B: Backend, const D: usize>(
+    pub(super) fn momentum<const D: usize>(
         &self,
-        gradient: Tensor<B, D>,
-        state: Option<MuonState<B, D>>,
-    ) -> (Tensor<B, D>, MuonState<B, D>) {
+        gradient: Tensor<D>,
+        state: Option<MuonState<D>>,
+    ) -> (Tensor<D>, MuonState<D>) {
         let momentum = self.config.momentum;
         let fresh = gradient.mul_scalar(self.gradient_scale * (1.0 - momentum));
         let gradient_mean = match state {
@@ -119,7 +118,7 @@ impl Muon {
     }
 
     /// Returns the scaled orthogonal matrices next to some, `[matrices, inputs, outputs]`.
-    pub(super) fn direction<B: Backend>(&self, matrices: Tensor<B, 3>) -> Tensor<B, 3> {
+    pub(super) fn direction(&self, matrices: Tensor<3>) -> Tensor<3> {
         let [_, inputs, outputs] = matrices.dims();
         let scale = self.config.scale_mode.factor(inputs, outputs) * self.config.extra_scale_factor;
         orthogonal(matrices, self.config.num_ns_steps).mul_scalar(scale)
@@ -134,7 +133,7 @@ impl Muon {
 }
 
 /// Returns matrices of the same singular vectors, whose singular values are near 1: steps of a Newton–Schulz iteration.
-fn orthogonal<B: Backend>(matrices: Tensor<B, 3>, num_steps: usize) -> Tensor<B, 3> {
+fn orthogonal(matrices: Tensor<3>, num_steps: usize) -> Tensor<3> {
     let [_, rows, columns] = matrices.dims();
     // The products are of the smaller size.
     let is_tall = rows > columns;
@@ -151,8 +150,8 @@ fn orthogonal<B: Backend>(matrices: Tensor<B, 3>, num_steps: usize) -> Tensor<B,
 }
 
 /// Whole matrices only, as [`matrix_form`](ElementWise::matrix_form) says.
-impl<B: Backend> ElementWise<B> for Muon {
-    fn matrix_form(&self) -> Option<MatrixForm<B, Self>> {
+impl ElementWise for Muon {
+    fn matrix_form(&self) -> Option<MatrixForm<Self>> {
         Some(MatrixForm {
             momentum: Self::momentum,
             direction: Self::direction,
@@ -161,16 +160,16 @@ impl<B: Backend> ElementWise<B> for Muon {
     }
 }
 
-impl<B: Backend> SimpleOptimizer<B> for Muon {
-    type State<const D: usize> = MuonState<B, D>;
+impl Optimizer for Muon {
+    type State<const D: usize> = MuonState<D>;
 
     fn step<const D: usize>(
         &self,
         learning_rate: LearningRate,
-        tensor: Tensor<B, D>,
-        gradient: Tensor<B, D>,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
         state: Option<Self::State<D>>,
-    ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
         let shape = tensor.dims();
         let [inputs, outputs] = shape[..] else {
             panic!(
@@ -184,7 +183,7 @@ impl<B: Backend> SimpleOptimizer<B> for Muon {
         (scaled(tensor, keep) - direction.mul_scalar(rate), Some(state))
     }
 
-    fn to_device<const D: usize>(state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
+    fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
         MuonState {
             gradient_mean: state.gradient_mean.to_device(device),
         }
@@ -194,14 +193,13 @@ impl<B: Backend> SimpleOptimizer<B> for Muon {
 #[cfg(test)]
 mod tests {
     use burn::tensor::{Distribution, FloatDType};
-    use burn_flex::Flex;
 
     use super::*;
 
-    type Matrices = Tensor<Flex, 3>;
+    type Matrices = Tensor<3>;
 
     fn random(shape: [usize; 3]) -> Matrices {
-        let matrices = Matrices::random(shape, Distribution::Normal(0.0, 1.0), &Default::default());
+        let matrices = Matrices::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex());
         matrices.cast(FloatDType::F64)
     }
 
@@ -247,7 +245,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "Muon updates matrices, got a parameter of shape [3]")]
     fn a_vector_is_refused_by_its_shape() {
-        let vector = || Tensor::<Flex, 1>::ones([3], &Default::default());
+        let vector = || Tensor::<1>::ones([3], &Device::flex());
         MuonConfig::new().build().step(0.1, vector(), vector(), None);
     }
 }

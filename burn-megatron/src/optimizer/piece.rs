@@ -3,21 +3,19 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use burn::optim::{LearningRate, SimpleOptimizer};
-use burn::tensor::backend::Backend;
-use burn::tensor::{DType, FloatDType, Tensor};
+use burn::optim::{LearningRate, Optimizer};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
 
 use super::factored::FactoredDirection;
 use super::scaled;
-use crate::collectives::CollectiveBackend;
 use crate::data_parallel::{GradientEntry, OwnedValues, ReducedGradients};
 use crate::offload::OffloadError;
 use crate::precision::is_half;
 
-/// What the optimizer holds of one trained parameter.
-pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
+/// State that the optimizer holds of one trained parameter.
+pub(crate) struct Piece<O: Optimizer> {
     pub(super) name: String,
-    /// Which of the optimizers updates it.
+    /// Number of the optimizer that updates it.
     pub(super) group: usize,
     /// The elements of this rank's part of the parameter that are updated here.
     pub(crate) range: Range<usize>,
@@ -26,7 +24,7 @@ pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
     pub(super) place: usize,
     /// Their main values, `[range]`, where the module's are of 16 bits and the range is not empty; unless the state of
     /// their bucket has them, or they are offloaded.
-    pub(crate) main: Option<Tensor<B, 1>>,
+    pub(crate) main: Option<Tensor<1>>,
     /// None before the first update, where the range is empty, and where their bucket's state has it, or it is
     /// offloaded.
     pub(crate) state: Option<O::State<1>>,
@@ -35,39 +33,39 @@ pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
 }
 
 /// The direction of a piece of a parameter, where that is not made of the piece alone.
-pub(super) enum Direction<B: Backend> {
+pub(super) enum Direction {
     /// Made of whole matrices.
     Made {
-        /// What is taken off the piece, `[range]`.
-        step: Tensor<B, 1>,
-        /// What is kept of it.
+        /// Step that is taken off the piece, `[range]`.
+        step: Tensor<1>,
+        /// Factor of what is kept of it.
         keep: f64,
     },
     /// Made of the gradient when the piece is updated, so that those of all pieces are never there at once.
     Factored {
-        /// By what it is made.
-        direction: Box<FactoredDirection<B>>,
-        /// What it is multiplied by.
+        /// Maker of it.
+        direction: Box<FactoredDirection>,
+        /// Number that it is multiplied by.
         factor: f64,
     },
 }
 
 /// An update under way.
-pub(super) struct Update<B: CollectiveBackend> {
+pub(super) struct Update {
     pub(super) learning_rate: LearningRate,
     /// The module's element type.
     pub(super) dtype: DType,
-    pub(super) device: B::Device,
+    pub(super) device: Device,
     /// The module's old values.
-    pub(super) values: OwnedValues<B>,
-    pub(super) gradients: ReducedGradients<B>,
-    /// Where an optimizer needs more than the pieces of this rank, by number.
-    pub(super) directions: HashMap<usize, Direction<B>>,
+    pub(super) values: OwnedValues,
+    pub(super) gradients: ReducedGradients,
+    /// Directions by number, where an optimizer needs more than the pieces of this rank.
+    pub(super) directions: HashMap<usize, Direction>,
 }
 
-impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
+impl<O: Optimizer> Piece<O> {
     /// Returns the piece of a parameter: the elements of `range`, from `place` on in this rank's part of their bucket.
-    /// Its main values are yet to be made.
+    /// The main values are yet to be made.
     pub(super) fn new(entry: &GradientEntry, group: usize, range: Range<usize>, place: usize) -> Self {
         Self {
             name: entry.name.clone(),
@@ -89,11 +87,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
         &mut self,
         optimizer: &O,
         entry: &GradientEntry,
-        update: &mut Update<B>,
-    ) -> Result<Tensor<B, 1>, OffloadError>
-    where
-        B: CollectiveBackend,
-    {
+        update: &mut Update,
+    ) -> Result<Tensor<1>, OffloadError> {
         let gradient = || update.gradients.owned_values(entry, &update.device);
         let (gradient, keep) = match update.directions.remove(&entry.number) {
             None => (gradient(), None),
@@ -134,7 +129,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
     }
 }
 
-impl<B: Backend, O: SimpleOptimizer<B>> Clone for Piece<B, O> {
+impl<O: Optimizer> Clone for Piece<O> {
     fn clone(&self) -> Self {
         Self {
             name: self.name.clone(),
@@ -149,7 +144,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> Clone for Piece<B, O> {
     }
 }
 
-impl<B: Backend, O: SimpleOptimizer<B>> std::fmt::Debug for Piece<B, O> {
+impl<O: Optimizer> std::fmt::Debug for Piece<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Piece")
             .field("name", &self.name)
@@ -161,6 +156,6 @@ impl<B: Backend, O: SimpleOptimizer<B>> std::fmt::Debug for Piece<B, O> {
 }
 
 /// The main values of a range, in f32, where the module's have 16 bits.
-pub(super) fn main_of<B: Backend>(value: Tensor<B, 1>) -> Option<Tensor<B, 1>> {
+pub(super) fn main_of(value: Tensor<1>) -> Option<Tensor<1>> {
     is_half(value.dtype()).then(|| value.cast(FloatDType::F32))
 }

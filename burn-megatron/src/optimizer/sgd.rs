@@ -1,19 +1,18 @@
 //! `Sgd`: gradient descent with momentum, as PyTorch's, whose state a checkpoint can hold; that of burn's `Sgd` it
 //! cannot, for its fields are private.
 //!
-//! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
+//! A burn `Optimizer`: works in an `ElementWiseOptimizer`, or in burn's `ModuleOptimizer`, on any module.
 
 use burn::config::Config;
-use burn::optim::{LearningRate, SimpleOptimizer};
-use burn::record::Record;
-use burn::tensor::{Tensor, backend::Backend, ops::Device};
+use burn::optim::{LearningRate, Optimizer, RecordState};
+use burn::tensor::{Device, Tensor};
 
 use super::{ElementWise, configured, scaled, with_decay};
 
 /// Configuration of [`Sgd`]; the momentum is Megatron-LM's.
 #[derive(Config, Debug, Copy, PartialEq)]
 pub struct SgdConfig {
-    /// What is kept of the momentum in each step; 0 for none, and no state.
+    /// Share of the momentum that is kept in each step; 0 for none, and no state.
     #[config(default = 0.9)]
     pub momentum: f64,
     /// The share of a parameter that is added to its gradient.
@@ -33,34 +32,34 @@ pub struct Sgd {
     gradient_scale: f64,
 }
 
-/// What SGD keeps of a parameter.
-#[derive(Record, Clone)]
-pub struct SgdState<B: Backend, const D: usize> {
+/// State of SGD for a parameter.
+#[derive(RecordState, Clone)]
+pub struct SgdState<const D: usize> {
     /// The momentum v; `None` if there is none.
-    pub momentum: Option<Tensor<B, D>>,
+    pub momentum: Option<Tensor<D>>,
 }
 
 configured!(SgdConfig => Sgd);
 
 impl Sgd {
-    /// Whether its state has a momentum.
+    /// Returns whether its state has a momentum.
     pub(super) fn has_momentum(&self) -> bool {
         self.config.momentum != 0.0
     }
 }
 
-impl<B: Backend> ElementWise<B> for Sgd {}
+impl ElementWise for Sgd {}
 
-impl<B: Backend> SimpleOptimizer<B> for Sgd {
-    type State<const D: usize> = SgdState<B, D>;
+impl Optimizer for Sgd {
+    type State<const D: usize> = SgdState<D>;
 
     fn step<const D: usize>(
         &self,
         learning_rate: LearningRate,
-        tensor: Tensor<B, D>,
-        gradient: Tensor<B, D>,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
         state: Option<Self::State<D>>,
-    ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
         let SgdConfig { momentum, weight_decay } = self.config;
         let gradient = scaled(gradient, self.gradient_scale);
         let gradient = with_decay(gradient, &tensor, weight_decay);
@@ -74,7 +73,7 @@ impl<B: Backend> SimpleOptimizer<B> for Sgd {
         (tensor - velocity.mul_scalar(learning_rate), Some(state))
     }
 
-    fn to_device<const D: usize>(state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
+    fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
         SgdState {
             momentum: state.momentum.map(|momentum| momentum.to_device(device)),
         }

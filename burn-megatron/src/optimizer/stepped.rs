@@ -1,13 +1,12 @@
 //! One number taken through the steps of an optimizer, for the tests of each.
 
-use burn::optim::SimpleOptimizer;
-use burn::tensor::{DType, Tensor};
-use burn_flex::Flex;
+use burn::optim::Optimizer;
+use burn::tensor::{DType, Device, Tensor};
 
 /// Takes a parameter through a step of rate 0.1 for each gradient, and returns its value after each.
-pub(super) fn run<O: SimpleOptimizer<Flex>>(optimizer: &O, start: f64, gradients: &[f64]) -> Vec<f64> {
-    let device = Default::default();
-    let scalar = |value: f64| Tensor::<Flex, 1>::from_data([value], (&device, DType::F64));
+pub(super) fn run<O: Optimizer>(optimizer: &O, start: f64, gradients: &[f64]) -> Vec<f64> {
+    let device = Device::flex();
+    let scalar = |value: f64| Tensor::<1>::from_data([value], (&device, DType::F64));
     let (mut parameter, mut state) = (scalar(start), None);
     let step = |gradient: &f64| {
         (parameter, state) = optimizer.step(0.1, parameter.clone(), scalar(*gradient), state.take());

@@ -1,8 +1,7 @@
 //! `StoredOptimizer`: an optimizer whose state a checkpoint can keep, element by element, for any layout.
 
 use burn::optim::{AdamState, AdaptiveMomentumState};
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::KernelBackend;
+use burn::tensor::Tensor;
 
 use super::{
     Adafactor, AdafactorState, Adam, AdamW, AdamWState, ElementWise, FactoredMoment, Lion, LionState, Muon, MuonState,
@@ -12,12 +11,12 @@ use crate::data_parallel::GradientEntry;
 use crate::parameters::Factoring;
 
 /// A tensor of an optimizer's state, `[elements of the piece]`, by its name.
-pub type StateTensor<B> = (&'static str, Tensor<B, 1>);
+pub type StateTensor = (&'static str, Tensor<1>);
 
 /// A tensor that the state of a parameter may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorLayout {
-    /// Its name.
+    /// Name of the tensor.
     pub name: &'static str,
     /// The number of its elements where each rank has the whole of it; `None` where it has an element for each of the
     /// parameter's.
@@ -33,7 +32,7 @@ impl TensorLayout {
 
 /// An optimizer whose state is a number of updates, and tensors: with an element for each element of the parameter, or
 /// small ones, which each rank that holds elements of the parameter has whole.
-pub trait StoredOptimizer<B: Backend>: ElementWise<B> {
+pub trait StoredOptimizer: ElementWise {
     /// Returns the names of all tensors that a state of this optimizer may have.
     fn tensor_names(&self) -> &'static [&'static str];
 
@@ -45,17 +44,17 @@ pub trait StoredOptimizer<B: Backend>: ElementWise<B> {
     }
 
     /// Returns the tensors of a state with an element for each of the parameter's.
-    fn tensors(state: &Self::State<1>) -> Vec<StateTensor<B>>;
+    fn tensors(state: &Self::State<1>) -> Vec<StateTensor>;
 
     /// Returns those that each rank has whole.
-    fn whole_tensors(state: &Self::State<1>) -> Vec<StateTensor<B>> {
+    fn whole_tensors(state: &Self::State<1>) -> Vec<StateTensor> {
         let _ = state;
         Vec::new()
     }
 
     /// Returns the state after `updates` updates, at least one; `None` if the tensors are not those of a state of this
     /// optimizer.
-    fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<Self::State<1>>;
+    fn state(&self, updates: u64, tensors: Vec<StateTensor>) -> Option<Self::State<1>>;
 
     /// Returns which setting is to change for a state of the tensors `stored`, which this optimizer cannot take; `None`
     /// if it is that of another optimizer.
@@ -68,68 +67,68 @@ pub trait StoredOptimizer<B: Backend>: ElementWise<B> {
 /// The means of gradients and of their squares, as every Adam calls them.
 const ADAM: &[&str] = &["moment_1", "moment_2", "max_moment_2"];
 
-impl<B: KernelBackend> StoredOptimizer<B> for AdamW {
+impl StoredOptimizer for AdamW {
     fn tensor_names(&self) -> &'static [&'static str] {
         &["moment_1", "moment_2"]
     }
 
-    fn tensors(state: &AdamWState<B, 1>) -> Vec<StateTensor<B>> {
+    fn tensors(state: &AdamWState<1>) -> Vec<StateTensor> {
         vec![
             ("moment_1", state.moment_1.clone()),
             ("moment_2", state.moment_2.clone()),
         ]
     }
 
-    fn state(&self, updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
+    fn state(&self, updates: u64, mut tensors: Vec<StateTensor>) -> Option<AdamWState<1>> {
         adamw_state(updates, &mut tensors)
     }
 }
 
-impl<B: KernelBackend> StoredOptimizer<B> for Adam {
+impl StoredOptimizer for Adam {
     fn tensor_names(&self) -> &'static [&'static str] {
         &["moment_1", "moment_2"]
     }
 
-    fn tensors(state: &AdamWState<B, 1>) -> Vec<StateTensor<B>> {
+    fn tensors(state: &AdamWState<1>) -> Vec<StateTensor> {
         AdamW::tensors(state)
     }
 
-    fn state(&self, updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
+    fn state(&self, updates: u64, mut tensors: Vec<StateTensor>) -> Option<AdamWState<1>> {
         adamw_state(updates, &mut tensors)
     }
 }
 
-impl<B: Backend> StoredOptimizer<B> for Lion {
+impl StoredOptimizer for Lion {
     fn tensor_names(&self) -> &'static [&'static str] {
         &["moment_1"]
     }
 
-    fn tensors(state: &LionState<B, 1>) -> Vec<StateTensor<B>> {
+    fn tensors(state: &LionState<1>) -> Vec<StateTensor> {
         vec![("moment_1", state.moment_1.clone())]
     }
 
-    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<LionState<B, 1>> {
+    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor>) -> Option<LionState<1>> {
         let moment_1 = take(&mut tensors, "moment_1")?;
         Some(LionState { moment_1 })
     }
 }
 
-impl<B: Backend> StoredOptimizer<B> for Muon {
+impl StoredOptimizer for Muon {
     fn tensor_names(&self) -> &'static [&'static str] {
         &["gradient_mean"]
     }
 
-    fn tensors(state: &MuonState<B, 1>) -> Vec<StateTensor<B>> {
+    fn tensors(state: &MuonState<1>) -> Vec<StateTensor> {
         vec![("gradient_mean", state.gradient_mean.clone())]
     }
 
-    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<MuonState<B, 1>> {
+    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor>) -> Option<MuonState<1>> {
         let gradient_mean = take(&mut tensors, "gradient_mean")?;
         Some(MuonState { gradient_mean })
     }
 }
 
-impl<B: Backend> StoredOptimizer<B> for Adafactor {
+impl StoredOptimizer for Adafactor {
     fn tensor_names(&self) -> &'static [&'static str] {
         &["row_variance", "column_variance", "variance"]
     }
@@ -150,14 +149,14 @@ impl<B: Backend> StoredOptimizer<B> for Adafactor {
         layout.to_vec()
     }
 
-    fn tensors(state: &AdafactorState<B, 1>) -> Vec<StateTensor<B>> {
+    fn tensors(state: &AdafactorState<1>) -> Vec<StateTensor> {
         match &state.moment {
             SecondMoment::Elements(variance) => vec![("variance", variance.clone())],
             SecondMoment::Factored(_) => Vec::new(),
         }
     }
 
-    fn whole_tensors(state: &AdafactorState<B, 1>) -> Vec<StateTensor<B>> {
+    fn whole_tensors(state: &AdafactorState<1>) -> Vec<StateTensor> {
         match &state.moment {
             SecondMoment::Elements(_) => Vec::new(),
             SecondMoment::Factored(FactoredMoment { rows, columns }) => {
@@ -166,7 +165,7 @@ impl<B: Backend> StoredOptimizer<B> for Adafactor {
         }
     }
 
-    fn state(&self, updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdafactorState<B, 1>> {
+    fn state(&self, updates: u64, mut tensors: Vec<StateTensor>) -> Option<AdafactorState<1>> {
         let moment = match take(&mut tensors, "variance") {
             Some(variance) => SecondMoment::Elements(variance),
             None => SecondMoment::Factored(FactoredMoment {
@@ -179,17 +178,17 @@ impl<B: Backend> StoredOptimizer<B> for Adafactor {
     }
 }
 
-impl<B: Backend> StoredOptimizer<B> for Sgd {
+impl StoredOptimizer for Sgd {
     fn tensor_names(&self) -> &'static [&'static str] {
         if self.has_momentum() { &["momentum"] } else { &[] }
     }
 
-    fn tensors(state: &SgdState<B, 1>) -> Vec<StateTensor<B>> {
+    fn tensors(state: &SgdState<1>) -> Vec<StateTensor> {
         let momentum = state.momentum.iter();
         momentum.map(|momentum| ("momentum", momentum.clone())).collect()
     }
 
-    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<SgdState<B, 1>> {
+    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor>) -> Option<SgdState<1>> {
         let momentum = take(&mut tensors, "momentum");
         (momentum.is_some() == self.has_momentum()).then_some(SgdState { momentum })
     }
@@ -209,35 +208,35 @@ impl<B: Backend> StoredOptimizer<B> for Sgd {
     }
 }
 
-impl<B: Backend> StoredOptimizer<B> for burn::optim::Adam {
+impl StoredOptimizer for burn::optim::Adam {
     fn tensor_names(&self) -> &'static [&'static str] {
         ADAM
     }
 
-    fn tensors(state: &AdamState<B, 1>) -> Vec<StateTensor<B>> {
+    fn tensors(state: &AdamState<1>) -> Vec<StateTensor> {
         momentum_tensors(&state.momentum)
     }
 
-    fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<AdamState<B, 1>> {
+    fn state(&self, updates: u64, tensors: Vec<StateTensor>) -> Option<AdamState<1>> {
         momentum(updates, tensors).map(AdamState::new)
     }
 }
 
-impl<B: Backend> StoredOptimizer<B> for burn::optim::AdamW {
+impl StoredOptimizer for burn::optim::AdamW {
     fn tensor_names(&self) -> &'static [&'static str] {
         ADAM
     }
 
-    fn tensors(state: &burn::optim::AdamWState<B, 1>) -> Vec<StateTensor<B>> {
+    fn tensors(state: &burn::optim::AdamWState<1>) -> Vec<StateTensor> {
         momentum_tensors(&state.momentum)
     }
 
-    fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<burn::optim::AdamWState<B, 1>> {
+    fn state(&self, updates: u64, tensors: Vec<StateTensor>) -> Option<burn::optim::AdamWState<1>> {
         momentum(updates, tensors).map(burn::optim::AdamWState::new)
     }
 }
 
-fn adamw_state<B: Backend>(updates: u64, tensors: &mut Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
+fn adamw_state(updates: u64, tensors: &mut Vec<StateTensor>) -> Option<AdamWState<1>> {
     Some(AdamWState {
         time: updates as usize,
         moment_1: take(tensors, "moment_1")?,
@@ -245,7 +244,7 @@ fn adamw_state<B: Backend>(updates: u64, tensors: &mut Vec<StateTensor<B>>) -> O
     })
 }
 
-fn momentum_tensors<B: Backend>(momentum: &AdaptiveMomentumState<B, 1>) -> Vec<StateTensor<B>> {
+fn momentum_tensors(momentum: &AdaptiveMomentumState<1>) -> Vec<StateTensor> {
     let mut tensors = vec![
         ("moment_1", momentum.moment_1.clone()),
         ("moment_2", momentum.moment_2.clone()),
@@ -254,7 +253,7 @@ fn momentum_tensors<B: Backend>(momentum: &AdaptiveMomentumState<B, 1>) -> Vec<S
     tensors
 }
 
-fn momentum<B: Backend>(updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdaptiveMomentumState<B, 1>> {
+fn momentum(updates: u64, mut tensors: Vec<StateTensor>) -> Option<AdaptiveMomentumState<1>> {
     Some(AdaptiveMomentumState {
         time: updates as usize,
         moment_1: take(&mut tensors, "moment_1")?,
@@ -263,14 +262,13 @@ fn momentum<B: Backend>(updates: u64, mut tensors: Vec<StateTensor<B>>) -> Optio
     })
 }
 
-fn take<B: Backend>(tensors: &mut Vec<StateTensor<B>>, name: &str) -> Option<Tensor<B, 1>> {
+fn take(tensors: &mut Vec<StateTensor>, name: &str) -> Option<Tensor<1>> {
     let found = tensors.iter().position(|(found, _)| *found == name)?;
     Some(tensors.swap_remove(found).1)
 }
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::Flex;
 
     use super::*;
     use crate::optimizer::SgdConfig;
@@ -279,7 +277,7 @@ mod tests {
     fn sgd_names_its_momentum_where_only_that_has_changed() {
         let advice = |momentum, stored: &[&str]| {
             let sgd = SgdConfig::new().with_momentum(momentum).build();
-            StoredOptimizer::<Flex>::advice(&sgd, stored)
+            StoredOptimizer::advice(&sgd, stored)
         };
         assert!(advice(0.0, &["momentum"]).unwrap().contains("with a momentum"));
         assert!(advice(0.9, &[]).unwrap().contains("train with momentum 0 "));

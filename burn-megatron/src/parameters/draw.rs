@@ -4,34 +4,33 @@
 //! values than the same part of the whole, so what sees a part only refuses parameters without values.
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Bool, Int, Tensor, backend::Backend};
+use burn::tensor::{Bool, Int, Tensor};
 
 use super::RegistryError;
 use super::visit::{PathVisitor, visit_paths};
 
 /// Returns the module with the values of all its parameters drawn, in the order of its fields.
 ///
-/// A tuple of modules is a module: `initialize((embedding, encoder, head))` draws three in this order. burn's
-/// `num_params` draws them too.
+/// A tuple of modules is a module: `initialize((embedding, encoder, head))` draws three in this order.
 ///
 /// ```
-/// use burn::nn::{Linear, LinearConfig};
-/// use burn_flex::{Flex, FlexDevice};
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::Device;
 ///
-/// let [first, second] = [0, 1].map(|_| LinearConfig::new(4, 4).init(&FlexDevice));
-/// let (first, second): (Linear<Flex>, Linear<Flex>) = burn_megatron::initialize((first, second));
+/// let [first, second] = [0, 1].map(|_| LinearConfig::new(4, 4).init(&Device::flex()));
+/// let (first, second) = burn_megatron::initialize((first, second));
 /// assert!(first.weight.is_initialized() && second.weight.is_initialized());
 /// ```
-pub fn initialize<B: Backend, M: Module<B>>(module: M) -> M {
+pub fn initialize<M: Module>(module: M) -> M {
     struct Drawer;
-    impl<B: Backend> ModuleVisitor<B> for Drawer {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    impl ModuleVisitor for Drawer {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             param.val();
         }
-        fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<B, D, Int>>) {
+        fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
             param.val();
         }
-        fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<B, D, Bool>>) {
+        fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
             param.val();
         }
     }
@@ -40,10 +39,10 @@ pub fn initialize<B: Backend, M: Module<B>>(module: M) -> M {
 }
 
 /// Returns the path of the first float parameter without values, in the order of the module; draws nothing.
-pub fn first_undrawn<B: Backend, M: Module<B>>(module: &M) -> Option<String> {
+pub fn first_undrawn<M: Module>(module: &M) -> Option<String> {
     struct Finder(Option<String>);
-    impl<B: Backend> PathVisitor<B> for Finder {
-        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>) {
+    impl PathVisitor for Finder {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>) {
             if self.0.is_none() && !param.is_initialized() {
                 self.0 = Some(path);
             }
@@ -58,8 +57,8 @@ pub fn first_undrawn<B: Backend, M: Module<B>>(module: &M) -> Option<String> {
 ///
 /// # Errors
 /// [`RegistryError::Undrawn`], naming the first that has none.
-pub(crate) fn refuse_undrawn<B: Backend, M: Module<B>>(module: &M, scope: &str) -> Result<(), RegistryError> {
-    match first_undrawn::<B, M>(module) {
+pub(crate) fn refuse_undrawn<M: Module>(module: &M, scope: &str) -> Result<(), RegistryError> {
+    match first_undrawn(module) {
         None => Ok(()),
         Some(path) => Err(RegistryError::Undrawn {
             path: [scope, &path]
@@ -74,25 +73,25 @@ pub(crate) fn refuse_undrawn<B: Backend, M: Module<B>>(module: &M, scope: &str) 
 #[cfg(test)]
 mod tests {
     use burn::nn::{Linear, LinearConfig};
-    use burn_flex::{Flex, FlexDevice};
+    use burn::tensor::Device;
 
     use super::*;
 
-    fn linear() -> Linear<Flex> {
-        LinearConfig::new(3, 2).init(&FlexDevice)
+    fn linear() -> Linear {
+        LinearConfig::new(3, 2).init(&Device::flex())
     }
 
     #[test]
     fn a_parameter_without_values_is_named_until_it_is_drawn() {
         let pair = (linear(), linear());
         pair.0.weight.val();
-        assert_eq!(first_undrawn::<Flex, _>(&pair).as_deref(), Some("0.bias"));
+        assert_eq!(first_undrawn(&pair).as_deref(), Some("0.bias"));
         assert!(
-            refuse_undrawn::<Flex, _>(&pair.1, "head")
+            refuse_undrawn(&pair.1, "head")
                 .unwrap_err()
                 .to_string()
                 .starts_with("parameter head.weight ")
         );
-        assert_eq!(first_undrawn::<Flex, _>(&initialize(pair)), None);
+        assert_eq!(first_undrawn(&initialize(pair)), None);
     }
 }

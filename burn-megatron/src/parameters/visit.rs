@@ -1,9 +1,7 @@
 //! Walks over a module's parameters, and the way of a tensor to host memory and back.
 
-use std::cell::Cell;
-
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend, get_device_settings};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 
 /// A float parameter of a module, in the order in which the module lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,24 +31,24 @@ impl ParameterEntry {
 }
 
 /// A visitor of float parameters and their paths.
-pub(crate) trait PathVisitor<B: Backend> {
-    fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>);
+pub(crate) trait PathVisitor {
+    fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>);
 }
 
 /// Shows a visitor a module's float parameters and buffers, in the module's own order.
-pub(crate) fn visit_paths<B: Backend, M: Module<B>>(module: &M, visitor: &mut impl PathVisitor<B>) {
+pub(crate) fn visit_paths<M: Module>(module: &M, visitor: &mut impl PathVisitor) {
     struct Walk<'a, V> {
         path: Vec<String>,
         visitor: &'a mut V,
     }
-    impl<B: Backend, V: PathVisitor<B>> ModuleVisitor<B> for Walk<'_, V> {
+    impl<V: PathVisitor> ModuleVisitor for Walk<'_, V> {
         fn enter_module(&mut self, name: &str, _container_type: &str) {
             self.path.push(name.to_owned());
         }
         fn exit_module(&mut self, _name: &str, _container_type: &str) {
             self.path.pop();
         }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             self.visitor.visit(self.path.join("."), param);
         }
     }
@@ -61,24 +59,20 @@ pub(crate) fn visit_paths<B: Backend, M: Module<B>>(module: &M, visitor: &mut im
 }
 
 /// Returns a module's float parameters and buffers, in the module's own order. Forces lazy parameters.
-pub fn list_parameters<B: Backend, M: Module<B>>(module: &M) -> Vec<ParameterEntry> {
-    list_undrawn::<B, M>(module, |_| false)
+pub fn list_parameters<M: Module>(module: &M) -> Vec<ParameterEntry> {
+    list_undrawn(module, |_| false)
 }
 
 /// Returns what [`list_parameters`] does, without forcing those that are `undrawn`: trained ones of the default type.
-pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
-    module: &M,
-    undrawn: impl Fn(ParamId) -> bool,
-) -> Vec<ParameterEntry> {
+pub(crate) fn list_undrawn<M: Module>(module: &M, undrawn: impl Fn(ParamId) -> bool) -> Vec<ParameterEntry> {
     struct Lister<F> {
         entries: Vec<ParameterEntry>,
         undrawn: F,
     }
-    impl<B: Backend, F: Fn(ParamId) -> bool> PathVisitor<B> for Lister<F> {
-        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>) {
+    impl<F: Fn(ParamId) -> bool> PathVisitor for Lister<F> {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>) {
             let (dtype, requires_grad) = if (self.undrawn)(param.id) {
-                let device = param.lazy_device();
-                (get_device_settings::<B>(&device).float_dtype.into(), true)
+                (param.lazy_device().settings().float_dtype.into(), true)
             } else {
                 let tensor = param.val();
                 (tensor.dtype(), tensor.is_require_grad())
@@ -100,27 +94,17 @@ pub(crate) fn list_undrawn<B: Backend, M: Module<B>>(
     lister.entries
 }
 
-/// Makes a module's running statistics current: a record takes in what the last forward pass has left pending in a
-/// batch norm's running state.
+/// Makes a module's running statistics current: takes in what the last forward pass has left pending in a batch norm's
+/// running state.
 ///
-/// Without it, what is read lacks the last update, and what is replaced comes back.
-pub fn settle_running_states<B: Backend, M: Module<B>>(module: &M) {
-    let was_settling = IS_SETTLING.replace(true);
-    drop(module.clone().into_record());
-    IS_SETTLING.set(was_settling);
-}
-
-thread_local! {
-    static IS_SETTLING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns whether a record is made for what it does to the module alone, and is not saved.
-pub(crate) fn is_settling() -> bool {
-    IS_SETTLING.get()
+/// Without it, what is read lacks the last update, as burn's records do, and what is replaced comes back.
+pub fn settle_running_states<M: Module>(module: &M) {
+    // For what it does to the running states: burn offers nothing else that does it.
+    drop(module.valid());
 }
 
 /// Returns a tensor's elements as f64, exact for every float type.
-pub fn read_host<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f64> {
+pub fn read_host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     tensor.into_data().iter::<f64>().collect()
 }
 
@@ -128,11 +112,29 @@ pub fn read_host<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f64> {
 ///
 /// # Panics
 /// When the number of elements is not that of the shape.
-pub fn tensor_from_host<B: Backend, const D: usize>(
+pub fn tensor_from_host<const D: usize>(
     values: Vec<f64>,
     shape: [usize; D],
     dtype: DType,
-    device: &B::Device,
-) -> Tensor<B, D> {
+    device: &Device,
+) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), (device, dtype))
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::BatchNormConfig;
+
+    use super::*;
+
+    #[test]
+    fn a_running_mean_is_settled_and_not_before() {
+        let device = Device::flex().autodiff();
+        let norm = BatchNormConfig::new(1).init(&device);
+        norm.forward(Tensor::<2>::ones([4, 1], &device));
+        let mean = || read_host(norm.running_mean.value());
+        assert_eq!(mean(), [0.0]);
+        settle_running_states(&norm);
+        assert!(mean()[0] > 0.0);
+    }
 }

@@ -1,7 +1,7 @@
 //! Gives parameters that start as constants random values: a bias of zero hides a bias added twice.
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use crate::context::ParallelContext;
 use crate::parameters::{Declaration, read_host, tensor_from_host};
@@ -9,12 +9,7 @@ use crate::random::RandomStream;
 
 /// Returns the module with N(0, `deviation`²) added to every declared parameter of one dimension, the same in every
 /// layout.
-pub fn perturb_constants<B: Backend, M: Module<B>>(
-    module: M,
-    deviation: f64,
-    seed: u64,
-    context: &ParallelContext,
-) -> M {
+pub fn perturb_constants<M: Module>(module: M, deviation: f64, seed: u64, context: &ParallelContext) -> M {
     module.map(&mut Perturber {
         deviation,
         seed,
@@ -28,8 +23,8 @@ struct Perturber<'a> {
     context: &'a ParallelContext,
 }
 
-impl<B: Backend> ModuleMapper<B> for Perturber<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+impl ModuleMapper for Perturber<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let declaration = self.context.registry().declaration(param.id);
         let (id, tensor, mapper) = param.consume();
         let (1, Some(Declaration { name, placement, .. })) = (D, declaration) else {

@@ -10,11 +10,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 
-use crate::collectives::CollectiveBackend;
 use crate::context::ParallelContext;
 use crate::data_parallel::ReducedGradients;
 use crate::parameters::{Placement, read_host};
@@ -31,7 +30,7 @@ pub enum RecordingError {
     Format { path: PathBuf, reason: String },
 }
 
-/// What a recording holds.
+/// Contents of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TensorKind {
     /// Gradients after finalisation and before clipping.
@@ -60,7 +59,7 @@ pub struct RecordedTensor {
     pub values: Vec<f64>,
 }
 
-/// What a recording's metadata says of a tensor; the tensor itself is found by name, and its number where several have
+/// Metadata of a tensor in a recording; the tensor itself is found by name, and its number where several have
 /// it.
 #[derive(Serialize, Deserialize)]
 struct Entry {
@@ -88,11 +87,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the file cannot be written, naming it.
-    pub fn gradients<B: CollectiveBackend>(
-        &self,
-        step: u64,
-        gradients: &ReducedGradients<B>,
-    ) -> Result<(), RecordingError> {
+    pub fn gradients(&self, step: u64, gradients: &ReducedGradients) -> Result<(), RecordingError> {
         let tensors = gradients.entries().iter().map(|entry| LazyTensor {
             entry: Entry {
                 name: entry.name.clone(),
@@ -107,15 +102,15 @@ impl Recorder {
     ///
     /// # Errors
     /// When the file cannot be written, naming it.
-    pub fn parameters<B: Backend, M: Module<B>>(
+    pub fn parameters<M: Module>(
         &self,
         step: u64,
         module: &M,
         context: &ParallelContext,
     ) -> Result<(), RecordingError> {
         struct Collector<'a>(&'a ParallelContext, Vec<LazyTensor<'static>>);
-        impl<B: Backend> ModuleVisitor<B> for Collector<'_> {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        impl ModuleVisitor for Collector<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
                 let Some(declaration) = self.0.registry().declaration(param.id) else {
                     return;
                 };
@@ -154,7 +149,7 @@ impl Recorder {
     }
 }
 
-/// Returns what tensors are called in a file: by their names, and `name#2` for the second part of one, which a rank may
+/// Returns the names of tensors in a file: their own, and `name#2` for the second part of one, which a rank may
 /// hold.
 fn keys<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -263,19 +258,19 @@ fn recording_path(folder: &Path, step: u64, kind: TensorKind, rank: usize) -> Pa
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::{Flex, FlexDevice};
+    use burn::nn::LinearConfig;
+    use burn::tensor::Device;
 
     use super::*;
-    use crate::tensor_parallel::ColumnParallelLinearConfig;
 
     #[test]
     fn what_is_recorded_is_read_back_bit_for_bit() {
         let folder = tempfile::tempdir().unwrap();
         let context = ParallelContext::single(7);
-        let layer = ColumnParallelLinearConfig::new(3, 5).init::<Flex>(&FlexDevice, &context.scope("fc"));
-        let layer = layer.unwrap();
+        let layer = LinearConfig::new(3, 5).init(&Device::flex());
+        context.scope("fc").declare_rest_replicated(&layer).unwrap();
         let recorder = Recorder::new(folder.path(), 2);
-        recorder.parameters::<Flex, _>(0, &layer, &context).unwrap();
+        recorder.parameters(0, &layer, &context).unwrap();
 
         let tensors = read_step(folder.path(), 0, TensorKind::Parameter, 2).unwrap();
         assert_eq!(tensors[0].name, "fc.weight");

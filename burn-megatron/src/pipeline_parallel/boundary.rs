@@ -1,4 +1,4 @@
-//! [`Boundary`]: how activations and gradients cross from stage to stage.
+//! [`Boundary`]: the way of activations and gradients from stage to stage.
 //!
 //! Each direction has a process group of its own, so that each is matched in its own order. Where all tensor ranks hold
 //! the same activation, each sends its part of it, and the receiving tensor ranks put the parts together: what crosses,
@@ -7,11 +7,13 @@
 //! # Reference
 //! Narayanan et al. 2021, arXiv:2104.04473, section 4.1: the scatter/gather optimization.
 
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, Shape, TensorMetadata};
+use burn::backend::{Dispatch, DispatchTensor};
+use burn::tensor::{DType, Device, Shape, Tensor};
 
 use super::schedule::Direction;
-use crate::collectives::{CollectiveBackend, CollectiveError, Movement, Pending, PendingTensor, ProcessGroup};
+use crate::collectives::{
+    CollectiveBackend, CollectiveError, Movement, Pending, PendingTensor, ProcessGroup, move_data,
+};
 use crate::context::ParallelContext;
 
 /// The ways out of a stage and into it.
@@ -24,9 +26,9 @@ pub(super) struct Boundary {
 }
 
 /// A tensor that is on its way here.
-pub(super) struct Incoming<B: CollectiveBackend> {
+pub(super) struct Incoming {
     /// The whole tensor, or this rank's part of it, flat.
-    pub(super) pending: PendingTensor<B>,
+    pub(super) pending: PendingTensor,
     shape: Shape,
 }
 
@@ -43,42 +45,39 @@ impl Boundary {
     }
 
     /// Returns what this rank sends of a tensor.
-    pub(super) fn outgoing<B: CollectiveBackend>(
-        &self,
-        tensor: FloatTensor<B>,
-    ) -> Result<FloatTensor<B>, CollectiveError> {
+    pub(super) fn outgoing<const D: usize>(&self, tensor: Tensor<D>) -> Result<DispatchTensor, CollectiveError> {
         match &self.spread {
-            None => Ok(tensor),
-            Some(group) => part::<B>(tensor, group),
+            None => Ok(tensor.into_dispatch()),
+            Some(group) => Ok(part(tensor, group)?.into_dispatch()),
         }
     }
 
     /// Starts to send what is [`outgoing`](Self::outgoing) to a stage.
-    pub(super) fn send_start<B: CollectiveBackend>(
+    pub(super) fn send_start(
         &self,
-        outgoing: FloatTensor<B>,
+        outgoing: DispatchTensor,
         (direction, stage): (Direction, usize),
         label: &str,
     ) -> Pending<()> {
-        B::send_start(outgoing, stage, &self.group(direction).labelled(label))
+        Dispatch::send_start(outgoing, stage, &self.group(direction).labelled(label))
     }
 
     /// Starts to receive a tensor of a shape from a stage.
-    pub(super) fn recv_start<B: CollectiveBackend>(
+    pub(super) fn recv_start(
         &self,
         shape: Shape,
         dtype: DType,
-        device: &B::Device,
+        device: &Device,
         (direction, stage): (Direction, usize),
         label: &str,
-    ) -> Incoming<B> {
+    ) -> Incoming {
         let here = match &self.spread {
             None => shape.clone(),
             Some(group) => Shape::new([shape.num_elements().div_ceil(group.size())]),
         };
         let group = self.group(direction).labelled(label);
         Incoming {
-            pending: B::recv_start(here, dtype, device, stage, &group),
+            pending: Dispatch::recv_start(here, dtype, device.as_dispatch(), stage, &group),
             shape,
         }
     }
@@ -87,14 +86,10 @@ impl Boundary {
     ///
     /// # Communication
     /// Where all tensor ranks hold the same, one all-gather of the tensor's size over the tensor group.
-    pub(super) fn finish<B: CollectiveBackend>(
-        &self,
-        incoming: Incoming<B>,
-    ) -> Result<FloatTensor<B>, CollectiveError> {
-        let tensor = incoming.pending.wait()?;
+    pub(super) fn finish<const D: usize>(&self, incoming: Incoming) -> Result<Tensor<D>, CollectiveError> {
         match &self.spread {
-            None => Ok(tensor),
-            Some(group) => whole::<B>(tensor, incoming.shape, group),
+            None => incoming.pending.tensor(),
+            Some(group) => whole(incoming.pending.tensor()?, incoming.shape, group),
         }
     }
 
@@ -117,30 +112,26 @@ impl Boundary {
 }
 
 /// This rank's part of a tensor, flat; the last parts are filled up with zeros.
-fn part<B: CollectiveBackend>(tensor: FloatTensor<B>, group: &ProcessGroup) -> Result<FloatTensor<B>, CollectiveError> {
+fn part<const D: usize>(tensor: Tensor<D>, group: &ProcessGroup) -> Result<Tensor<1>, CollectiveError> {
     let len = tensor.shape().num_elements();
     let padded = len.next_multiple_of(group.size());
-    let mut flat = B::float_reshape(tensor, Shape::new([len]));
+    let (device, dtype) = (tensor.device(), tensor.dtype());
+    let mut flat = tensor.flatten::<1>(0, D - 1);
     if padded > len {
-        let device = B::float_device(&flat);
-        let zeros = B::float_zeros(Shape::new([padded - len]), &device, flat.dtype().into());
-        flat = B::float_cat(vec![flat, zeros], 0);
+        let zeros = Tensor::zeros([padded - len], (&device, dtype));
+        flat = Tensor::cat(vec![flat, zeros], 0);
     }
-    B::move_data(flat, Movement::Split { dimension: 0 }, group)
+    move_data(flat, Movement::Split { dimension: 0 }, group)
 }
 
 /// A tensor from the parts of all ranks.
-fn whole<B: CollectiveBackend>(
-    part: FloatTensor<B>,
-    shape: Shape,
-    group: &ProcessGroup,
-) -> Result<FloatTensor<B>, CollectiveError> {
-    let padded = B::move_data(part, Movement::AllGather { dimension: 0 }, group)?;
+fn whole<const D: usize>(part: Tensor<1>, shape: Shape, group: &ProcessGroup) -> Result<Tensor<D>, CollectiveError> {
+    let padded = move_data(part, Movement::AllGather { dimension: 0 }, group)?;
     let len = shape.num_elements();
     let flat = if padded.shape().num_elements() == len {
         padded
     } else {
-        B::float_slice(padded, &[(0..len).into()])
+        padded.slice(0..len)
     };
-    Ok(B::float_reshape(flat, shape))
+    Ok(flat.reshape(shape))
 }

@@ -2,32 +2,33 @@
 
 use std::sync::{Arc, Weak};
 
-use burn::tensor::backend::Backend;
-use burn::tensor::ops::{Device, FloatTensor};
-use burn::tensor::{Tensor, TensorData, TensorMetadata, Transaction};
-use cubecl_kernels::tape::{Keeper, Return, float, keeping, primitive};
+use burn::backend::{Dispatch, DispatchTensor};
+use burn::tensor::{Device, Tensor, TensorData, Transaction};
+use burn_backend::TensorMetadata;
+use burn_backend::ops::FloatTensorOps;
+use cubecl_kernels::tape::{Keeper, Return, keeping};
 use parking_lot::Mutex;
 
 /// Activations that go to host memory together, and come back one by one when the backward pass wants them.
 #[derive(Debug)]
-pub(super) struct HostActivations<B: Backend> {
-    /// Those that have not gone yet, in the order in which they were kept.
-    waiting: Mutex<Vec<Weak<Slot<B>>>>,
+pub(super) struct HostActivations {
+    /// Activations that have not gone yet, in the order in which they were kept.
+    waiting: Mutex<Vec<Weak<Slot>>>,
 }
 
 /// An activation, which its graph keeps.
-type Slot<B> = Mutex<Place<B>>;
+type Slot = Mutex<Place>;
 
 #[derive(Debug)]
-enum Place<B: Backend> {
+enum Place {
     /// `[elements]`
-    Device(Tensor<B, 1>),
-    Host(TensorData, Device<B>),
+    Device(Tensor<1>),
+    Host(TensorData, Device),
     /// It was given back.
     Returned,
 }
 
-impl<B: Backend> HostActivations<B> {
+impl HostActivations {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             waiting: Mutex::default(),
@@ -36,10 +37,10 @@ impl<B: Backend> HostActivations<B> {
 
     /// Runs work whose activations are to go to host memory.
     pub(super) fn capture<R>(self: &Arc<Self>, work: impl FnOnce() -> R) -> R {
-        keeping::<B, R>(self.clone(), work)
+        keeping(self.clone(), work)
     }
 
-    /// How many activations have not gone yet.
+    /// Number of activations that have not gone yet.
     pub(super) fn num_waiting(&self) -> usize {
         self.waiting.lock().len()
     }
@@ -70,51 +71,47 @@ impl<B: Backend> HostActivations<B> {
     }
 }
 
-impl<B: Backend> Keeper<B> for HostActivations<B> {
-    fn keep(&self, activation: FloatTensor<B>) -> Return<B> {
+impl Keeper for HostActivations {
+    fn keep(&self, activation: DispatchTensor) -> Return {
         let shape = activation.shape();
         let elements = shape.num_elements();
         if elements == 0 {
             // burn takes a size of 0 in a reshape for that of before.
             return Box::new(|| activation);
         }
-        let flat = float::<B, 1>(B::float_reshape(activation, [elements].into()));
+        let flat = Tensor::<1>::from_dispatch(Dispatch::float_reshape(activation, [elements].into()));
         let slot = Arc::new(Mutex::new(Place::Device(flat)));
         self.waiting.lock().push(Arc::downgrade(&slot));
         Box::new(move || {
             let flat = match std::mem::replace(&mut *slot.lock(), Place::Returned) {
                 Place::Device(flat) => flat,
                 Place::Host(data, device) => {
-                    let dtype = data.dtype;
+                    let dtype = data.dtype();
                     Tensor::from_data(data, (&device, dtype))
                 }
                 Place::Returned => unreachable!("an activation is given back once"),
             };
-            B::float_reshape(primitive(flat), shape)
+            Dispatch::float_reshape(flat.into_dispatch(), shape)
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
     use burn::tensor::Distribution;
-    use burn_flex::Flex;
     use cubecl_kernels::linear::linear;
     use cubecl_kernels::swiglu::swiglu;
 
     use super::*;
 
-    type B = Autodiff<Flex>;
-
-    fn random(shape: [usize; 2]) -> Tensor<B, 2> {
-        Tensor::random(shape, Distribution::Default, &Default::default()).require_grad()
+    fn random(shape: [usize; 2]) -> Tensor<2> {
+        Tensor::random(shape, Distribution::Default, &Device::flex().autodiff()).require_grad()
     }
 
     #[test]
     fn gradients_are_the_same_wherever_activations_are() {
         let (input, weight, other) = (random([3, 4]), random([4, 8]), random([4, 2]));
-        let host = HostActivations::<Flex>::new();
+        let host = HostActivations::new();
         let run = |moved: Option<usize>| {
             let forward = || {
                 let hidden = linear(input.clone(), weight.clone(), None).expect("it fits");
@@ -144,8 +141,8 @@ mod tests {
 
     #[test]
     fn what_no_graph_keeps_is_freed_at_once() {
-        let host = HostActivations::<Flex>::new();
-        let untracked = |tensor: Tensor<B, 2>| Tensor::<B, 2>::from_inner(tensor.inner());
+        let host = HostActivations::new();
+        let untracked = |tensor: Tensor<2>| tensor.inner().autodiff();
         let (input, weight) = (untracked(random([3, 4])), untracked(random([4, 8])));
         host.capture(|| linear(input, weight, None).expect("it fits"));
         assert!(host.waiting.lock()[0].upgrade().is_none());
@@ -155,12 +152,12 @@ mod tests {
 
     #[test]
     fn a_moved_activation_is_held_by_the_host_alone() {
-        let host = HostActivations::<Flex>::new();
-        let activation = Tensor::<Flex, 2>::ones([2, 3], &Default::default());
-        let get = host.keep(primitive(activation.clone()));
+        let host = HostActivations::new();
+        let activation = Tensor::<2>::ones([2, 3], &Device::flex());
+        let get = host.keep(activation.clone().into_dispatch());
         let slot = host.waiting.lock()[0].upgrade().expect("it is kept");
         host.move_first(1);
         assert!(matches!(&*slot.lock(), Place::Host(data, _) if data.num_elements() == 6));
-        assert_eq!(float::<Flex, 2>(get()).into_data(), activation.into_data());
+        assert_eq!(Tensor::<2>::from_dispatch(get()).into_data(), activation.into_data());
     }
 }

@@ -1,22 +1,21 @@
 //! One micro-batch through one chunk: forward, segment by segment, and back.
 
-use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
-use burn::tensor::{Shape, Tensor, TensorPrimitive};
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{Shape, Tensor};
 use cubecl_kernels::tape::{Kept, keep};
 
 use super::host_activations::HostActivations;
 use super::segment::Segment;
 use super::stage::{PipelineStage, StageOutput};
-use crate::autodiff::TrainingBackend;
 
-/// What a chunk holds of a micro-batch between forward and backward.
-pub(super) struct Pass<B: TrainingBackend, const D: usize> {
-    segments: Vec<Held<B, D>>,
+/// Contents of a chunk for a micro-batch between forward and backward.
+pub(super) struct Pass<const D: usize> {
+    segments: Vec<Held<D>>,
     /// None where the chunk ends in the loss.
     output_shape: Option<Shape>,
 }
 
-impl<B: TrainingBackend, const D: usize> Pass<B, D> {
+impl<const D: usize> Pass<D> {
     /// Returns the shape of the activation that was passed on, and of its gradient; `None` if the chunk ends in the
     /// loss.
     pub(super) fn output_shape(&self) -> Option<Shape> {
@@ -24,11 +23,11 @@ impl<B: TrainingBackend, const D: usize> Pass<B, D> {
     }
 }
 
-/// What is held of a segment.
-enum Held<B: TrainingBackend, const D: usize> {
-    Graph(Segment<B>),
-    /// Its input, of which the graph will be made again; none where the segment starts the model.
-    Input(Option<Kept<B::InnerBackend, D>>),
+/// The graph of a segment, or its input.
+enum Held<const D: usize> {
+    Graph(Segment<D>),
+    /// The input, of which the graph will be made again; none where the segment starts the model.
+    Input(Option<Kept<D>>),
 }
 
 /// A chunk with what is needed to run it for training.
@@ -43,19 +42,19 @@ pub(super) struct Chunk<'a, M, H, O> {
 impl<M, H, O> Chunk<'_, M, H, O> {
     /// Runs the chunk forward. Returns what is held for the backward pass, and the activation to pass on; `None` if the
     /// chunk ends in the loss.
-    pub(super) fn forward<B: TrainingBackend, const D: usize>(
+    pub(super) fn forward<const D: usize>(
         &self,
-        mut input: Option<Tensor<B::InnerBackend, D>>,
+        mut input: Option<Tensor<D>>,
         micro_batch: &M::MicroBatch,
-    ) -> (Pass<B, D>, Option<Tensor<B::InnerBackend, D>>)
+    ) -> (Pass<D>, Option<Tensor<D>>)
     where
-        M: AutodiffModule<B> + PipelineStage<B, D>,
+        M: Module + PipelineStage<D>,
         H: Fn(M) -> M,
-        O: Fn(Tensor<B, 1>) -> Tensor<B, 1>,
+        O: Fn(Tensor<1>) -> Tensor<1>,
     {
         let count = self.module.num_segments();
         let mut segments = Vec::with_capacity(count);
-        let host = HostActivations::<B::InnerBackend>::new();
+        let host = HostActivations::new();
         for segment in 0..count {
             let (num_earlier, from) = (host.num_waiting(), input.take());
             let run = || {
@@ -87,18 +86,17 @@ impl<M, H, O> Chunk<'_, M, H, O> {
 
     /// Runs the chunk backward and returns the gradient of its input, if it had one. `gradient` is that of its output;
     /// none where the chunk ends in the loss.
-    pub(super) fn backward<B: TrainingBackend, const D: usize>(
+    pub(super) fn backward<const D: usize>(
         &self,
-        pass: Pass<B, D>,
-        gradient: Option<Tensor<B::InnerBackend, D>>,
+        pass: Pass<D>,
+        mut gradient: Option<Tensor<D>>,
         micro_batch: &M::MicroBatch,
-    ) -> Option<Tensor<B::InnerBackend, D>>
+    ) -> Option<Tensor<D>>
     where
-        M: AutodiffModule<B> + PipelineStage<B, D>,
+        M: Module + PipelineStage<D>,
         H: Fn(M) -> M,
-        O: Fn(Tensor<B, 1>) -> Tensor<B, 1>,
+        O: Fn(Tensor<1>) -> Tensor<1>,
     {
-        let mut gradient = gradient.map(|gradient| gradient.into_primitive().tensor());
         for (segment, held) in pass.segments.into_iter().enumerate().rev() {
             let graph = match held {
                 Held::Graph(graph) => graph,
@@ -106,22 +104,22 @@ impl<M, H, O> Chunk<'_, M, H, O> {
             };
             gradient = graph.backward(gradient);
         }
-        gradient.map(|gradient| Tensor::from_primitive(TensorPrimitive::Float(gradient)))
+        gradient
     }
 
-    fn run_with_graph<B: TrainingBackend, const D: usize>(
+    fn run_with_graph<const D: usize>(
         &self,
         segment: usize,
-        input: Option<Tensor<B::InnerBackend, D>>,
+        input: Option<Tensor<D>>,
         micro_batch: &M::MicroBatch,
-    ) -> (Segment<B>, Option<Tensor<B::InnerBackend, D>>)
+    ) -> (Segment<D>, Option<Tensor<D>>)
     where
-        M: AutodiffModule<B> + PipelineStage<B, D>,
+        M: Module + PipelineStage<D>,
         H: Fn(M) -> M,
-        O: Fn(Tensor<B, 1>) -> Tensor<B, 1>,
+        O: Fn(Tensor<1>) -> Tensor<1>,
     {
         let hooked = (self.hook)(self.module.clone());
-        let (input, slot) = input.map(Segment::<B>::enter).unzip();
+        let (input, slot) = input.map(Segment::enter).unzip();
         match hooked.forward_segment(segment, input, micro_batch) {
             StageOutput::Activation(output) => {
                 let (graph, output) = Segment::leave(output, slot);
@@ -132,14 +130,14 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     }
 
     /// Runs a segment that will be run again. Dropout is on, as the second time: only the graph is missing.
-    fn run_without_graph<B: TrainingBackend, const D: usize>(
+    fn run_without_graph<const D: usize>(
         &self,
         segment: usize,
-        input: Option<Tensor<B::InnerBackend, D>>,
+        input: Option<Tensor<D>>,
         micro_batch: &M::MicroBatch,
-    ) -> (Held<B, D>, Option<Tensor<B::InnerBackend, D>>)
+    ) -> (Held<D>, Option<Tensor<D>>)
     where
-        M: AutodiffModule<B> + PipelineStage<B, D>,
+        M: Module + PipelineStage<D>,
     {
         let output = match forward_untracked(self.module, segment, input.clone(), micro_batch) {
             StageOutput::Activation(output) => Some(output),
@@ -151,14 +149,14 @@ impl<M, H, O> Chunk<'_, M, H, O> {
 }
 
 /// Runs a segment of a module with autodiff without a graph. Parameters that are gathered for it are freed after it.
-pub(super) fn forward_untracked<B: TrainingBackend, M: Module<B> + PipelineStage<B, D>, const D: usize>(
+pub(super) fn forward_untracked<M: Module + PipelineStage<D>, const D: usize>(
     module: &M,
     segment: usize,
-    input: Option<Tensor<B::InnerBackend, D>>,
+    input: Option<Tensor<D>>,
     micro_batch: &M::MicroBatch,
-) -> StageOutput<B::InnerBackend, D> {
+) -> StageOutput<D> {
     let untracked = module.clone().map(&mut Untracked);
-    match untracked.forward_segment(segment, input.map(Tensor::from_inner), micro_batch) {
+    match untracked.forward_segment(segment, input.map(Tensor::autodiff), micro_batch) {
         StageOutput::Activation(output) => StageOutput::Activation(output.inner()),
         StageOutput::Losses(losses) => StageOutput::Losses(losses.inner()),
     }
@@ -167,8 +165,8 @@ pub(super) fn forward_untracked<B: TrainingBackend, M: Module<B> + PipelineStage
 /// Makes parameters untracked, as burn's `no_grad` does, which gives all of them their values first.
 struct Untracked;
 
-impl<B: TrainingBackend> ModuleMapper<B> for Untracked {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+impl ModuleMapper for Untracked {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         param.set_require_grad(false)
     }
 }

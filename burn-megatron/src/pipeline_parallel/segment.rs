@@ -8,43 +8,34 @@
 //!
 //! Segments share no node of burn's: their inputs are leaves of their own, and so are hooked parameters.
 //!
-//! A `backward()` inside a backward step hangs in burn 0.21, which keeps one table of graphs per
-//! process: so recomputation, too, is a segment, run again by `pass` before its backward pass, and not a step in a
-//! graph.
+//! A `backward()` inside a backward step hangs, as burn keeps one table of graphs per process: so recomputation, too,
+//! is a segment, run again by `pass` before its backward pass, and not a step in a graph.
 
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::Tensor;
 
-use crate::autodiff::{GradientSlot, TrainingBackend};
+use crate::autodiff::{GradientSlot, enter, leave};
 
 /// A segment between its forward and its backward pass.
-pub(super) struct Segment<B: TrainingBackend> {
-    root: Tensor<B, 1>,
+pub(super) struct Segment<const D: usize> {
+    root: Tensor<1>,
     /// None where the root is a loss.
-    output_gradient: Option<GradientSlot<B::InnerBackend>>,
+    output_gradient: Option<GradientSlot<D>>,
     /// None where the segment has no input from elsewhere.
-    input_gradient: Option<GradientSlot<B::InnerBackend>>,
+    input_gradient: Option<GradientSlot<D>>,
 }
 
-impl<B: TrainingBackend> Segment<B> {
+impl<const D: usize> Segment<D> {
     /// Returns the input as the start of a new graph, and where its gradient will be.
-    pub(super) fn enter<const D: usize>(
-        input: Tensor<B::InnerBackend, D>,
-    ) -> (Tensor<B, D>, GradientSlot<B::InnerBackend>) {
+    pub(super) fn enter(input: Tensor<D>) -> (Tensor<D>, GradientSlot<D>) {
         let slot = GradientSlot::default();
-        let entered = B::enter(input.into_primitive().tensor(), &slot);
-        (Tensor::from_primitive(TensorPrimitive::Float(entered)), slot)
+        (enter(input, &slot), slot)
     }
 
     /// Ends a graph in an output; returns the segment and the output's elements, which it does not keep.
-    pub(super) fn leave<const D: usize>(
-        output: Tensor<B, D>,
-        input_gradient: Option<GradientSlot<B::InnerBackend>>,
-    ) -> (Self, Tensor<B::InnerBackend, D>) {
+    pub(super) fn leave(output: Tensor<D>, input_gradient: Option<GradientSlot<D>>) -> (Self, Tensor<D>) {
         let slot = GradientSlot::default();
-        let root = B::leave(output.clone().into_primitive().tensor(), &slot);
         let segment = Self {
-            root: Tensor::from_primitive(TensorPrimitive::Float(root)),
+            root: leave(output.clone(), &slot),
             output_gradient: Some(slot),
             input_gradient,
         };
@@ -52,7 +43,7 @@ impl<B: TrainingBackend> Segment<B> {
     }
 
     /// Returns the segment of a graph that ends in a loss of one element.
-    pub(super) fn of_loss(loss: Tensor<B, 1>, input_gradient: Option<GradientSlot<B::InnerBackend>>) -> Self {
+    pub(super) fn of_loss(loss: Tensor<1>, input_gradient: Option<GradientSlot<D>>) -> Self {
         Self {
             root: loss,
             output_gradient: None,
@@ -66,15 +57,12 @@ impl<B: TrainingBackend> Segment<B> {
     ///
     /// # Panics
     /// When there is no gradient for an output.
-    pub(super) fn backward(
-        self,
-        gradient: Option<FloatTensor<B::InnerBackend>>,
-    ) -> Option<FloatTensor<B::InnerBackend>> {
+    pub(super) fn backward(self, gradient: Option<Tensor<D>>) -> Option<Tensor<D>> {
         if let Some(slot) = &self.output_gradient {
             slot.put(gradient.expect("an output has a gradient"));
         }
         // A segment without a tracked parameter and without an input has nothing to compute.
-        if B::is_tracked(&self.root.clone().into_primitive().tensor()) {
+        if self.root.is_tracked() {
             self.root.backward();
         }
         self.input_gradient
@@ -84,30 +72,25 @@ impl<B: TrainingBackend> Segment<B> {
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
-    use burn_flex::{Flex, FlexDevice};
+    use burn::tensor::Device;
 
     use super::*;
 
-    type B = Autodiff<Flex>;
-
-    fn primitive<const D: usize>(tensor: Tensor<Flex, D>) -> FloatTensor<Flex> {
-        tensor.into_primitive().tensor()
-    }
-
-    fn values<const D: usize>(tensor: Tensor<Flex, D>) -> Vec<f32> {
-        tensor.into_data().to_vec().unwrap()
+    fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+        tensor.into_data().try_to_vec().unwrap()
     }
 
     #[test]
     fn two_segments_give_the_gradients_of_one_graph_while_another_micro_batch_is_under_way() {
-        let device = FlexDevice;
-        let weight = Tensor::<B, 2>::from_floats([[1.0, -2.0], [0.5, 3.0]], &device).require_grad();
-        let inputs = [[[1.0, 2.0]], [[-3.0, 0.25]]].map(|rows| Tensor::<Flex, 2>::from_floats(rows, &device));
-        let run = |input: &Tensor<Flex, 2>| {
-            let (entered, slot) = Segment::<B>::enter(input.clone());
+        let device = Device::flex();
+        let weight = Tensor::<2>::from_floats([[1.0, -2.0], [0.5, 3.0]], &device)
+            .autodiff()
+            .require_grad();
+        let inputs = [[[1.0, 2.0]], [[-3.0, 0.25]]].map(|rows| Tensor::<2>::from_floats(rows, &device));
+        let run = |input: &Tensor<2>| {
+            let (entered, slot) = Segment::enter(input.clone());
             let (first, middle) = Segment::leave(entered.matmul(weight.clone()).tanh(), Some(slot));
-            let (entered, slot) = Segment::<B>::enter(middle);
+            let (entered, slot) = Segment::enter(middle);
             let second = Segment::of_loss((entered.clone() * entered).sum(), Some(slot));
             (first, second)
         };
@@ -118,22 +101,21 @@ mod tests {
             first.backward(middle).unwrap()
         });
         for (input, gradient) in inputs.into_iter().zip(gradients) {
-            let input = Tensor::<B, 2>::from_inner(input).require_grad();
+            let input = input.autodiff().require_grad();
             let middle = input.clone().matmul(weight.clone()).tanh();
             let whole = (middle.clone() * middle).sum().backward();
-            let gradient = Tensor::<Flex, 2>::from_primitive(TensorPrimitive::Float(gradient));
             assert_eq!(values(gradient), values(input.grad(&whole).unwrap()));
         }
     }
 
     #[test]
     fn the_root_does_not_keep_the_output() {
-        let device = FlexDevice;
-        let weight = Tensor::<B, 1>::from_floats([2.0, 3.0], &device).require_grad();
-        let (segment, output) = Segment::<B>::leave(weight.clone() + 1.0, None);
+        let device = Device::flex();
+        let weight = Tensor::<1>::from_floats([2.0, 3.0], &device).autodiff().require_grad();
+        let (segment, output) = Segment::leave(weight.clone() + 1.0, None);
         assert_eq!(segment.root.dims(), [1]);
         assert_eq!(values(output), [3.0, 4.0]);
-        let gradient = primitive(Tensor::<Flex, 1>::from_floats([5.0, 7.0], &device));
+        let gradient = Tensor::<1>::from_floats([5.0, 7.0], &device);
         assert!(segment.backward(Some(gradient)).is_none());
     }
 }

@@ -1,22 +1,22 @@
-//! [`PipelineStage`]: what the pipeline asks of a part of a model.
+//! [`PipelineStage`]: a part of a model, as the pipeline runs it.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
-/// What a stage makes of a micro-batch.
+/// Output of a stage for a micro-batch.
 #[derive(Clone, Debug)]
-pub enum StageOutput<B: Backend, const D: usize> {
+pub enum StageOutput<const D: usize> {
     /// The activation that the next stage starts from.
-    Activation(Tensor<B, D>),
+    Activation(Tensor<D>),
     /// The losses of the last stage, one per token or sample, say: the run's objective makes one number of them.
-    Losses(Tensor<B, 1>),
+    Losses(Tensor<1>),
 }
 
 /// A part of a model that is cut into consecutive stages; `D` is the number of dimensions of what they pass on.
 ///
 /// Any burn module can be one. The same type serves as every stage, most easily as an enum or with optional fields.
-pub trait PipelineStage<B: Backend, const D: usize> {
-    /// What every stage is given of a micro-batch in addition to the activation: the samples for the first stage, the
-    /// targets for the last.
+pub trait PipelineStage<const D: usize> {
+    /// Data of a micro-batch that every stage is given in addition to the activation: the samples for the first stage,
+    /// the targets for the last.
     type MicroBatch;
 
     /// The shape of the activation that comes from the stage before, which may differ between micro-batches. Not asked
@@ -28,9 +28,9 @@ pub trait PipelineStage<B: Backend, const D: usize> {
     /// # Shapes
     /// - `input`: as [`input_shape`](Self::input_shape) says
     /// - output: as the next stage's [`input_shape`](Self::input_shape) says, or the losses
-    fn forward(&self, input: Option<Tensor<B, D>>, micro_batch: &Self::MicroBatch) -> StageOutput<B, D>;
+    fn forward(&self, input: Option<Tensor<D>>, micro_batch: &Self::MicroBatch) -> StageOutput<D>;
 
-    /// How many segments the stage consists of. Each has a graph of its own; one is enough where nothing is recomputed.
+    /// Number of segments of the stage. Each has a graph of its own; one is enough where nothing is recomputed.
     fn num_segments(&self) -> usize {
         1
     }
@@ -57,9 +57,9 @@ pub trait PipelineStage<B: Backend, const D: usize> {
     fn forward_segment(
         &self,
         segment: usize,
-        input: Option<Tensor<B, D>>,
+        input: Option<Tensor<D>>,
         micro_batch: &Self::MicroBatch,
-    ) -> StageOutput<B, D> {
+    ) -> StageOutput<D> {
         assert_eq!(segment, 0, "a stage of several segments says how each is run");
         self.forward(input, micro_batch)
     }
@@ -70,11 +70,11 @@ pub trait PipelineStage<B: Backend, const D: usize> {
 ///
 /// # Panics
 /// When the stage has no segment.
-pub fn forward_segments<B: Backend, S: PipelineStage<B, D>, const D: usize>(
+pub fn forward_segments<S: PipelineStage<D>, const D: usize>(
     stage: &S,
-    mut input: Option<Tensor<B, D>>,
+    mut input: Option<Tensor<D>>,
     micro_batch: &S::MicroBatch,
-) -> StageOutput<B, D> {
+) -> StageOutput<D> {
     for segment in 0..stage.num_segments() {
         match stage.forward_segment(segment, input.take(), micro_batch) {
             StageOutput::Activation(output) => input = Some(output),

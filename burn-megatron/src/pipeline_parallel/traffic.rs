@@ -1,16 +1,16 @@
-//! What comes into a stage and goes out of it while its list is carried out.
+//! Traffic into a stage and out of it while its list is carried out.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use burn::tensor::{DType, Shape, Tensor, TensorPrimitive};
+use burn::tensor::{DType, Device, Shape, Tensor};
 
 use super::boundary::{Boundary, Incoming};
 use super::schedule::{Action, Direction, Message};
 use super::timeline::{Activity, Timeline, TimelineLabel};
-use crate::collectives::{CollectiveBackend, CollectiveError, Pending};
+use crate::collectives::{CollectiveError, Pending};
 
-/// When receives are posted. Each holds memory for its tensor, and over NCCL a part of the GPU.
+/// Time at which receives are posted. Each holds memory for its tensor, and over NCCL a part of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Posting {
     /// In their place in the list, where each transfer is waited for before anything else is done: nothing is in flight
@@ -21,36 +21,38 @@ pub(super) enum Posting {
 }
 
 /// Between which stages tensors pass, and how.
-pub(super) struct Ends<'a, D> {
+pub(super) struct Ends<'a> {
     pub(super) boundary: &'a Boundary,
     pub(super) timeline: &'a Timeline,
     pub(super) dtype: DType,
-    pub(super) device: D,
+    pub(super) device: Device,
     pub(super) posting: Posting,
 }
 
-/// What identifies a tensor between two virtual stages: the direction, the micro-batch, and the virtual stage that
+/// Identity of a tensor between two virtual stages: the direction, the micro-batch, and the virtual stage that
 /// made it.
 pub(super) type Tag = (Direction, usize, usize);
 
 /// The tensors that wait to be consumed or sent, and the transfers under way.
-pub(super) struct Traffic<'a, B: CollectiveBackend, const D: usize> {
-    ends: Ends<'a, B::Device>,
-    /// What will be received and has not been posted, in the order of the list, and how many tasks come before it.
+pub(super) struct Traffic<'a, const D: usize> {
+    ends: Ends<'a>,
+    /// Messages that will be received and have not been posted, in the order of the list, and how many tasks come
+    /// before each.
     unposted: VecDeque<(usize, Message)>,
-    /// How many tasks the list has come to.
+    /// Number of tasks that the list has come to.
     num_tasks: usize,
-    posted: VecDeque<Posted<B>>,
-    /// What the list has received, and nothing has asked for yet: it is waited for when it is needed, not before.
-    due: HashMap<Tag, Posted<B>>,
-    /// What was made here and has neither been consumed nor sent.
-    tensors: HashMap<Tag, Tensor<B, D>>,
+    posted: VecDeque<Posted>,
+    /// Messages that the list has received, and nothing has asked for yet: each is waited for when it is needed, not
+    /// before.
+    due: HashMap<Tag, Posted>,
+    /// Tensors that were made here and have neither been consumed nor sent.
+    tensors: HashMap<Tag, Tensor<D>>,
     sending: Vec<Sent>,
 }
 
-struct Posted<B: CollectiveBackend> {
+struct Posted {
     message: Message,
-    incoming: Incoming<B>,
+    incoming: Incoming,
     at: Instant,
 }
 
@@ -76,9 +78,9 @@ impl Sent {
     }
 }
 
-impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
+impl<'a, const D: usize> Traffic<'a, D> {
     /// Returns the traffic of a list of actions, before the first.
-    pub(super) fn new(actions: &[Action], ends: Ends<'a, B::Device>) -> Self {
+    pub(super) fn new(actions: &[Action], ends: Ends<'a>) -> Self {
         let mut num_tasks = 0;
         let unposted = actions.iter().flat_map(|action| {
             num_tasks += usize::from(action.compute().is_some());
@@ -146,14 +148,14 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         let outgoing = messages.iter().map(|message| {
             let tensor = self.tensors.remove(&tag(message));
             let tensor = tensor.expect("the schedule sends what was made");
-            let tensor = self.ends.boundary.outgoing::<B>(tensor.into_primitive().tensor())?;
+            let tensor = self.ends.boundary.outgoing(tensor)?;
             Ok((message, tensor))
         });
         for (message, tensor) in outgoing.collect::<Result<Vec<_>, CollectiveError>>()? {
             let at = Instant::now();
             let (direction, stage) = (message.direction, message.peer);
             let boundary = self.ends.boundary;
-            let pending = boundary.send_start::<B>(tensor, (direction, stage), &message.to_string());
+            let pending = boundary.send_start(tensor, (direction, stage), &message.to_string());
             let label = self.label(message);
             self.sending.push(Sent { pending, label, at });
         }
@@ -180,7 +182,7 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
     }
 
     /// Takes a tensor, waiting for it if it is sent from elsewhere; `None` if no stage makes it.
-    pub(super) fn take(&mut self, tag: Tag) -> Result<Option<Tensor<B, D>>, CollectiveError> {
+    pub(super) fn take(&mut self, tag: Tag) -> Result<Option<Tensor<D>>, CollectiveError> {
         match self.due.remove(&tag) {
             Some(posted) => self.arrived(posted).map(Some),
             None => Ok(self.tensors.remove(&tag)),
@@ -188,7 +190,7 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
     }
 
     /// Waits for a tensor.
-    fn arrived(&self, posted: Posted<B>) -> Result<Tensor<B, D>, CollectiveError> {
+    fn arrived(&self, posted: Posted) -> Result<Tensor<D>, CollectiveError> {
         let Posted { message, incoming, at } = posted;
         let (started, timeline) = (Instant::now(), self.ends.timeline);
         let label = self.label(&message);
@@ -201,11 +203,11 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         }
         let arrived = arrived.unwrap_or(finished);
         timeline.record(Activity::Receive, label, at, arrived);
-        Ok(Tensor::from_primitive(TensorPrimitive::Float(tensor)))
+        Ok(tensor)
     }
 
     /// Leaves a tensor to be sent, or to be consumed by another chunk of this rank.
-    pub(super) fn put(&mut self, tag: Tag, tensor: Tensor<B, D>) {
+    pub(super) fn put(&mut self, tag: Tag, tensor: Tensor<D>) {
         self.tensors.insert(tag, tensor);
     }
 

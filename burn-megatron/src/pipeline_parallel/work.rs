@@ -1,24 +1,23 @@
-//! What the executor has done with the micro-batches: training, or evaluation.
+//! Work of the executor on the micro-batches: training, or evaluation.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use burn::module::{AutodiffModule, Module};
-use burn::tensor::{Shape, Tensor, backend::Backend};
+use burn::module::Module;
+use burn::tensor::{Shape, Tensor};
 
 use super::pass::{Chunk, Pass, forward_untracked};
 use super::schedule::{Direction, Task};
 use super::stage::{PipelineStage, StageOutput};
-use crate::autodiff::TrainingBackend;
 use crate::collectives::CollectiveError;
 use crate::data_parallel::{DataParallelError, DistributedDataParallel, StepPart, watched};
 use crate::random::without_dropout;
 
 /// Carries tasks out on tensors without autodiff: what crosses between stages.
-pub(super) trait Work<B: Backend, const D: usize> {
+pub(super) trait Work<const D: usize> {
     /// Runs a task in a direction. `input` is the activation of the stage before or the gradient of the output; returns
     /// the activation for the next stage or the gradient for the one before.
-    fn run(&mut self, direction: Direction, task: Task, input: Option<Tensor<B, D>>) -> Option<Tensor<B, D>>;
+    fn run(&mut self, direction: Direction, task: Task, input: Option<Tensor<D>>) -> Option<Tensor<D>>;
 
     /// The shape of what comes in for a task from a direction; none as long as it is not known: a gradient has that of
     /// the output, which has yet to be made.
@@ -26,34 +25,28 @@ pub(super) trait Work<B: Backend, const D: usize> {
 }
 
 /// Forward and backward passes of a step.
-pub(super) struct Training<'a, B: TrainingBackend, M: PipelineStage<B, D>, O, const D: usize> {
-    pub(super) stages: &'a mut DistributedDataParallel<B, Vec<M>>,
+pub(super) struct Training<'a, M: PipelineStage<D>, O, const D: usize> {
+    pub(super) stages: &'a mut DistributedDataParallel<Vec<M>>,
     pub(super) micro_batches: &'a [M::MicroBatch],
     pub(super) objective: O,
-    /// Whether the tensor-parallel ranks compare what they are given for the first task.
+    /// `true` if the tensor-parallel ranks compare what they are given for the first task.
     pub(super) is_compared: bool,
-    /// Whether that was the same.
+    /// Error if that was not the same.
     pub(super) is_same: Result<(), DataParallelError>,
     /// The micro-batch that goes backward through each chunk last.
     pub(super) last_backward: Vec<Option<usize>>,
     /// Micro-batches that have gone forward and not yet backward.
-    pub(super) passes: HashMap<Task, Pass<B, D>>,
-    /// What the objective has made of each micro-batch, on the last stage.
-    pub(super) values: RefCell<Vec<Option<Tensor<B::InnerBackend, 1>>>>,
+    pub(super) passes: HashMap<Task, Pass<D>>,
+    /// Value of the objective for each micro-batch, on the last stage.
+    pub(super) values: RefCell<Vec<Option<Tensor<1>>>>,
 }
 
-impl<B, M, O, const D: usize> Work<B::InnerBackend, D> for Training<'_, B, M, O, D>
+impl<M, O, const D: usize> Work<D> for Training<'_, M, O, D>
 where
-    B: TrainingBackend,
-    M: AutodiffModule<B> + PipelineStage<B, D>,
-    O: Fn(usize, Tensor<B, 1>) -> Tensor<B, 1>,
+    M: Module + PipelineStage<D>,
+    O: Fn(usize, Tensor<1>) -> Tensor<1>,
 {
-    fn run(
-        &mut self,
-        direction: Direction,
-        task: Task,
-        input: Option<Tensor<B::InnerBackend, D>>,
-    ) -> Option<Tensor<B::InnerBackend, D>> {
+    fn run(&mut self, direction: Direction, task: Task, input: Option<Tensor<D>>) -> Option<Tensor<D>> {
         let pass = match direction {
             Direction::Forward => None,
             Direction::Backward => {
@@ -116,13 +109,12 @@ pub(super) struct Evaluation<'a, M, T, L> {
     pub(super) losses: L,
 }
 
-impl<B, M, L, const D: usize> Work<B, D> for Evaluation<'_, M, M::MicroBatch, L>
+impl<M, L, const D: usize> Work<D> for Evaluation<'_, M, M::MicroBatch, L>
 where
-    B: Backend,
-    M: Module<B> + PipelineStage<B, D>,
-    L: FnMut(usize, Tensor<B, 1>),
+    M: Module + PipelineStage<D>,
+    L: FnMut(usize, Tensor<1>),
 {
-    fn run(&mut self, direction: Direction, task: Task, input: Option<Tensor<B, D>>) -> Option<Tensor<B, D>> {
+    fn run(&mut self, direction: Direction, task: Task, input: Option<Tensor<D>>) -> Option<Tensor<D>> {
         assert_eq!(direction, Direction::Forward, "an evaluation goes forward only");
         let (stage, micro_batch) = (&self.stages[task.chunk], &self.micro_batches[task.micro_batch]);
         match stage.forward(input, micro_batch) {
@@ -141,26 +133,20 @@ where
 }
 
 /// Forward passes of a model whose parameters are sharded: those of a segment are whole at a time.
-pub(super) struct ShardedEvaluation<'a, B: TrainingBackend, M: PipelineStage<B, D>, L, const D: usize> {
-    pub(super) stages: &'a DistributedDataParallel<B, Vec<M>>,
+pub(super) struct ShardedEvaluation<'a, M: PipelineStage<D>, L, const D: usize> {
+    pub(super) stages: &'a DistributedDataParallel<Vec<M>>,
     pub(super) micro_batches: &'a [M::MicroBatch],
     pub(super) losses: L,
-    /// Whether what was gathered could be freed.
+    /// Error if what was gathered could not be freed.
     pub(super) is_free: Result<(), CollectiveError>,
 }
 
-impl<B, M, L, const D: usize> Work<B::InnerBackend, D> for ShardedEvaluation<'_, B, M, L, D>
+impl<M, L, const D: usize> Work<D> for ShardedEvaluation<'_, M, L, D>
 where
-    B: TrainingBackend,
-    M: AutodiffModule<B> + PipelineStage<B, D>,
-    L: FnMut(usize, Tensor<B::InnerBackend, 1>),
+    M: Module + PipelineStage<D>,
+    L: FnMut(usize, Tensor<1>),
 {
-    fn run(
-        &mut self,
-        direction: Direction,
-        task: Task,
-        mut input: Option<Tensor<B::InnerBackend, D>>,
-    ) -> Option<Tensor<B::InnerBackend, D>> {
+    fn run(&mut self, direction: Direction, task: Task, mut input: Option<Tensor<D>>) -> Option<Tensor<D>> {
         assert_eq!(direction, Direction::Forward, "an evaluation goes forward only");
         let (module, micro_batch) = (
             &self.stages.module_in_flight()[task.chunk],

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use burn::config::Config;
-use burn::module::Module;
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::module::{Flag, Module, Param};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::mix::mix;
 use super::philox::key_words;
@@ -37,11 +37,12 @@ pub struct DropoutConfig {
 }
 
 /// Sets elements to zero with a probability, and scales the others so that the mean is kept.
-#[derive(Module, Clone, Debug)]
+#[derive(Module, Debug)]
 pub struct Dropout {
     probability: f64,
     layer: u32,
     number: u32,
+    training: Param<Flag>,
 }
 
 impl DropoutConfig {
@@ -59,6 +60,7 @@ impl DropoutConfig {
             probability: self.probability,
             layer: site.layer,
             number: site.number,
+            training: Param::from_bool(true),
         }
     }
 }
@@ -91,7 +93,7 @@ impl Dropout {
     ///
     /// # Panics
     /// When the number of rows is not that of `step.tokens`.
-    pub fn forward<B: Backend, const D: usize>(&self, input: Tensor<B, D>, step: &StepCoordinates) -> Tensor<B, D> {
+    pub fn forward<const D: usize>(&self, input: Tensor<D>, step: &StepCoordinates) -> Tensor<D> {
         let columns = ColumnShard::new(input.dims()[D - 1], 0, 1);
         self.forward_columns(input, step, &columns)
     }
@@ -109,13 +111,13 @@ impl Dropout {
     ///
     /// # Panics
     /// When the number of rows is not that of `step.tokens`, or the number of columns is not that of `columns`.
-    pub fn forward_columns<B: Backend, const D: usize>(
+    pub fn forward_columns<const D: usize>(
         &self,
-        input: Tensor<B, D>,
+        input: Tensor<D>,
         step: &StepCoordinates,
         columns: &ColumnShard,
-    ) -> Tensor<B, D> {
-        let Some(dropout) = self.of_rows::<B>(step, &input.device()) else {
+    ) -> Tensor<D> {
+        let Some(dropout) = self.of_rows(step, &input.device()) else {
             return input;
         };
         let shape = input.dims();
@@ -142,10 +144,11 @@ impl Dropout {
         self.probability
     }
 
-    /// Whether elements fall on this device: not without autodiff, nor at probability 0, nor while a trainer evaluates
-    /// sharded parameters, for which it has autodiff.
-    pub fn is_active<B: Backend>(&self, device: &B::Device) -> bool {
-        self.probability > 0.0 && B::ad_enabled(device) && !IS_OFF.get()
+    /// Returns whether elements fall on this device: not without autodiff, nor at probability 0, nor in a module that
+    /// is [frozen](Module::freeze) or made by [`valid`](Module::valid), nor while a trainer evaluates sharded
+    /// parameters, for which it has autodiff.
+    pub fn is_active(&self, device: &Device) -> bool {
+        self.probability > 0.0 && self.training.is_enabled() && device.is_autodiff() && !IS_OFF.get()
     }
 
     /// Drops attention probabilities; the identity without autodiff, and at probability 0.
@@ -160,13 +163,8 @@ impl Dropout {
     ///
     /// # Panics
     /// When the number of queries is not that of `step.tokens`.
-    pub fn forward_attention<B: Backend>(
-        &self,
-        input: Tensor<B, 4>,
-        step: &StepCoordinates,
-        first_head: usize,
-    ) -> Tensor<B, 4> {
-        let Some(dropout) = self.of_attention::<B>(step, first_head, &input.device()) else {
+    pub fn forward_attention(&self, input: Tensor<4>, step: &StepCoordinates, first_head: usize) -> Tensor<4> {
+        let Some(dropout) = self.of_attention(step, first_head, &input.device()) else {
             return input;
         };
         let [batch, heads, queries, keys] = input.dims();
@@ -183,21 +181,16 @@ impl Dropout {
     /// itself.
     ///
     /// None without autodiff, and at probability 0: then nothing falls.
-    pub fn of_rows<B: Backend>(&self, step: &StepCoordinates, device: &B::Device) -> Option<RowDropout> {
-        self.of_attention::<B>(step, 0, device)
+    pub fn of_rows(&self, step: &StepCoordinates, device: &Device) -> Option<RowDropout> {
+        self.of_attention(step, 0, device)
     }
 
     /// Returns this dropout at the coordinates of a step, for an operation that drops attention weights itself.
     ///
     /// None without autodiff, and at probability 0: then nothing falls. `first_head` is the number in the model of the
     /// first of this rank's heads.
-    pub fn of_attention<B: Backend>(
-        &self,
-        step: &StepCoordinates,
-        first_head: usize,
-        device: &B::Device,
-    ) -> Option<RowDropout> {
-        self.is_active::<B>(device).then(|| RowDropout {
+    pub fn of_attention(&self, step: &StepCoordinates, first_head: usize, device: &Device) -> Option<RowDropout> {
+        self.is_active(device).then(|| RowDropout {
             key: site_key(step.seed, self.layer, self.number),
             // Samples and iterations wrap after 2^32, where a mask would come a second time.
             iteration: step.iteration as u32,
@@ -215,10 +208,10 @@ fn check(dropout: &RowDropout, rows: usize, heads: usize, columns: usize) {
 }
 
 /// The input times the mask, scaled by `1 / (1 - probability)`.
-fn apply<B: Backend, const D: usize>(mask: Vec<f32>, input: Tensor<B, D>, dropout: &RowDropout) -> Tensor<B, D> {
+fn apply<const D: usize>(mask: Vec<f32>, input: Tensor<D>, dropout: &RowDropout) -> Tensor<D> {
     let data = TensorData::new(mask, input.shape());
     let dtype: DType = input.dtype();
-    let mask = Tensor::<B, D>::from_data(data, (&input.device(), dtype));
+    let mask = Tensor::<D>::from_data(data, (&input.device(), dtype));
     if is_half(dtype) {
         // In 16 bits the scale is off by up to an eps, for all elements alike, and the mean with it.
         return narrow(widen(input * mask).mul_scalar(dropout.scale()), dtype);
@@ -234,13 +227,8 @@ fn site_key(seed: u64, layer: u32, number: u32) -> [u32; 2] {
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
-    use burn_flex::Flex;
-
     use super::super::TokenMap;
     use super::*;
-
-    type B = Autodiff<Flex>;
 
     fn dropout(number: u32) -> Dropout {
         DropoutConfig::new(0.3).init(DropoutSite { layer: 2, number })
@@ -255,9 +243,9 @@ mod tests {
     }
 
     fn hidden(samples: &[u64], number: u32) -> Vec<f32> {
-        let input = Tensor::<B, 2>::ones([samples.len() * 6, 7], &Default::default());
+        let input = Tensor::<2>::ones([samples.len() * 6, 7], &Device::flex().autodiff());
         let output = dropout(number).forward(input, &step(samples));
-        output.into_data().to_vec().expect("f32")
+        output.into_data().try_to_vec().expect("f32")
     }
 
     #[test]
@@ -267,9 +255,9 @@ mod tests {
         for shards in [2, 3, 4] {
             let joined: Vec<f32> = (0..shards)
                 .flat_map(|index| {
-                    let input = Tensor::<B, 2>::ones([12 / shards, 7], &Default::default());
+                    let input = Tensor::<2>::ones([12 / shards, 7], &Device::flex().autodiff());
                     let output = dropout(0).forward(input, &step.shard(index, shards));
-                    output.into_data().to_vec::<f32>().expect("f32")
+                    output.into_data().try_to_vec::<f32>().expect("f32")
                 })
                 .collect();
             assert_eq!(joined, whole);
@@ -278,19 +266,19 @@ mod tests {
 
     #[test]
     fn a_batch_of_samples_drops_what_its_rows_drop() {
-        let input = Tensor::<B, 3>::ones([2, 6, 7], &Default::default());
+        let input = Tensor::<3>::ones([2, 6, 7], &Device::flex().autodiff());
         let output = dropout(0).forward(input, &step(&[4, 9]));
-        assert_eq!(output.into_data().to_vec::<f32>().expect("f32"), hidden(&[4, 9], 0));
+        assert_eq!(output.into_data().try_to_vec::<f32>().expect("f32"), hidden(&[4, 9], 0));
     }
 
     #[test]
     fn a_shard_of_columns_drops_what_the_whole_drops() {
         let step = step(&[4, 9]);
-        let whole = dropout(0).forward(Tensor::<B, 3>::ones([2, 6, 30], &Default::default()), &step);
+        let whole = dropout(0).forward(Tensor::<3>::ones([2, 6, 30], &Device::flex().autodiff()), &step);
         for (fused, shards) in [(1, 2), (1, 3), (1, 6), (3, 2), (2, 5)] {
             for index in 0..shards {
                 let columns = ColumnShard::of_fused(fused, 30 / fused, index, shards);
-                let input = Tensor::<B, 3>::ones([2, 6, columns.len()], &Default::default());
+                let input = Tensor::<3>::ones([2, 6, columns.len()], &Device::flex().autodiff());
                 let parts = columns
                     .ranges()
                     .iter()
@@ -311,7 +299,7 @@ mod tests {
 
     #[test]
     fn heads_of_a_shard_drop_what_they_drop_in_the_whole() {
-        let input = |heads| Tensor::<B, 4>::ones([2, heads, 6, 6], &Default::default());
+        let input = |heads| Tensor::<4>::ones([2, heads, 6, 6], &Device::flex().autodiff());
         let whole = dropout(1).forward_attention(input(4), &step(&[1, 2]), 0);
         for first in [0, 2] {
             let part = dropout(1).forward_attention(input(2), &step(&[1, 2]), first);
@@ -336,9 +324,18 @@ mod tests {
     }
 
     #[test]
-    fn without_autodiff_nothing_falls() {
-        let input = Tensor::<Flex, 2>::ones([6, 7], &Default::default());
-        let output = dropout(0).forward(input.clone(), &step(&[1]));
-        assert_eq!(output.into_data(), input.into_data());
+    fn nothing_falls_without_autodiff_nor_in_validation() {
+        let device = Device::flex().autodiff();
+        let dropout = dropout(0);
+        for (dropout, device) in [
+            (dropout.clone(), device.clone().inner()),
+            (dropout.valid(), device.clone()),
+            (dropout.clone().freeze(), device.clone()),
+        ] {
+            let input = Tensor::<2>::ones([6, 7], &device);
+            let output = dropout.forward(input.clone(), &step(&[1]));
+            assert_eq!(output.into_data(), input.into_data());
+        }
+        assert!(dropout.valid().train().is_active(&device));
     }
 }

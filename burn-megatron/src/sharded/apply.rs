@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, TensorMetadata};
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Shape, TensorMetadata};
 
-use super::compare::recorder::{self, Visitor};
+use super::any_tensor::AnyTensor;
+use super::compare::recorder;
 use super::early_scatter::scattered;
+use super::explain::work;
 use super::kind::{Float, Kind};
 use super::mesh::Mesh;
 use super::movement::redistribute::{local_of_whole, redistribute};
@@ -14,7 +16,6 @@ use super::placement::{AxisPlacement, Placements, Reduction};
 use super::rules::{self, Operand, Rule, Setting};
 use super::tensor::ShardedTensor;
 use super::traffic::{self, Phase};
-use super::work;
 use crate::collectives::CollectiveBackend;
 
 /// Runs an operation of the inner backend on this rank's parts of the operands, brought to where `rule` wants them.
@@ -36,13 +37,13 @@ where
     R: Outputs<B>,
 {
     let tensors = inputs.tensors();
-    let seen = recorder::operands(|visitor| tensors.iter().for_each(|tensor| tensor.show(visitor)));
-    let Some(mesh) = tensors.iter().find_map(|tensor| tensor.mesh()) else {
+    let seen = recorder::operands(&tensors);
+    let Some(mesh) = tensors.iter().find_map(|tensor| tensor.mesh().cloned()) else {
         let shapes = work::is_counting().then(|| tensors.iter().map(|tensor| tensor.operand().shape).collect());
         let locals = run(inputs.wholes(), &Placed::default());
         count::<B, R>(name, shapes, &locals);
         let outputs = R::whole(locals);
-        recorder::results(name, seen, |visitor| outputs.visit(visitor));
+        recorder::results(name, seen, || outputs.tensors());
         return outputs;
     };
     traffic::set_operation(name);
@@ -74,7 +75,7 @@ where
     let locals = run(locals, &placed);
     count::<B, R>(name, shapes, &locals);
     let outputs = R::placed(locals, &placed);
-    recorder::results(name, seen, |visitor| outputs.visit(visitor));
+    recorder::results(name, seen, || outputs.tensors());
     outputs
 }
 
@@ -169,42 +170,12 @@ impl Placed {
     }
 }
 
-/// A tensor of any kind, as an operation looks at it before it takes it.
-pub(super) trait Placeable {
-    fn mesh(&self) -> Option<Mesh>;
-    fn id(&self) -> u64;
-    fn operand(&self) -> Operand;
-    /// Shows the tensor to the recorder.
-    fn show(&self, visitor: &mut Visitor);
-}
-
-impl<B: CollectiveBackend, K: Kind<B>> Placeable for ShardedTensor<B, K> {
-    fn mesh(&self) -> Option<Mesh> {
-        ShardedTensor::mesh(self).cloned()
-    }
-
-    fn id(&self) -> u64 {
-        ShardedTensor::id(self)
-    }
-
-    fn operand(&self) -> Operand {
-        Operand {
-            shape: self.logical_shape().to_vec(),
-            places: self.places(),
-        }
-    }
-
-    fn show(&self, visitor: &mut Visitor) {
-        visitor.tensor(self);
-    }
-}
-
 /// The operands of an operation: tensors, those that may be missing, and lists of them.
 pub(super) trait Inputs<B: CollectiveBackend>: Sized {
     /// This rank's parts.
     type Locals;
 
-    fn tensors(&self) -> Vec<&dyn Placeable>;
+    fn tensors(&self) -> Vec<&dyn AnyTensor>;
     /// The parts where they are needed, one placement per tensor.
     fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals;
     /// The parts where every rank has everything.
@@ -214,7 +185,7 @@ pub(super) trait Inputs<B: CollectiveBackend>: Sized {
 impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
     type Locals = K::Tensor;
 
-    fn tensors(&self) -> Vec<&dyn Placeable> {
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
         vec![self]
     }
 
@@ -232,7 +203,7 @@ impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
 impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
     type Locals = Option<T::Locals>;
 
-    fn tensors(&self) -> Vec<&dyn Placeable> {
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
         self.iter().flat_map(Inputs::tensors).collect()
     }
 
@@ -249,7 +220,7 @@ impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
 impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Vec<T> {
     type Locals = Vec<T::Locals>;
 
-    fn tensors(&self) -> Vec<&dyn Placeable> {
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
         self.iter().flat_map(Inputs::tensors).collect()
     }
 
@@ -268,7 +239,7 @@ macro_rules! tuple {
         impl<B: CollectiveBackend, $($input: Inputs<B>),+> Inputs<B> for ($($input,)+) {
             type Locals = ($($input::Locals,)+);
 
-            fn tensors(&self) -> Vec<&dyn Placeable> {
+            fn tensors(&self) -> Vec<&dyn AnyTensor> {
                 [$(self.$index.tensors()),+].concat()
             }
 
@@ -300,8 +271,7 @@ pub(super) trait Outputs<B: CollectiveBackend> {
     fn elements(locals: &Self::Locals) -> usize;
     fn whole(locals: Self::Locals) -> Self;
     fn placed(locals: Self::Locals, placed: &Placed) -> Self;
-    /// Shows the tensors to the recorder.
-    fn visit(&self, visitor: &mut Visitor);
+    fn tensors(&self) -> Vec<&dyn AnyTensor>;
 }
 
 impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
@@ -319,8 +289,8 @@ impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
         result(local, placed, 0)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.tensor(self);
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
+        vec![self]
     }
 }
 
@@ -339,9 +309,8 @@ impl<B: CollectiveBackend, K: Kind<B>, L: Kind<B>> Outputs<B> for (ShardedTensor
         (result(first, placed, 0), result(second, placed, 1))
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.tensor(&self.0);
-        visitor.tensor(&self.1);
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
+        vec![&self.0, &self.1]
     }
 }
 
@@ -367,8 +336,9 @@ impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for Vec<Option<ShardedTensor<B
             .collect()
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        self.iter().flatten().for_each(|tensor| visitor.tensor(tensor));
+    fn tensors(&self) -> Vec<&dyn AnyTensor> {
+        let made = self.iter().flatten();
+        made.map(|tensor| tensor as &dyn AnyTensor).collect()
     }
 }
 

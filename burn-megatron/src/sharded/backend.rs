@@ -2,9 +2,11 @@
 
 use std::marker::PhantomData;
 
-use burn::tensor::DType;
-use burn::tensor::backend::{Backend, BackendTypes, DTypeUsageSet, ExecutionError};
-use burn::tensor::ops::{FloatTensor, TransactionOps};
+use burn_backend::DType;
+use burn_backend::distributed::DistributedOps;
+use burn_backend::ops::TransactionOps;
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, BackendTypes, DTypeUsageSet, ExecutionError};
 
 use super::ShardedTensor;
 use super::kind::{Bool, Float, Int};
@@ -14,9 +16,9 @@ use crate::collectives::{CallMode, CollectiveBackend, PendingTensor, ProcessGrou
 
 /// A backend whose tensors are placed on a [`Mesh`](super::Mesh) of ranks.
 ///
-/// Around it, [`Autodiff`](burn::backend::Autodiff) trains: `Autodiff<Sharded<Flex>>`. Every rank runs the same
-/// program; each operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a
-/// collective: every rank must.
+/// A [`device`](super::device()) of burn's runs it, with autodiff around it. Every rank runs the same program; each
+/// operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a collective:
+/// every rank must.
 ///
 /// Random tensors are drawn by logical index, each rank its part: every rank must call [`Backend::seed`] with the same
 /// seed.
@@ -26,15 +28,15 @@ pub struct Sharded<B>(PhantomData<B>);
 impl<B: CollectiveBackend> BackendTypes for Sharded<B> {
     type Device = B::Device;
     type FloatTensorPrimitive = ShardedTensor<B, Float>;
-    type FloatElem = B::FloatElem;
     type IntTensorPrimitive = ShardedTensor<B, Int>;
-    type IntElem = B::IntElem;
     type BoolTensorPrimitive = ShardedTensor<B, Bool>;
-    type BoolElem = B::BoolElem;
     type QuantizedTensorPrimitive = B::QuantizedTensorPrimitive;
+    type GraphPrimitive = B::GraphPrimitive;
 }
 
 impl<B: CollectiveBackend> TransactionOps<Self> for Sharded<B> {}
+
+impl<B: CollectiveBackend> DistributedOps<Self> for Sharded<B> {}
 
 impl<B: CollectiveBackend> Backend for Sharded<B> {
     fn memory_persistent_allocations<Output: Send, Input: Send, Func: Fn(Input) -> Output + Send>(
@@ -65,6 +67,10 @@ impl<B: CollectiveBackend> Backend for Sharded<B> {
         B::sync(device)
     }
 
+    fn flush(device: &Self::Device) -> Result<(), ExecutionError> {
+        B::flush(device)
+    }
+
     fn supports_dtype(device: &Self::Device, dtype: DType) -> bool {
         B::supports_dtype(device, dtype)
     }
@@ -82,8 +88,8 @@ impl<B: CollectiveBackend> Backend for Sharded<B> {
 impl<B: CollectiveBackend> CollectiveBackend for Sharded<B> {
     const HAS_DEVICE_MEMORY: bool = B::HAS_DEVICE_MEMORY;
 
-    fn tensor_engine(group: &ProcessGroup) -> &'static str {
-        B::tensor_engine(group)
+    fn tensor_engine(device: &B::Device, group: &ProcessGroup) -> &'static str {
+        B::tensor_engine(device, group)
     }
 
     #[track_caller]

@@ -1,15 +1,12 @@
 //! [`clip_gradients`]: clipping by the norm of the gradient of the whole model.
 
-use burn::module::{AutodiffModule, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use burn::tensor::backend::AutodiffBackend;
 
-use super::kind::{Float, Kind};
 use super::mesh::Mesh;
-use super::movement::redistribute::local_part;
-use super::parallelize::ShardedBackend;
 use super::placement::AxisPlacement;
+use super::slot::{opened, or_panic};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::data_parallel::clip_coefficient;
 
@@ -25,20 +22,16 @@ use crate::data_parallel::clip_coefficient;
 /// When that fails.
 ///
 /// # Panics
-/// When a gradient has not been placed.
+/// When a gradient has not been placed, or is on another device than one of [`device`](super::device()).
 ///
 /// # Reference
 /// Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063, section 3.2.
-pub fn clip_gradients<B, M>(
+pub fn clip_gradients<M: Module>(
     gradients: &mut GradientsParams,
     model: &M,
     mesh: &Mesh,
     max_norm: f64,
-) -> Result<f64, CollectiveError>
-where
-    B: AutodiffBackend<InnerBackend: ShardedBackend>,
-    M: AutodiffModule<B>,
-{
+) -> Result<f64, CollectiveError> {
     let mut squares = Squares {
         gradients,
         mesh,
@@ -67,22 +60,23 @@ struct Squares<'a> {
     sum: f64,
 }
 
-impl<B: AutodiffBackend<InnerBackend: ShardedBackend>> ModuleVisitor<B> for Squares<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let Some(gradient) = self.gradients.get::<B::InnerBackend, D>(param.id) else {
+impl ModuleVisitor for Squares<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(gradient) = self.gradients.get::<D>(param.id) else {
             return;
         };
-        let tensor = B::InnerBackend::float(gradient.into_primitive().tensor());
-        let (places, mesh) = (tensor.places(), self.mesh);
+        let (tensor, placing) = or_panic(opened(gradient));
+        let (gradient, mesh) = (placing.look(tensor), self.mesh);
+        let places = gradient.operand().places;
         assert!(
             places.iter().all(|place| !place.is_partial()),
-            "a gradient is a sum that has not been made, {tensor:?}: place it with sharded::place_gradients first"
+            "a gradient is a sum that has not been made, {gradient:?}: place it with sharded::place_gradients first"
         );
         // Of those that have the same, the first counts.
         let counts = (0..mesh.shape().num_axes())
             .all(|axis| places[axis] != AxisPlacement::Replicated || mesh.ranks()[axis] == 0);
         if counts {
-            let data = <Float as Kind<<B::InnerBackend as ShardedBackend>::Local>>::read(local_part(tensor));
+            let data = gradient.part();
             self.sum += data.iter::<f64>().map(|value| value * value).sum::<f64>();
         }
     }
@@ -94,9 +88,9 @@ pub(super) struct Scale<'a> {
     pub(super) coefficient: f64,
 }
 
-impl<B: AutodiffBackend<InnerBackend: ShardedBackend>> ModuleVisitor<B> for Scale<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        if let Some(gradient) = self.gradients.remove::<B::InnerBackend, D>(param.id) {
+impl ModuleVisitor for Scale<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
             self.gradients.register(param.id, gradient.mul_scalar(self.coefficient));
         }
     }

@@ -5,13 +5,16 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Tensor, TensorMetadata};
+use burn::tensor::Tensor;
+use burn_backend::TensorMetadata;
 
 use super::ShardedTensor;
 use super::kind::Kind;
 use super::mesh::Mesh;
-use super::parallelize::{ShardedBackend, placed};
+use super::movement::redistribute::placed;
 use super::placement::{AxisRole, PARTIAL_SUM, Placements};
+use super::rules::Operand;
+use super::slot::opened;
 use super::traffic::{Phase, in_phase, phase};
 use crate::collectives::CollectiveBackend;
 
@@ -21,7 +24,7 @@ thread_local! {
 }
 
 /// Runs a backward pass, in which the gradients of the model's fully sharded parameters are scattered early.
-pub(super) fn scattering_early<B: ShardedBackend, M: Module<B>, T>(model: &M, run: impl FnOnce() -> T) -> T {
+pub(super) fn scattering_early<M: Module, T>(model: &M, run: impl FnOnce() -> T) -> T {
     struct Restore(HashMap<Vec<usize>, Placements>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -69,15 +72,20 @@ fn scattered_places(mesh: &Mesh, mut places: Placements, parameter: &Placements)
 /// Finds parameters that are cut over data-parallel ranks.
 struct Finder(HashMap<Vec<usize>, Placements>);
 
-impl<B: ShardedBackend> ModuleVisitor<B> for Finder {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let tensor = B::float(param.val().into_primitive().tensor());
-        let (Some(mesh), places) = (tensor.mesh(), tensor.places()) else {
+impl ModuleVisitor for Finder {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        // What is on another device is not sharded.
+        let Ok((tensor, placing)) = opened(param.base()) else {
             return;
         };
+        let parameter = placing.look(tensor);
+        let Some(mesh) = parameter.mesh() else {
+            return;
+        };
+        let Operand { shape, places } = parameter.operand();
         let mut data = mesh.shape().axes_of(AxisRole::Data);
         if data.any(|axis| places[axis].cut().is_some()) {
-            self.0.entry(tensor.shape().to_vec()).or_insert(places);
+            self.0.entry(shape).or_insert(places);
         }
     }
 }

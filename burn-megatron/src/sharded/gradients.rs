@@ -1,21 +1,24 @@
 //! [`backward`]: a backward pass whose gradients end where their parameters are.
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::module::{AutodiffModule, ModuleVisitor, Param, list_param_ids};
-use burn::optim::GradientsParams;
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
+use std::sync::Arc;
 
+use burn::module::{Module, ModuleVisitor, Param, list_param_ids};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+use burn_backend::{Shape, TensorMetadata};
+use burn_ndarray::NdArray;
+
+use super::ShardedTensor;
+use super::agreement::given;
+use super::any_tensor::AnyTensor;
 use super::early_scatter::scattering_early;
-use super::given;
 use super::kind::{Float, Kind};
 use super::mesh::Mesh;
-use super::movement::redistribute::{along, forget_gathered, gather, local_part, redistribute};
-use super::parallelize::{ShardedBackend, placed};
+use super::movement::redistribute::{along, forget_gathered, local_part, placed, redistribute};
+use super::parallelize::whole;
 use super::placement::{AxisPlacement, PARTIAL_SUM, Placements, REPLICATED};
+use super::slot::{Placing, SlotTensor, look, opened, or_panic};
 use super::traffic::{Phase, in_phase, set_operation};
-use super::{Sharded, ShardedTensor};
 use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_error, unwrap_or_unwind};
 
 /// Runs the backward pass of a loss, and returns the loss, which every rank then has, and the gradients of the model's
@@ -25,51 +28,39 @@ use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_er
 /// communication: here sums over ranks wait until they are whole, and those of small gradients travel together.
 ///
 /// # Communication
-/// What the backward pass needs; a reduce-scatter or less for each gradient that is cut, during the backward pass where
-/// it is large; then, per axis of the mesh, one all-reduce of all that are whole there. In the steps of
+/// Collectives of the backward pass; a reduce-scatter or less for each gradient that is cut, during the backward pass
+/// where it is large; then, per axis of the mesh, one all-reduce of all that are whole there. In the steps of
 /// [`Mesh::with_check_inputs_interval`], one all-gather of 304 bytes per axis.
 ///
 /// # Errors
 /// The error of the first collective that failed. When ranks were given different batches, or have different losses.
-pub fn backward<B, C, M, const D: usize>(
-    loss: Tensor<Autodiff<Sharded<B>, C>, D>,
+///
+/// # Panics
+/// When the loss is on another device than one of [`device`](super::device()).
+pub fn backward<M: Module, const D: usize>(
+    loss: Tensor<D>,
     model: &M,
-) -> Result<(Tensor<Sharded<B>, D>, GradientsParams), CollectiveError>
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+) -> Result<(Tensor<D>, GradientsParams), CollectiveError> {
     catch_collective_error(|| {
-        set_operation("loss");
-        let placed = loss.clone().inner().into_primitive().tensor();
-        let mesh = placed.mesh().cloned();
-        let value = gather(placed);
-        compare_given::<B, C, M>(Some(&value), mesh, model);
-        let value = ShardedTensor::whole(value);
+        let placed = loss.clone().inner();
+        let mesh = look(placed.clone()).mesh().cloned();
+        let value = whole(placed);
+        compare_given(Some(&*look(value.clone())), mesh, model);
         let gradients = scattering_early(model, || unplaced(loss, model));
-        (
-            Tensor::from_primitive(TensorPrimitive::Float(value)),
-            placed_like(gradients, model),
-        )
+        (value, placed_gradients(gradients, model))
     })
 }
 
-/// As [`backward`], with gradients that are not placed yet: those of several micro-batches are added up first, by
-/// burn's `GradientsAccumulator`, and then [placed](place_gradients) once. Each rank has terms of whole gradients until
-/// then: where memory counts more than communication, add up those of [`backward`].
+/// Runs the backward pass of a loss, and returns gradients that are not placed yet: those of several micro-batches are
+/// added up first, by burn's `GradientsAccumulator`, and then [placed](place_gradients) once. Each rank has terms of
+/// whole gradients until then: where memory counts more than communication, add up those of [`backward`].
 ///
 /// # Errors
 /// As [`backward`].
-pub fn backward_unplaced<B, C, M, const D: usize>(
-    loss: Tensor<Autodiff<Sharded<B>, C>, D>,
+pub fn backward_unplaced<M: Module, const D: usize>(
+    loss: Tensor<D>,
     model: &M,
-) -> Result<GradientsParams, CollectiveError>
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+) -> Result<GradientsParams, CollectiveError> {
     catch_collective_error(|| unplaced(loss, model))
 }
 
@@ -77,30 +68,20 @@ where
 ///
 /// # Errors
 /// As [`backward`].
-pub fn place_gradients<B, C, M>(gradients: GradientsParams, model: &M) -> Result<GradientsParams, CollectiveError>
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+pub fn place_gradients<M: Module>(gradients: GradientsParams, model: &M) -> Result<GradientsParams, CollectiveError> {
     catch_collective_error(|| {
-        compare_given::<B, C, M>(None, None, model);
-        placed_like(gradients, model)
+        compare_given(None, None, model);
+        placed_gradients(gradients, model)
     })
 }
 
 /// Compares what ranks were given, over the mesh of the loss or of the model.
-fn compare_given<B, C, M>(loss: Option<&FloatTensor<B>>, mesh: Option<Mesh>, model: &M)
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+fn compare_given<M: Module>(loss: Option<&dyn AnyTensor>, mesh: Option<Mesh>, model: &M) {
     struct First(Option<Mesh>);
-    impl<B: ShardedBackend> ModuleVisitor<B> for First {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    impl ModuleVisitor for First {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if self.0.is_none() {
-                self.0 = B::float(param.val().into_primitive().tensor()).mesh().cloned();
+                self.0 = look(param.base()).mesh().cloned();
             }
         }
     }
@@ -110,38 +91,79 @@ where
         first.0.or_else(|| given::mesh_of(&list_param_ids(model)))
     };
     if let Some(mesh) = mesh.or_else(of_model) {
-        unwrap_or_unwind(given::compare::<B>(loss, &mesh));
+        unwrap_or_unwind(given::compare(loss, &mesh));
     }
 }
 
-fn unplaced<B, C, M, const D: usize>(loss: Tensor<Autodiff<Sharded<B>, C>, D>, model: &M) -> GradientsParams
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+fn unplaced<M: Module, const D: usize>(loss: Tensor<D>, model: &M) -> GradientsParams {
     let gradients = in_phase(Phase::Backward, || loss.backward());
     forget_gathered();
     GradientsParams::from_grads(gradients, model)
 }
 
-fn placed_like<B, C, M>(gradients: GradientsParams, model: &M) -> GradientsParams
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+fn placed_gradients<M: Module>(gradients: GradientsParams, model: &M) -> GradientsParams {
     in_phase(Phase::Gradients, || {
         set_operation("place_gradients");
-        let mut collected = Collected::<B> {
+        let mut collected = Collected {
             gradients,
-            entries: Vec::new(),
+            pairs: Vec::new(),
+            registers: Vec::new(),
+            placing: None,
         };
         model.visit(&mut collected);
-        let Collected { gradients, mut entries } = collected;
-        let Some(mesh) = entries.iter().find_map(Entry::mesh) else {
-            return put_back(gradients, entries);
+        let Collected {
+            mut gradients,
+            pairs,
+            registers,
+            placing,
+        } = collected;
+        if let Some(placing) = placing {
+            for (register, gradient) in registers.into_iter().zip(placing.place_like(pairs)) {
+                register(&mut gradients, gradient);
+            }
+        }
+        gradients
+    })
+}
+
+/// The gradients of a model, in the order of its parameters.
+struct Collected {
+    gradients: GradientsParams,
+    /// Each with its parameter.
+    pairs: Vec<(SlotTensor, SlotTensor)>,
+    registers: Vec<Box<Register>>,
+    placing: Option<Arc<dyn Placing>>,
+}
+
+type Register = dyn FnOnce(&mut GradientsParams, SlotTensor);
+
+impl ModuleVisitor for Collected {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let id = param.id;
+        let Some(gradient) = self.gradients.remove::<D>(id) else {
+            return;
         };
+        let (parameter, placing) = or_panic(opened(param.base()));
+        let (own, _) = or_panic(opened(gradient));
+        self.pairs.push((own, parameter));
+        self.placing = Some(placing);
+        self.registers.push(Box::new(move |gradients, placed| {
+            gradients.register(id, Tensor::<D>::from_primitive::<NdArray>(placed));
+        }));
+    }
+}
+
+/// The gradients, each placed as its parameter, the second of a pair.
+pub(super) fn place_like<B: CollectiveBackend>(
+    pairs: Vec<(ShardedTensor<B, Float>, ShardedTensor<B, Float>)>,
+) -> Vec<ShardedTensor<B, Float>> {
+    let entries = pairs.into_iter().map(|(gradient, parameter)| Entry {
+        gradient,
+        places: parameter.places(),
+        parameter_mesh: parameter.mesh().cloned(),
+    });
+    let mut entries: Vec<Entry<B>> = entries.collect();
+    if let Some(mesh) = entries.iter().find_map(Entry::mesh) {
         // First what is cut: of hybrid sharding's replicas, each then sums its part alone.
         for entry in &mut entries {
             let mut places = entry.gradient.places();
@@ -158,15 +180,8 @@ where
         for entry in &mut entries {
             entry.bring_to(entry.places, &mesh);
         }
-        put_back(gradients, entries)
-    })
-}
-
-fn put_back<B: CollectiveBackend>(mut gradients: GradientsParams, entries: Vec<Entry<B>>) -> GradientsParams {
-    for Entry { gradient, register, .. } in entries {
-        register(&mut gradients, gradient);
     }
-    gradients
+    entries.into_iter().map(|entry| entry.gradient).collect()
 }
 
 /// A gradient on its way.
@@ -175,10 +190,7 @@ struct Entry<B: CollectiveBackend> {
     /// Where the parameter is.
     places: Placements,
     parameter_mesh: Option<Mesh>,
-    register: Box<Register<B>>,
 }
-
-type Register<B> = dyn FnOnce(&mut GradientsParams, ShardedTensor<B, Float>);
 
 impl<B: CollectiveBackend> Entry<B> {
     fn mesh(&self) -> Option<Mesh> {
@@ -189,31 +201,6 @@ impl<B: CollectiveBackend> Entry<B> {
         if self.gradient.places() != places {
             self.gradient = placed(self.gradient.clone(), mesh, places);
         }
-    }
-}
-
-/// The gradients of a model, in the order of its parameters.
-struct Collected<B: CollectiveBackend> {
-    gradients: GradientsParams,
-    entries: Vec<Entry<B>>,
-}
-
-impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleVisitor<Autodiff<Sharded<B>, C>> for Collected<B> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
-        let id = param.id;
-        let Some(gradient) = self.gradients.remove::<Sharded<B>, D>(id) else {
-            return;
-        };
-        let parameter = param.val().into_primitive().tensor().primitive;
-        self.entries.push(Entry {
-            gradient: gradient.into_primitive().tensor(),
-            places: parameter.places(),
-            parameter_mesh: parameter.mesh().cloned(),
-            register: Box::new(move |gradients, gradient| {
-                let gradient = Tensor::<Sharded<B>, D>::from_primitive(TensorPrimitive::Float(gradient));
-                gradients.register(id, gradient);
-            }),
-        });
     }
 }
 

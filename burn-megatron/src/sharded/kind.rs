@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use burn::tensor::ops::{BoolTensor, FloatTensor, IntTensor};
-use burn::tensor::{DType, Scalar, Shape, Slice, TensorData, TensorMetadata, get_device_settings, try_read_sync};
+use burn_backend::tensor::{BoolTensor, FloatTensor, IntTensor};
+use burn_backend::{DType, Scalar, Shape, Slice, TensorData, TensorMetadata, get_device_settings, try_read_sync};
 
 use super::placement::Reduction;
 use crate::collectives::{
@@ -13,10 +13,8 @@ use crate::collectives::{
 /// A kind of tensors of a backend.
 pub trait Kind<B: CollectiveBackend>: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// The inner backend's tensor.
-    type Tensor: TensorMetadata + 'static;
+    type Tensor: TensorMetadata<Device = B::Device> + 'static;
 
-    /// The device that the tensor is on.
-    fn device(tensor: &Self::Tensor) -> B::Device;
     /// A part of the tensor.
     fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor;
     /// Tensors one after the other along a dimension.
@@ -76,11 +74,7 @@ pub struct Bool;
 
 /// Calls burn's operations by the names that they have for each kind.
 macro_rules! burns_own {
-    ($device:ident, $slice:ident, $cat:ident, $into_data:ident) => {
-        fn device(tensor: &Self::Tensor) -> B::Device {
-            B::$device(tensor)
-        }
-
+    ($slice:ident, $cat:ident, $into_data:ident) => {
         fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor {
             B::$slice(tensor, slices)
         }
@@ -100,7 +94,7 @@ macro_rules! burns_own {
 impl<B: CollectiveBackend> Kind<B> for Float {
     type Tensor = FloatTensor<B>;
 
-    burns_own!(float_device, float_slice, float_cat, float_into_data);
+    burns_own!(float_slice, float_cat, float_into_data);
 
     fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
         B::float_full(shape, value, device, dtype.into())
@@ -126,7 +120,7 @@ impl<B: CollectiveBackend> Kind<B> for Float {
         incoming: &[Shape],
         group: &ProcessGroup,
     ) -> Result<Vec<Self::Tensor>, CollectiveError> {
-        let Some((device, dtype)) = tensors.first().map(|first| (B::float_device(first), first.dtype())) else {
+        let Some((device, dtype)) = tensors.first().map(|first| (first.device(), first.dtype())) else {
             return Ok(Vec::new());
         };
         exchanged(
@@ -183,7 +177,7 @@ fn exchanged<T, P>(
 impl<B: CollectiveBackend> Kind<B> for Int {
     type Tensor = IntTensor<B>;
 
-    burns_own!(int_device, int_slice, int_cat, int_into_data);
+    burns_own!(int_slice, int_cat, int_into_data);
 
     fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
         B::int_full(shape, value, device, dtype.into())
@@ -192,7 +186,7 @@ impl<B: CollectiveBackend> Kind<B> for Int {
     /// Through host memory, in 64 bits: NCCL is for floats.
     #[track_caller]
     fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError> {
-        let (device, dtype) = (B::int_device(&tensor), tensor.dtype());
+        let (device, dtype) = (tensor.device(), tensor.dtype());
         let mut shape = tensor.shape();
         // Those of u64 that i64 does not have wrap, and back; in an order as they have it where the order counts.
         let has_order = matches!(
@@ -236,7 +230,7 @@ impl<B: CollectiveBackend> Kind<B> for Int {
         incoming: &[Shape],
         group: &ProcessGroup,
     ) -> Result<Vec<Self::Tensor>, CollectiveError> {
-        let Some((device, dtype)) = tensors.first().map(|first| (B::int_device(first), first.dtype())) else {
+        let Some((device, dtype)) = tensors.first().map(|first| (first.device(), first.dtype())) else {
             return Ok(Vec::new());
         };
         let elements = tensors.into_iter().map(|tensor| words::<B>(tensor, 0)).collect();
@@ -292,7 +286,7 @@ fn integers<B: CollectiveBackend>(
 impl<B: CollectiveBackend> Kind<B> for Bool {
     type Tensor = BoolTensor<B>;
 
-    burns_own!(bool_device, bool_slice, bool_cat, bool_into_data);
+    burns_own!(bool_slice, bool_cat, bool_into_data);
 
     fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
         if value.elem::<bool>() {
@@ -305,7 +299,7 @@ impl<B: CollectiveBackend> Kind<B> for Bool {
     /// As that of integers.
     #[track_caller]
     fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError> {
-        let settings = get_device_settings::<B>(&B::bool_device(&tensor));
+        let settings = get_device_settings::<B>(&tensor.device());
         let dtype = tensor.dtype();
         let integers = B::bool_into_int(tensor, settings.int_dtype);
         let integers = <Int as Kind<B>>::collective(integers, call, group)?;
@@ -318,7 +312,7 @@ impl<B: CollectiveBackend> Kind<B> for Bool {
         incoming: &[Shape],
         group: &ProcessGroup,
     ) -> Result<Vec<Self::Tensor>, CollectiveError> {
-        let Some((device, dtype)) = tensors.first().map(|first| (B::bool_device(first), first.dtype())) else {
+        let Some((device, dtype)) = tensors.first().map(|first| (first.device(), first.dtype())) else {
             return Ok(Vec::new());
         };
         let settings = get_device_settings::<B>(&device);

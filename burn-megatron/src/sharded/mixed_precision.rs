@@ -1,12 +1,10 @@
 //! [`cast_parameters`]: a model that computes in 16 bits, whose parameters are updated in f32.
 
-use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{FloatDType, Tensor};
 
 use super::clipping::Scale;
-use super::parallelize::ShardedBackend;
 
 /// Returns the model with its trained parameters cast to another element type, valid for one forward pass.
 ///
@@ -18,35 +16,31 @@ use super::parallelize::ShardedBackend;
 ///
 /// # Example
 /// ```
-/// use burn::backend::Autodiff;
-/// use burn::nn::{Linear, LinearConfig};
-/// use burn::tensor::{FloatDType, Tensor};
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::{DType, FloatDType, Tensor};
 /// use burn_flex::{Flex, FlexDevice};
-/// use burn_megatron::prelude::*;
-/// use burn_megatron::sharded::{Mesh, Plan, Sharded, backward, cast_parameters, parallelize};
-///
-/// type B = Autodiff<Sharded<Flex>>;
+/// use burn_megatron::sharded::{Mesh, Plan, backward, cast_parameters, device, parallelize};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mesh = Mesh::of(&ParallelContext::single(1))?;
-/// let layer: Linear<B> = LinearConfig::new(3, 2).init(&FlexDevice);
-/// let layer = parallelize(layer, &Plan::new(), &mesh)?;
+/// let mesh = Mesh::new([])?; // of one rank
+/// let device = device::<Flex>(FlexDevice).autodiff();
+/// let layer = parallelize(LinearConfig::new(3, 2).init(&device), &Plan::new(), &mesh)?;
 ///
-/// let input = Tensor::<B, 2>::ones([4, 3], &FlexDevice).cast(FloatDType::BF16);
-/// let output = cast_parameters::<B, _>(&layer, FloatDType::BF16).forward(input);
+/// let input = Tensor::<2>::ones([4, 3], &device).cast(FloatDType::BF16);
+/// let output = cast_parameters(&layer, FloatDType::BF16).forward(input);
 /// let (_loss, gradients) = backward(output.cast(FloatDType::F32).mean(), &layer)?;
-/// let gradient = gradients.get::<Sharded<Flex>, 2>(layer.weight.id).expect("it is trained");
-/// assert_eq!(gradient.dtype(), burn::tensor::DType::F32);
+/// let gradient = gradients.get::<2>(layer.weight.id).expect("it is trained");
+/// assert_eq!(gradient.dtype(), DType::F32);
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Reference
 /// Micikevicius et al. 2018, arXiv:1710.03740, section 3.1.
-pub fn cast_parameters<B: AutodiffBackend, M: Module<B>>(model: &M, dtype: FloatDType) -> M {
+pub fn cast_parameters<M: Module>(model: &M, dtype: FloatDType) -> M {
     struct Cast(FloatDType);
-    impl<B: AutodiffBackend> ModuleMapper<B> for Cast {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Cast {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             if param.val().is_require_grad() {
                 param.map(|tensor| tensor.cast(self.0))
             } else {
@@ -65,10 +59,6 @@ pub fn cast_parameters<B: AutodiffBackend, M: Module<B>>(model: &M, dtype: Float
 ///
 /// # Reference
 /// Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
-pub fn scale_gradients<B, M>(gradients: &mut GradientsParams, model: &M, coefficient: f64)
-where
-    B: AutodiffBackend<InnerBackend: ShardedBackend>,
-    M: AutodiffModule<B>,
-{
+pub fn scale_gradients<M: Module>(gradients: &mut GradientsParams, model: &M, coefficient: f64) {
     model.visit(&mut Scale { gradients, coefficient });
 }

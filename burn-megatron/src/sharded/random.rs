@@ -4,13 +4,13 @@
 //! The generator is Philox, as for initialisation and dropout ([`crate::random`]). Ranks agree if they are seeded alike
 //! and draw in the same order: a program that every rank runs does.
 //!
-//! A thread that has called [`Backend::seed`](burn::tensor::backend::Backend::seed) numbers its own draws. The draws of
+//! A thread that has called [`Backend::seed`](burn_backend::Backend::seed) numbers its own draws. The draws of
 //! all other threads, such as those of a data loader, are numbered together.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use burn::tensor::{DType, Distribution, FloatDType, IntDType, Shape, TensorData};
+use burn_backend::{DType, Distribution, FloatDType, IntDType, Shape, TensorData};
 use half::{bf16, f16};
 use parking_lot::Mutex;
 use rayon::prelude::*;
@@ -293,7 +293,7 @@ fn fill_normals<T>(
 }
 
 /// The elements of these ranges of a tensor, where `fill` writes those from an index of the whole on.
-fn draw_part<T: burn::tensor::Element + Default>(
+fn draw_part<T: burn_backend::Element + Default>(
     shape: &[usize],
     ranges: &[Range<usize>],
     fill: impl Fn(u64, &mut [T]) + Sync,

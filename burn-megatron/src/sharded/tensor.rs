@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use burn::tensor::{DType, Shape, TensorMetadata};
+use burn_backend::{DType, Shape, TensorMetadata};
 use parking_lot::Mutex;
 
 use super::kind::Kind;
@@ -110,25 +110,8 @@ impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
         self.id
     }
 
-    /// This rank's part, if it is there.
-    pub(super) fn here(&self) -> Option<K::Tensor> {
-        match &self.local {
-            Local::Here(local) => Some(local.clone()),
-            Local::Settling(_) | Local::Deferred(_) => None,
-        }
-    }
-
     pub(super) fn into_local(self) -> Local<B, K> {
         self.local
-    }
-
-    /// The device that this rank's part is on.
-    pub(super) fn device(&self) -> B::Device {
-        match &self.local {
-            Local::Here(local) => K::device(local),
-            Local::Settling(shared) => K::device(&shared.lock().1),
-            Local::Deferred(deferred) => deferred.device.clone(),
-        }
     }
 }
 
@@ -199,6 +182,8 @@ impl<B: CollectiveBackend, K: Kind<B>> Clone for ShardedTensor<B, K> {
 }
 
 impl<B: CollectiveBackend, K: Kind<B>> TensorMetadata for ShardedTensor<B, K> {
+    type Device = B::Device;
+
     fn dtype(&self) -> DType {
         match &self.local {
             Local::Here(local) => local.dtype(),
@@ -209,6 +194,21 @@ impl<B: CollectiveBackend, K: Kind<B>> TensorMetadata for ShardedTensor<B, K> {
 
     fn shape(&self) -> Shape {
         self.shape.clone()
+    }
+
+    fn device(&self) -> B::Device {
+        match &self.local {
+            Local::Here(local) => local.device(),
+            Local::Settling(shared) => shared.lock().1.device(),
+            Local::Deferred(deferred) => deferred.device.clone(),
+        }
+    }
+
+    fn can_mut(&self) -> bool {
+        match &self.local {
+            Local::Here(local) => local.can_mut(),
+            Local::Settling(_) | Local::Deferred(_) => false,
+        }
     }
 }
 

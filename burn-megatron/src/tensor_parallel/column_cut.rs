@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use burn::module::Param;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::take_shard;
@@ -62,7 +62,7 @@ pub(super) struct Columns {
 
 impl Cut {
     /// What the layer's record says of its shards.
-    pub fn identity<B: Backend>(&self, has_bias: bool, scope: &ParameterScope) -> ShardIdentity<B> {
+    pub fn identity(&self, has_bias: bool, scope: &ParameterScope) -> ShardIdentity {
         let mut shards = vec![("weight", &self.own.weight), ("bias", &self.own.bias)];
         if let Some(shared) = &self.shared {
             shards.extend([("shared.weight", &shared.weight), ("shared.bias", &shared.bias)]);
@@ -89,12 +89,12 @@ impl Columns {
         }
     }
 
-    pub fn take_weight<B: Backend>(&self, whole: &Param<Tensor<B, 2>>, scope: &ParameterScope) -> Param<Tensor<B, 2>> {
+    pub fn take_weight(&self, whole: &Param<Tensor<2>>, scope: &ParameterScope) -> Param<Tensor<2>> {
         let d_input = self.weight.local_shape()[0];
         take_shard(whole, &self.weight, [d_input, self.width], scope)
     }
 
-    pub fn take_bias<B: Backend>(&self, whole: &Param<Tensor<B, 1>>, scope: &ParameterScope) -> Param<Tensor<B, 1>> {
+    pub fn take_bias(&self, whole: &Param<Tensor<1>>, scope: &ParameterScope) -> Param<Tensor<1>> {
         take_shard(whole, &self.bias, [self.width], scope)
     }
 }

@@ -4,14 +4,14 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 
 use super::column_cut::{ColumnGroups, ColumnSizes, Cut};
 use super::conversion::{ConversionError, check_drawn, named};
 use super::linear_init;
 use super::low_rank::{AdaptedColumns, AdaptedFeatures, LowRankConfig};
 use super::product::{ColumnParallelMatmul, affine};
-use crate::collectives::{CollectiveBackend, show_input};
+use crate::collectives::show_input;
 use crate::context::{ParallelContext, ParameterScope};
 use crate::mappings::gather_from_tensor_region;
 use crate::parameters::{ParameterInit, ShardIdentity};
@@ -50,17 +50,17 @@ pub struct ColumnParallelLinearConfig {
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 #[derive(Module, Debug)]
-pub struct ColumnParallelLinear<B: Backend> {
+pub struct ColumnParallelLinear {
     /// `[d_input, d_output / tp]`: this rank's columns.
-    pub weight: Param<Tensor<B, 2>>,
+    pub weight: Param<Tensor<2>>,
     /// `[d_output / tp]`.
-    pub bias: Option<Param<Tensor<B, 1>>>,
+    pub bias: Option<Param<Tensor<1>>>,
     /// This rank's further columns, which it shares with others: those above are its own then.
-    pub shared: Option<SharedColumns<B>>,
+    pub shared: Option<SharedColumns>,
     /// The adapters that are trained in place of the weight, if there are any.
-    pub adapters: Option<AdaptedColumns<B>>,
+    pub adapters: Option<AdaptedColumns>,
     gather_output: bool,
-    shard: ShardIdentity<B>,
+    shard: ShardIdentity,
     #[module(skip)]
     sizes: ColumnSizes,
     #[module(skip)]
@@ -69,17 +69,17 @@ pub struct ColumnParallelLinear<B: Backend> {
 
 /// The columns of a [`ColumnParallelLinear`] that several ranks hold alike, after those of each.
 #[derive(Module, Debug)]
-pub struct SharedColumns<B: Backend> {
+pub struct SharedColumns {
     /// `[d_input, shared]`.
-    pub weight: Param<Tensor<B, 2>>,
+    pub weight: Param<Tensor<2>>,
     /// `[shared]`.
-    pub bias: Option<Param<Tensor<B, 1>>>,
+    pub bias: Option<Param<Tensor<1>>>,
 }
 
 impl ColumnParallelLinearConfig {
     /// Returns the configuration with the sizes of an existing layer, and the other settings as [`new`](Self::new) has
     /// them.
-    pub fn of<B: Backend>(linear: &Linear<B>) -> Self {
+    pub fn of(linear: &Linear) -> Self {
         let [d_input, d_output] = linear.weight.lazy_shape().dims();
         Self::new(d_input, d_output).with_bias(linear.bias.is_some())
     }
@@ -93,11 +93,7 @@ impl ColumnParallelLinearConfig {
     /// # Panics
     /// When the output of several fused matrices, or of groups, is to be gathered: their shards would interleave. When
     /// several matrices have groups.
-    pub fn init<B: Backend>(
-        &self,
-        device: &B::Device,
-        scope: &ParameterScope,
-    ) -> Result<ColumnParallelLinear<B>, TopologyError> {
+    pub fn init(&self, device: &Device, scope: &ParameterScope) -> Result<ColumnParallelLinear, TopologyError> {
         let cut = self.cut(scope)?;
         let shard = cut.identity(self.bias, scope);
         let inits = [&self.weight_init, &self.bias_init].map(|init| linear_init(init, self.d_input));
@@ -130,11 +126,7 @@ impl ColumnParallelLinearConfig {
     ///
     /// # Panics
     /// When the layer is not `[d_input, d_output]`.
-    pub fn from_linear<B: Backend>(
-        &self,
-        linear: Linear<B>,
-        scope: &ParameterScope,
-    ) -> Result<ColumnParallelLinear<B>, ConversionError> {
+    pub fn from_linear(&self, linear: Linear, scope: &ParameterScope) -> Result<ColumnParallelLinear, ConversionError> {
         assert_eq!(
             linear.weight.lazy_shape().to_vec(),
             [self.d_input, self.d_output],
@@ -143,7 +135,7 @@ impl ColumnParallelLinearConfig {
         let cut = self
             .cut(&scope.context().root())
             .map_err(named(scope, "column-parallel linear layer"))?;
-        check_drawn::<B, _>(&linear, scope)?;
+        check_drawn(&linear, scope)?;
         let shard = cut.identity(linear.bias.is_some(), scope);
         let weight = cut.own.take_weight(&linear.weight, scope);
         scope.declare_sharded("weight", &weight, cut.own.weight.clone());
@@ -185,14 +177,14 @@ impl ColumnParallelLinearConfig {
         }
     }
 
-    fn layer<B: Backend>(
+    fn layer(
         &self,
-        weight: Param<Tensor<B, 2>>,
-        bias: Option<Param<Tensor<B, 1>>>,
-        shared: Option<SharedColumns<B>>,
-        shard: ShardIdentity<B>,
+        weight: Param<Tensor<2>>,
+        bias: Option<Param<Tensor<1>>>,
+        shared: Option<SharedColumns>,
+        shard: ShardIdentity,
         scope: &ParameterScope,
-    ) -> ColumnParallelLinear<B> {
+    ) -> ColumnParallelLinear {
         ColumnParallelLinear {
             weight,
             bias,
@@ -206,13 +198,13 @@ impl ColumnParallelLinearConfig {
     }
 }
 
-impl<B: Backend> ColumnParallelLinear<B> {
+impl ColumnParallelLinear {
     /// Returns this rank's columns of an existing layer, which every rank holds in full, with the settings of
     /// [`ColumnParallelLinearConfig::of`].
     ///
     /// # Errors
     /// The errors of [`ColumnParallelLinearConfig::from_linear`].
-    pub fn from_linear(linear: Linear<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+    pub fn from_linear(linear: Linear, scope: &ParameterScope) -> Result<Self, ConversionError> {
         ColumnParallelLinearConfig::of(&linear).from_linear(linear, scope)
     }
 
@@ -254,7 +246,7 @@ impl<B: Backend> ColumnParallelLinear<B> {
         self,
         features: &[AdaptedFeatures],
         config: &LowRankConfig,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
     ) -> Result<Self, TopologyError> {
         let shared = self.shared.as_ref().map_or(0, |shared| shared.weight.dims()[1]);
@@ -267,7 +259,7 @@ impl<B: Backend> ColumnParallelLinear<B> {
     }
 }
 
-impl<B: CollectiveBackend> ColumnParallelLinear<B> {
+impl ColumnParallelLinear {
     /// Returns the same layer for whole activations on every tensor-parallel rank, without sequence parallelism. For
     /// inference: parameters stay declared as they are.
     pub fn with_whole_tokens(self) -> Self {
@@ -295,13 +287,13 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
-    pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         self.forward_at(input, None)
     }
 
     /// Applies the layer to the tokens of a step: adapters with dropout must know where these are. Otherwise as
     /// [`forward`](Self::forward).
-    pub fn forward_at<const D: usize>(&self, input: Tensor<B, D>, step: Option<&StepCoordinates>) -> Tensor<B, D> {
+    pub fn forward_at<const D: usize>(&self, input: Tensor<D>, step: Option<&StepCoordinates>) -> Tensor<D> {
         if is_half(self.weight.val().dtype()) && D > 2 {
             return by_rows(input, |rows| self.forward_at(rows, step));
         }
@@ -320,16 +312,16 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     ///
     /// # Panics
     /// Also when the layer gathers its output.
-    pub fn forward_without_bias<const D: usize>(&self, input: Tensor<B, D>) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
+    pub fn forward_without_bias<const D: usize>(&self, input: Tensor<D>) -> (Tensor<D>, Option<Tensor<1>>) {
         self.forward_without_bias_at(input, None)
     }
 
     /// Applies the layer [without its bias](Self::forward_without_bias) to the tokens of a step.
     pub fn forward_without_bias_at<const D: usize>(
         &self,
-        input: Tensor<B, D>,
+        input: Tensor<D>,
         step: Option<&StepCoordinates>,
-    ) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
+    ) -> (Tensor<D>, Option<Tensor<1>>) {
         assert!(
             !self.gather_output,
             "a bias is this rank's part, and a gathered output is whole"
@@ -339,20 +331,20 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
 
     /// Returns this rank's features of an input that has entered the tensor-parallel region, as several layers share
     /// it: the caller has gathered it or copies its gradient.
-    pub(super) fn forward_entered<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    pub(super) fn forward_entered<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let weight = self.local_weight();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
         match &self.adapters {
-            None => affine(self.product.kernels, input, weight, self.local_bias()),
+            None => affine(input, weight, self.local_bias()),
             Some(adapters) => {
                 let added = adapters.forward(input.clone(), None);
-                affine(self.product.kernels, input, weight, self.local_bias()) + added
+                affine(input, weight, self.local_bias()) + added
             }
         }
     }
 
     /// All columns of this rank, `[d_input, columns]`: its own and, after them, those that it shares.
-    fn local_weight(&self) -> Tensor<B, 2> {
+    fn local_weight(&self) -> Tensor<2> {
         let own = self.weight.val();
         match &self.shared {
             Some(shared) => Tensor::cat(vec![own, shared.weight.val()], 1),
@@ -361,7 +353,7 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     }
 
     /// The bias of all columns of this rank, if there is one.
-    fn local_bias(&self) -> Option<Tensor<B, 1>> {
+    fn local_bias(&self) -> Option<Tensor<1>> {
         let own = self.bias.as_ref()?.val();
         match self.shared.as_ref().and_then(|shared| shared.bias.as_ref()) {
             Some(shared) => Some(Tensor::cat(vec![own, shared.val()], 0)),
@@ -372,10 +364,10 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     /// This rank's features of all tokens.
     fn product<const D: usize>(
         &self,
-        input: Tensor<B, D>,
-        bias: Option<Tensor<B, 1>>,
+        input: Tensor<D>,
+        bias: Option<Tensor<1>>,
         step: Option<&StepCoordinates>,
-    ) -> Tensor<B, D> {
+    ) -> Tensor<D> {
         let weight = self.local_weight();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
         if !self.product.sequence_parallel {
@@ -387,6 +379,6 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         };
         let entered = self.product.entered(input);
         let added = adapters.forward(entered.clone(), step);
-        affine(self.product.kernels, entered, weight, bias) + added
+        affine(entered, weight, bias) + added
     }
 }

@@ -3,7 +3,7 @@
 
 use burn::module::{Module, Param};
 use burn::nn::{self, LayerNorm};
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Tensor, TensorData};
 
 use crate::context::ParameterScope;
 use crate::parameters::{RegistryError, read_host, refuse_undrawn};
@@ -54,8 +54,8 @@ pub(super) fn named(scope: &ParameterScope, kind: &str) -> impl FnOnce(TopologyE
 }
 
 /// Checks that every parameter of a layer has values: a part of a model draws none.
-pub(super) fn check_drawn<B: Backend, M: Module<B>>(layer: &M, scope: &ParameterScope) -> Result<(), ConversionError> {
-    Ok(refuse_undrawn::<B, M>(layer, scope.name())?)
+pub(super) fn check_drawn<M: Module>(layer: &M, scope: &ParameterScope) -> Result<(), ConversionError> {
+    Ok(refuse_undrawn::<M>(layer, scope.name())?)
 }
 
 /// Returns what replaces burn's dropout in a module, called `site` in the context's scope.
@@ -98,10 +98,10 @@ pub(super) fn check_field<T: PartialEq + std::fmt::Debug>(
 }
 
 /// Checks that a norm adds the epsilon of its configuration to the variance.
-pub(super) fn check_epsilon<B: Backend>(
+pub(super) fn check_epsilon(
     module: &str,
     field: &'static str,
-    norm: &LayerNorm<B>,
+    norm: &LayerNorm,
     configured: f64,
 ) -> Result<(), ConversionError> {
     let measured = measure_epsilon(norm, configured);
@@ -123,11 +123,11 @@ const SMALLEST_EPSILON: f64 = 1e-12;
 
 /// Returns a norm's epsilon, to some six digits, from what the norm of `[-a, a]` is: `a / √(a² + ε)` with `a²` the
 /// expected epsilon.
-fn measure_epsilon<B: Backend>(norm: &LayerNorm<B>, expected: f64) -> f64 {
+fn measure_epsilon(norm: &LayerNorm, expected: f64) -> f64 {
     let device = norm.gamma.lazy_device();
-    let tensor = |values: [f64; 2]| Tensor::<B, 1>::from_data(TensorData::from(values), (&device, DType::F32));
+    let tensor = |values: [f64; 2]| Tensor::<1>::from_data(TensorData::from(values), (&device, DType::F32));
     let half = expected.max(SMALLEST_EPSILON).sqrt();
-    let mut probe: nn::LayerNorm<B> = norm.clone();
+    let mut probe: nn::LayerNorm = norm.clone();
     probe.gamma = Param::from_tensor(tensor([1.0; 2]));
     probe.beta = None;
     let output = read_host(probe.forward(tensor([-half, half]).unsqueeze::<2>()))[1];
@@ -144,9 +144,8 @@ pub(super) use check_fields;
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
     use burn::nn::{LayerNormConfig, Linear, LinearConfig};
-    use burn_flex::{Flex, FlexDevice};
+    use burn::tensor::Device;
 
     use super::*;
     use crate::context::ParallelContext;
@@ -156,10 +155,8 @@ mod tests {
     use crate::topology::ParallelConfig;
     use burn_megatron_comm::rank_threads::{TIMEOUT, run_ranks};
 
-    type B = Autodiff<Flex>;
-
-    fn linear() -> Linear<B> {
-        LinearConfig::new(4, 4).init(&FlexDevice)
+    fn linear() -> Linear {
+        LinearConfig::new(4, 4).init(&Device::flex())
     }
 
     #[test]
@@ -176,7 +173,7 @@ mod tests {
             );
             assert!(message.contains("burn_megatron::initialize(model)"), "{message}");
         }
-        ColumnParallelLinear::from_linear(initialize::<B, _>(linear()), &context).expect("it has values");
+        ColumnParallelLinear::from_linear(initialize(linear()), &context).expect("it has values");
     }
 
     #[test]
@@ -184,8 +181,8 @@ mod tests {
         run_ranks(2, TIMEOUT, |world| {
             let context = ParallelConfig::new().with_tensor_parallel_size(2).init(&world);
             let context = context.unwrap().scope("encoder.fc");
-            let column = ColumnParallelLinear::from_linear(LinearConfig::new(4, 9).init::<B>(&FlexDevice), &context);
-            let row = RowParallelLinear::from_linear(LinearConfig::new(9, 4).init::<B>(&FlexDevice), &context);
+            let column = ColumnParallelLinear::from_linear(LinearConfig::new(4, 9).init(&Device::flex()), &context);
+            let row = RowParallelLinear::from_linear(LinearConfig::new(9, 4).init(&Device::flex()), &context);
             let ends = "must be divisible by tensor_parallel_size = 2, got 9; the nearest valid values are 8 and 10";
             assert_eq!(
                 column.unwrap_err().to_string(),
@@ -201,27 +198,24 @@ mod tests {
     #[test]
     fn what_is_left_of_a_converted_model_is_refused_without_values() {
         let context = ParallelContext::single(1);
-        let converted = ColumnParallelLinear::from_linear(initialize::<B, _>(linear()), &context.scope("first"));
+        let converted = ColumnParallelLinear::from_linear(initialize(linear()), &context.scope("first"));
         let model = (converted.expect("it has values"), linear());
         let expected = "parameter 1.weight has no values yet";
-        let refused = context.root().declare_rest_replicated::<B, _>(&model).unwrap_err();
+        let refused = context.root().declare_rest_replicated(&model).unwrap_err();
         assert!(refused.to_string().starts_with(expected), "{refused}");
-        let refused = DistributedDataParallel::<B, _>::new(model.clone(), &context, DataParallelConfig::new());
+        let refused = DistributedDataParallel::new(model.clone(), &context, DataParallelConfig::new());
         let refused = refused.expect_err("it is drawn by itself");
         assert!(refused.to_string().starts_with(expected), "{refused}");
 
-        let model = initialize::<B, _>(model);
-        context
-            .root()
-            .declare_rest_replicated::<B, _>(&model)
-            .expect("it has values");
+        let model = initialize(model);
+        context.root().declare_rest_replicated(&model).expect("it has values");
         let names = [model.1.weight.id, model.0.weight.id].map(|id| context.registry().declaration(id));
         let names = names.map(|declaration| declaration.expect("declared").name);
         assert_eq!(names, ["1.weight", "first.weight"]);
     }
 
     fn check(actual: f64, configured: f64) -> Result<(), ConversionError> {
-        let norm: LayerNorm<Flex> = LayerNormConfig::new(5).with_epsilon(actual).init(&FlexDevice);
+        let norm: LayerNorm = LayerNormConfig::new(5).with_epsilon(actual).init(&Device::flex());
         check_epsilon("layer norm ln", "epsilon", &norm, configured)
     }
 

@@ -1,17 +1,15 @@
 //! Cross-entropy over a vocabulary that is shared out over the tensor-parallel group: a language model's loss.
 
 use burn::module::Module;
-use burn::tensor::{Bool, Int, Tensor, TensorPrimitive, backend::Backend};
+use burn::tensor::{Bool, Int, Tensor};
 use cubecl_kernels::cross_entropy::{Statistics, cross_entropy};
 use cubecl_kernels::ranges::{BufferRange, gather_ranges};
 
 use super::checked;
-use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, TensorCall, unwrap_or_unwind};
-use crate::mappings::reduce_from_tensor_region;
-use crate::precision::widen;
+use crate::collectives::{ProcessGroup, ReduceOp, TensorCall, run, unwrap_or_unwind};
 
 /// The range of a padded vocabulary that a rank holds.
-#[derive(Module, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Module, Copy, Debug, PartialEq, Eq)]
 pub struct VocabShard {
     size: usize,
     start: usize,
@@ -53,7 +51,7 @@ impl VocabShard {
     }
 
     /// Returns each token's row in this range, 0 for a token outside it, and whether it is outside.
-    pub(super) fn localize<B: Backend>(&self, tokens: Tensor<B, 1, Int>) -> (Tensor<B, 1, Int>, Tensor<B, 1, Bool>) {
+    pub(super) fn localize(&self, tokens: Tensor<1, Int>) -> (Tensor<1, Int>, Tensor<1, Bool>) {
         let local = tokens - self.start as i64;
         let elsewhere = local
             .clone()
@@ -83,12 +81,12 @@ impl VocabShard {
 ///
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
-pub fn vocab_parallel_cross_entropy<B: CollectiveBackend>(
-    logits: Tensor<B, 2>,
-    targets: Tensor<B, 1, Int>,
+pub fn vocab_parallel_cross_entropy(
+    logits: Tensor<2>,
+    targets: Tensor<1, Int>,
     shard: VocabShard,
     group: &ProcessGroup,
-) -> Tensor<B, 1> {
+) -> Tensor<1> {
     check_width(&logits, shard);
     let targets = targets - shard.start() as i64;
     let losses = cross_entropy(logits, targets, shard.valid(), |local| combine(local, group));
@@ -96,7 +94,7 @@ pub fn vocab_parallel_cross_entropy<B: CollectiveBackend>(
 }
 
 /// The statistics of the whole vocabulary.
-fn combine<B: CollectiveBackend>(local: Statistics<B>, group: &ProcessGroup) -> Statistics<B> {
+fn combine(local: Statistics, group: &ProcessGroup) -> Statistics {
     if group.size() == 1 {
         return local;
     }
@@ -115,58 +113,7 @@ fn combine<B: CollectiveBackend>(local: Statistics<B>, group: &ProcessGroup) -> 
     Statistics { maximum, sum, target }
 }
 
-/// As [`vocab_parallel_cross_entropy`], made of burn's operations, which differentiates them.
-///
-/// The maximum over the whole vocabulary is taken off first, so no exponential overflows. Padding columns count for
-/// nothing and get a gradient of zero, also on a rank that holds nothing else. Logits of 16 bits are widened first: the
-/// losses are f32, and the logits' gradient comes back in their own type.
-///
-/// # Shapes
-/// - `logits`: `[tokens, rows]`, this rank's columns of the vocabulary
-/// - `targets`: `[tokens]`, the same on every rank, each below the unpadded size of the vocabulary
-/// - output: `[tokens]`, the same on every rank; f32, or f64 if the logits are
-///
-/// # Communication
-/// Forward: two all-reduces over `group`, of `tokens` and of `2 * tokens` elements. Backward: none.
-///
-/// # Panics
-/// When the logits are not as wide as the shard, or a collective fails.
-///
-/// # Reference
-/// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
-pub fn plain_vocab_parallel_cross_entropy<B: CollectiveBackend>(
-    logits: Tensor<B, 2>,
-    targets: Tensor<B, 1, Int>,
-    shard: VocabShard,
-    group: &ProcessGroup,
-) -> Tensor<B, 1> {
-    check_width(&logits, shard);
-    let [tokens, columns] = logits.dims();
-    let logits = widen(logits);
-    // Masked, not cut off: the graph must reach the logits, or a rank of padding alone would skip the collectives of
-    // the backward pass.
-    let logits = if shard.valid() == columns {
-        logits
-    } else {
-        let device = logits.device();
-        let padding = Tensor::<B, 1, Int>::arange(0..columns as i64, &device).greater_equal_elem(shard.valid() as i64);
-        let padding = padding.unsqueeze::<2>().expand([tokens, columns]);
-        logits.mask_fill(padding, f64::NEG_INFINITY)
-    };
-    let maximum = all_reduce(logits.clone().detach().max_dim(1), ReduceOp::Max, group);
-    let shifted = logits - maximum;
-    let sum = shifted.clone().exp().sum_dim(1);
-    let (local, elsewhere) = shard.localize(targets);
-    let target = shifted
-        .gather(1, local.unsqueeze_dim::<2>(1))
-        .mask_fill(elsewhere.unsqueeze_dim::<2>(1), 0.0);
-    // [tokens, 2]: the sum of exponentials and the target's logit travel together.
-    let both = reduce_from_tensor_region(Tensor::cat(vec![sum, target], 1), group);
-    let [sum, target] = [0, 1].map(|column| both.clone().narrow(1, column, 1));
-    (sum.log() - target).squeeze_dim::<1>(1)
-}
-
-pub(super) fn check_width<B: Backend>(logits: &Tensor<B, 2>, shard: VocabShard) {
+pub(super) fn check_width(logits: &Tensor<2>, shard: VocabShard) {
     let columns = logits.dims()[1];
     assert_eq!(
         columns,
@@ -177,14 +124,9 @@ pub(super) fn check_width<B: Backend>(logits: &Tensor<B, 2>, shard: VocabShard) 
 }
 
 /// The tensor reduced over the group, as a constant.
-pub(super) fn all_reduce<B: CollectiveBackend, const D: usize>(
-    local: Tensor<B, D>,
-    op: ReduceOp,
-    group: &ProcessGroup,
-) -> Tensor<B, D> {
+pub(super) fn all_reduce<const D: usize>(local: Tensor<D>, op: ReduceOp, group: &ProcessGroup) -> Tensor<D> {
     if group.size() == 1 {
         return local;
     }
-    let reduced = B::run(local.into_primitive().tensor(), TensorCall::AllReduce(op), group);
-    Tensor::from_primitive(TensorPrimitive::Float(unwrap_or_unwind(reduced)))
+    unwrap_or_unwind(run(local, TensorCall::AllReduce(op), group))
 }

@@ -4,13 +4,13 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Embedding;
-use burn::tensor::{Int, Tensor, backend::Backend};
+use burn::tensor::{Device, Int, Tensor};
 use cubecl_kernels::embedding::{TokenRange, embedding};
 
 use super::conversion::{ConversionError, check_drawn, named};
 use super::product::ColumnParallelMatmul;
 use super::{VocabShard, checked, take_shard};
-use crate::collectives::{CollectiveBackend, ProcessGroup, show_input};
+use crate::collectives::{ProcessGroup, show_input};
 use crate::context::{ParameterScope, ParameterSpec};
 use crate::mappings::reduce_from_tensor_region;
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
@@ -35,21 +35,22 @@ pub struct VocabParallelEmbeddingConfig {
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 #[derive(Module, Debug)]
-pub struct VocabParallelEmbedding<B: Backend> {
+pub struct VocabParallelEmbedding {
     /// `[padded_size / tp, d_model]`: this rank's rows.
-    pub weight: Param<Tensor<B, 2>>,
+    pub weight: Param<Tensor<2>>,
     shard: VocabShard,
     sequence_parallel: bool,
-    identity: ShardIdentity<B>,
+    identity: ShardIdentity,
     #[module(skip)]
     product: ColumnParallelMatmul,
+    #[module(skip)]
     group: ProcessGroup,
 }
 
 impl VocabParallelEmbeddingConfig {
     /// Returns the configuration with the sizes of an existing embedding, and the other settings as [`new`](Self::new)
     /// has them.
-    pub fn of<B: Backend>(embedding: &Embedding<B>) -> Self {
+    pub fn of(embedding: &Embedding) -> Self {
         let [n_embedding, d_model] = embedding.weight.lazy_shape().dims();
         Self::new(n_embedding, d_model)
     }
@@ -61,11 +62,7 @@ impl VocabParallelEmbeddingConfig {
     ///
     /// # Panics
     /// When `padded_size` is below `n_embedding`.
-    pub fn init<B: Backend>(
-        &self,
-        device: &B::Device,
-        scope: &ParameterScope,
-    ) -> Result<VocabParallelEmbedding<B>, TopologyError> {
+    pub fn init(&self, device: &Device, scope: &ParameterScope) -> Result<VocabParallelEmbedding, TopologyError> {
         let shard = self.shard(scope)?;
         let placement = self.placement(shard);
         let identity = scope.shard_identity(&[("weight", &placement)]);
@@ -89,11 +86,11 @@ impl VocabParallelEmbeddingConfig {
     ///
     /// # Panics
     /// When the embedding is not `[n_embedding, d_model]`.
-    pub fn from_embedding<B: Backend>(
+    pub fn from_embedding(
         &self,
-        embedding: Embedding<B>,
+        embedding: Embedding,
         scope: &ParameterScope,
-    ) -> Result<VocabParallelEmbedding<B>, ConversionError> {
+    ) -> Result<VocabParallelEmbedding, ConversionError> {
         assert_eq!(
             embedding.weight.lazy_shape().to_vec(),
             [self.n_embedding, self.d_model],
@@ -102,7 +99,7 @@ impl VocabParallelEmbeddingConfig {
         let shard = self
             .shard(&scope.context().root())
             .map_err(named(scope, "vocabulary-parallel embedding"))?;
-        check_drawn::<B, _>(&embedding, scope)?;
+        check_drawn(&embedding, scope)?;
         let placement = self.placement(shard);
         let identity = scope.shard_identity(&[("weight", &placement)]);
         let weight = take_shard(&embedding.weight, &placement, [shard.rows(), self.d_model], scope);
@@ -132,12 +129,12 @@ impl VocabParallelEmbeddingConfig {
         )
     }
 
-    fn layer<B: Backend>(
-        weight: Param<Tensor<B, 2>>,
+    fn layer(
+        weight: Param<Tensor<2>>,
         shard: VocabShard,
-        identity: ShardIdentity<B>,
+        identity: ShardIdentity,
         scope: &ParameterScope,
-    ) -> VocabParallelEmbedding<B> {
+    ) -> VocabParallelEmbedding {
         VocabParallelEmbedding {
             weight,
             shard,
@@ -149,13 +146,13 @@ impl VocabParallelEmbeddingConfig {
     }
 }
 
-impl<B: Backend> VocabParallelEmbedding<B> {
+impl VocabParallelEmbedding {
     /// Returns this rank's rows of an existing embedding, which every rank holds in full, with the settings of
     /// [`VocabParallelEmbeddingConfig::of`].
     ///
     /// # Errors
     /// As [`VocabParallelEmbeddingConfig::from_embedding`].
-    pub fn from_embedding(embedding: Embedding<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+    pub fn from_embedding(embedding: Embedding, scope: &ParameterScope) -> Result<Self, ConversionError> {
         VocabParallelEmbeddingConfig::of(&embedding).from_embedding(embedding, scope)
     }
 
@@ -170,7 +167,7 @@ impl<B: Backend> VocabParallelEmbedding<B> {
     }
 }
 
-impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
+impl VocabParallelEmbedding {
     /// Returns the same embedding as the head of whole activations on every tensor-parallel rank, without sequence
     /// parallelism. For inference: the parameter stays declared as it is.
     pub fn with_whole_tokens(self) -> Self {
@@ -193,7 +190,7 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     ///
     /// # Panics
     /// When the collective fails.
-    pub fn forward(&self, tokens: Tensor<B, 1, Int>) -> Tensor<B, 2> {
+    pub fn forward(&self, tokens: Tensor<1, Int>) -> Tensor<2> {
         let is_shared = self.group.size() > 1;
         if is_shared {
             let place = || format!("the tokens of {}, an embedding", self.identity.layer());
@@ -224,7 +221,7 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     ///
     /// # Panics
     /// When a collective fails, or the hidden states are not of the embedding's type.
-    pub fn logits(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
         assert_dtype("output head", "the input", hidden.dtype(), self.weight.val().dtype());
         self.product.transposed(hidden, self.weight.val())
     }
@@ -250,11 +247,11 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     /// [`logits`](Self::logits).
     pub fn losses_in_chunks(
         &self,
-        hidden: Tensor<B, 2>,
-        targets: Tensor<B, 1, Int>,
+        hidden: Tensor<2>,
+        targets: Tensor<1, Int>,
         chunk_tokens: usize,
-        loss: impl Fn(Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
-    ) -> Tensor<B, 1> {
+        loss: impl Fn(Tensor<2>, Tensor<1, Int>) -> Tensor<1>,
+    ) -> Tensor<1> {
         assert!(chunk_tokens > 0, "chunks of no tokens");
         let weight = self.weight.val();
         assert_dtype("output head", "the input", hidden.dtype(), weight.dtype());
@@ -285,14 +282,14 @@ pub struct PositionEmbeddingConfig {
 
 /// Learned embeddings of positions, held by every tensor-parallel rank.
 #[derive(Module, Debug)]
-pub struct PositionEmbedding<B: Backend> {
+pub struct PositionEmbedding {
     /// `[max_seq_length, d_model]`.
-    pub weight: Param<Tensor<B, 2>>,
+    pub weight: Param<Tensor<2>>,
 }
 
 impl PositionEmbeddingConfig {
     /// Returns a new embedding, initialised by its global name.
-    pub fn init<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> PositionEmbedding<B> {
+    pub fn init(&self, device: &Device, scope: &ParameterScope) -> PositionEmbedding {
         let shape = [self.max_seq_length, self.d_model];
         let spec = ParameterSpec {
             placement: Placement::whole(shape),
@@ -305,13 +302,13 @@ impl PositionEmbeddingConfig {
     }
 }
 
-impl<B: Backend> PositionEmbedding<B> {
+impl PositionEmbedding {
     /// Returns an existing embedding, which every rank holds in full.
     ///
     /// # Errors
     /// When the embedding has no values yet.
-    pub fn from_embedding(embedding: Embedding<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
-        check_drawn::<B, _>(&embedding, scope)?;
+    pub fn from_embedding(embedding: Embedding, scope: &ParameterScope) -> Result<Self, ConversionError> {
+        check_drawn(&embedding, scope)?;
         scope.context().registry().mark_converted(embedding.weight.id);
         scope.declare_replicated("weight", &embedding.weight);
         Ok(Self {
@@ -328,7 +325,7 @@ impl<B: Backend> PositionEmbedding<B> {
     /// # Panics
     /// When `seq_length` is above `max_seq_length` or does not divide the tokens, or the input is not of the
     /// embedding's type.
-    pub fn forward(&self, input: Tensor<B, 2>, seq_length: usize) -> Tensor<B, 2> {
+    pub fn forward(&self, input: Tensor<2>, seq_length: usize) -> Tensor<2> {
         let [tokens, d_model] = input.dims();
         let [max_seq_length, _] = self.weight.dims();
         assert!(
@@ -358,7 +355,7 @@ impl<B: Backend> PositionEmbedding<B> {
     ///
     /// # Panics
     /// When the input is not of the embedding's type, or there is another number of positions.
-    pub fn forward_at(&self, input: Tensor<B, 2>, positions: Tensor<B, 1, Int>) -> Tensor<B, 2> {
+    pub fn forward_at(&self, input: Tensor<2>, positions: Tensor<1, Int>) -> Tensor<2> {
         let weight = self.weight.val();
         assert_dtype("position embedding", "the input", input.dtype(), weight.dtype());
         input + weight.select(0, positions)

@@ -18,8 +18,7 @@ use std::ops::Range;
 
 use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::{KernelBackend, Kernels};
+use burn::tensor::{Device, Tensor};
 
 use super::column_cut::{ColumnSizes, PartCut};
 use super::linear_init;
@@ -85,27 +84,25 @@ pub struct AdaptedFeatures {
 
 /// `(alpha / rank) · (dropout(X) A) B`: the factors that are here.
 #[derive(Module, Debug)]
-pub struct LowRankAdapter<B: Backend> {
+pub struct LowRankAdapter {
     /// `[d_input, rank]`; of a row-parallel layer this rank's rows.
-    pub a: Param<Tensor<B, 2>>,
+    pub a: Param<Tensor<2>>,
     /// `[rank, d_output]`; of a column-parallel layer this rank's columns.
-    pub b: Param<Tensor<B, 2>>,
+    pub b: Param<Tensor<2>>,
     dropout: Dropout,
-    #[module(skip)]
-    kernels: Kernels,
     scale: f64,
 }
 
 /// A factor: the shape of what is here of it, and where that is.
 type Factor = ([usize; 2], ParameterSpec);
 
-impl<B: Backend> LowRankAdapter<B> {
+impl LowRankAdapter {
     /// Returns the adapter of a row-parallel layer, which starts as those of [`AdaptedColumns::new`].
     pub(super) fn of_rows(
         name: &str,
         [d_input, d_output]: [usize; 2],
         config: &LowRankConfig,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
     ) -> Self {
         let (rank, group) = (config.rank, context.tensor_group());
@@ -127,7 +124,7 @@ impl<B: Backend> LowRankAdapter<B> {
         name: &str,
         [a, b]: [Factor; 2],
         config: &LowRankConfig,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
     ) -> Self {
         let scope: ParameterScope = context.scope(name);
@@ -136,40 +133,34 @@ impl<B: Backend> LowRankAdapter<B> {
             a: scope.parameter("lora_A.weight", a.0, &a.1, device),
             b: scope.parameter("lora_B.weight", b.0, &b.1, device),
             dropout: dropout.init(DropoutSite::named(&format!("{name}.lora_dropout"))),
-            kernels: context.kernels(),
             scale: config.scale(),
         }
     }
 }
 
-impl<B: KernelBackend> LowRankAdapter<B> {
+impl LowRankAdapter {
     /// Returns what is added to the layer's output: `[tokens, d_input]`, the columns `shard` of the layer's input, to
     /// `[tokens, d_output]`.
     ///
     /// # Panics
     /// When elements are to be dropped, and `step` does not say where the tokens are.
-    pub(super) fn forward(
-        &self,
-        input: Tensor<B, 2>,
-        shard: &ColumnShard,
-        step: Option<&StepCoordinates>,
-    ) -> Tensor<B, 2> {
-        let dropped = if self.dropout.is_active::<B>(&input.device()) {
+    pub(super) fn forward(&self, input: Tensor<2>, shard: &ColumnShard, step: Option<&StepCoordinates>) -> Tensor<2> {
+        let dropped = if self.dropout.is_active(&input.device()) {
             let step = step.expect("the step of a layer whose adapter has dropout, which `forward_at` takes");
             self.dropout.forward_columns(input, step, shard)
         } else {
             input
         };
-        let low = affine(self.kernels, dropped, self.a.val(), None).mul_scalar(self.scale);
-        affine(self.kernels, low, self.b.val(), None)
+        let low = affine(dropped, self.a.val(), None).mul_scalar(self.scale);
+        affine(low, self.b.val(), None)
     }
 }
 
 /// The adapters of a column-parallel layer: of all its output features, or of some.
 #[derive(Module, Debug)]
-pub struct AdaptedColumns<B: Backend> {
+pub struct AdaptedColumns {
     /// In the order of their features.
-    pub adapters: Vec<LowRankAdapter<B>>,
+    pub adapters: Vec<LowRankAdapter>,
     /// Of each, where its features are in each group.
     #[module(skip)]
     places: Vec<Range<usize>>,
@@ -179,7 +170,7 @@ pub struct AdaptedColumns<B: Backend> {
     group_width: usize,
 }
 
-impl<B: Backend> AdaptedColumns<B> {
+impl AdaptedColumns {
     /// Returns new adapters of `features` of a layer of these sizes, of which this rank has `width` columns. `A` starts
     /// with even numbers over ±√(1 / d_input), drawn by its name, and `B` with zeros: the layer gives what it gave.
     ///
@@ -190,7 +181,7 @@ impl<B: Backend> AdaptedColumns<B> {
         width: usize,
         features: &[AdaptedFeatures],
         config: &LowRankConfig,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
     ) -> Result<Self, TopologyError> {
         let mut parts = Vec::with_capacity(features.len());
@@ -240,19 +231,19 @@ impl<B: Backend> AdaptedColumns<B> {
     }
 }
 
-impl<B: KernelBackend> AdaptedColumns<B> {
+impl AdaptedColumns {
     /// Returns what is added to the layer's output: `[..., d_input]`, all tokens, to `[..., columns]`.
-    pub(super) fn forward<const D: usize>(&self, input: Tensor<B, D>, step: Option<&StepCoordinates>) -> Tensor<B, D> {
+    pub(super) fn forward<const D: usize>(&self, input: Tensor<D>, step: Option<&StepCoordinates>) -> Tensor<D> {
         by_rows(input, |rows| self.of_rows(rows, step))
     }
 
-    fn of_rows(&self, rows: Tensor<B, 2>, step: Option<&StepCoordinates>) -> Tensor<B, 2> {
+    fn of_rows(&self, rows: Tensor<2>, step: Option<&StepCoordinates>) -> Tensor<2> {
         let [tokens, d_input] = rows.dims();
         let all = ColumnShard::new(d_input, 0, 1);
         let (device, dtype) = (rows.device(), rows.dtype());
         let nothing = |width| Tensor::zeros([tokens, self.groups, width], (&device, dtype));
         // [tokens, groups, features]
-        let mut pieces: Vec<Tensor<B, 3>> = Vec::new();
+        let mut pieces: Vec<Tensor<3>> = Vec::new();
         let mut end = 0;
         for (adapter, place) in self.adapters.iter().zip(&self.places) {
             if end < place.start {

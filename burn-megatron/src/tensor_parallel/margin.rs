@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 
 use super::VocabShard;
 use super::cross_entropy::{all_reduce, check_width};
-use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
+use crate::collectives::{ProcessGroup, ReduceOp};
 use crate::precision::widen;
 
 /// Computes how far each target's logit is below the highest one, `max_v x_v − x_target`, without gathering the logits:
@@ -24,12 +24,12 @@ use crate::precision::widen;
 /// When the logits are not as wide as the shard, or a collective fails.
 ///
 /// [`vocab_parallel_cross_entropy`]: super::vocab_parallel_cross_entropy
-pub fn vocab_parallel_margin<B: CollectiveBackend>(
-    logits: Tensor<B, 2>,
-    targets: Tensor<B, 1, Int>,
+pub fn vocab_parallel_margin(
+    logits: Tensor<2>,
+    targets: Tensor<1, Int>,
     shard: VocabShard,
     group: &ProcessGroup,
-) -> Tensor<B, 1> {
+) -> Tensor<1> {
     check_width(&logits, shard);
     let [tokens, _] = logits.dims();
     let (local, elsewhere) = shard.localize(targets);
@@ -47,7 +47,7 @@ pub fn vocab_parallel_margin<B: CollectiveBackend>(
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::{Flex, FlexDevice};
+    use burn::tensor::Device;
 
     use super::*;
 
@@ -57,8 +57,8 @@ mod tests {
         // Three tokens, and a column of padding whose logit is the highest.
         let logits = [[1.0, 3.0, 2.0, 9.0], [5.0, 5.0, -1.0, 9.0]];
         let margins = |targets: [i32; 2]| {
-            let logits = Tensor::<Flex, 2>::from_floats(logits, &FlexDevice);
-            let targets = Tensor::<Flex, 1, Int>::from_ints(targets, &FlexDevice);
+            let logits = Tensor::<2>::from_floats(logits, &Device::flex());
+            let targets = Tensor::<1, Int>::from_ints(targets, &Device::flex());
             let margins = vocab_parallel_margin(logits, targets, VocabShard::new(3, 4, &group), &group);
             margins.into_data().iter::<f32>().collect::<Vec<_>>()
         };

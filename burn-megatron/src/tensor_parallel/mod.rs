@@ -50,7 +50,7 @@ pub use attention::{
 pub use column_cut::ColumnGroups;
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig, SharedColumns};
 pub use conversion::ConversionError;
-pub use cross_entropy::{VocabShard, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy};
+pub use cross_entropy::{VocabShard, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
 pub use low_rank::{AdaptedColumns, AdaptedFeatures, LowRankAdapter, LowRankConfig};
 pub use margin::vocab_parallel_margin;
@@ -68,7 +68,7 @@ pub use transformer::{
 pub use vocab_bias::VocabParallelBias;
 
 use burn::module::Param;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 use cubecl_kernels::KernelError;
 
 use crate::context::ParameterScope;
@@ -91,12 +91,12 @@ fn linear_init(given: &Option<ParameterInit>, d_input: usize) -> ParameterInit {
 ///
 /// # Panics
 /// When the whole has not the placement's logical number of elements.
-fn take_shard<B: Backend, const D: usize>(
-    whole: &Param<Tensor<B, D>>,
+fn take_shard<const D: usize>(
+    whole: &Param<Tensor<D>>,
     placement: &Placement,
     shape: [usize; D],
     scope: &ParameterScope,
-) -> Param<Tensor<B, D>> {
+) -> Param<Tensor<D>> {
     let tensor = whole.val();
     let (device, dtype, trained) = (tensor.device(), tensor.dtype(), tensor.is_require_grad());
     let values = read_host(tensor);

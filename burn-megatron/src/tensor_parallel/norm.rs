@@ -7,9 +7,8 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 use cubecl_kernels::norm::{self, Addends, NormKind, NormParameters};
-use cubecl_kernels::{KernelBackend, Kernels};
 
 use super::checked;
 use super::conversion::{ConversionError, check_epsilon, module_name};
@@ -34,24 +33,22 @@ pub struct LayerNormConfig {
 /// # Reference
 /// Ba et al. 2016, arXiv:1607.06450.
 #[derive(Module, Debug)]
-pub struct LayerNorm<B: Backend> {
+pub struct LayerNorm {
     /// burn's norm, which holds the parameters: `[d_model]` each.
-    pub norm: nn::LayerNorm<B>,
+    pub norm: nn::LayerNorm,
     epsilon: f64,
-    #[module(skip)]
-    kernels: Kernels,
 }
 
 impl LayerNormConfig {
     /// Returns the configuration with the sizes of an existing norm, and burn's default epsilon: burn keeps a norm's
     /// own to itself.
-    pub fn of<B: Backend>(norm: &nn::LayerNorm<B>) -> Self {
+    pub fn of(norm: &nn::LayerNorm) -> Self {
         let [d_model] = norm.gamma.lazy_shape().dims();
         Self::new(d_model).with_bias(norm.beta.is_some())
     }
 
     /// Returns a new norm, its weight one and its bias zero, declared under the context's scope.
-    pub fn init<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> LayerNorm<B> {
+    pub fn init(&self, device: &Device, scope: &ParameterScope) -> LayerNorm {
         let config = nn::LayerNormConfig::new(self.d_model).with_epsilon(self.epsilon);
         self.declared(config.with_bias(self.bias).init(device), scope)
     }
@@ -66,11 +63,7 @@ impl LayerNormConfig {
     ///
     /// # Panics
     /// When the norm is not `[d_model]`.
-    pub fn from_layer_norm<B: Backend>(
-        &self,
-        norm: nn::LayerNorm<B>,
-        scope: &ParameterScope,
-    ) -> Result<LayerNorm<B>, ConversionError> {
+    pub fn from_layer_norm(&self, norm: nn::LayerNorm, scope: &ParameterScope) -> Result<LayerNorm, ConversionError> {
         assert_eq!(
             norm.gamma.lazy_shape().to_vec(),
             [self.d_model],
@@ -81,8 +74,8 @@ impl LayerNormConfig {
         Ok(self.declared(norm, scope))
     }
 
-    fn declared<B: Backend>(&self, norm: nn::LayerNorm<B>, scope: &ParameterScope) -> LayerNorm<B> {
-        let norm = scope.drawn::<B, _>(norm);
+    fn declared(&self, norm: nn::LayerNorm, scope: &ParameterScope) -> LayerNorm {
+        let norm = scope.drawn(norm);
         scope.declare_token_wise("weight", &norm.gamma);
         if let Some(beta) = &norm.beta {
             scope.declare_token_wise("bias", beta);
@@ -90,23 +83,22 @@ impl LayerNormConfig {
         LayerNorm {
             norm,
             epsilon: self.epsilon,
-            kernels: scope.context().kernels(),
         }
     }
 }
 
-impl<B: Backend> LayerNorm<B> {
+impl LayerNorm {
     /// Returns an existing norm, which every rank holds in full, with burn's default epsilon; for another see
     /// [`LayerNormConfig::from_layer_norm`].
     ///
     /// # Errors
     /// When the norm's epsilon is another.
-    pub fn from_layer_norm(norm: nn::LayerNorm<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+    pub fn from_layer_norm(norm: nn::LayerNorm, scope: &ParameterScope) -> Result<Self, ConversionError> {
         LayerNormConfig::of(&norm).from_layer_norm(norm, scope)
     }
 }
 
-impl<B: KernelBackend> LayerNorm<B> {
+impl LayerNorm {
     /// Applies the norm.
     ///
     /// # Shapes
@@ -115,13 +107,10 @@ impl<B: KernelBackend> LayerNorm<B> {
     ///
     /// # Panics
     /// When the input is not of the parameters' shape and type.
-    pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
-        match self.kernels {
-            Kernels::Plain => apply_layer_norm(&self.norm, input),
-            Kernels::Fused => {
-                let NormParameters { weight, bias, .. } = self.parameters();
-                checked(norm::layer_norm(input, weight, bias, self.epsilon))
-            }
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        {
+            let NormParameters { weight, bias, .. } = self.parameters();
+            checked(norm::layer_norm(input, weight, bias, self.epsilon))
         }
     }
 
@@ -133,11 +122,8 @@ impl<B: KernelBackend> LayerNorm<B> {
     ///
     /// # Panics
     /// When the stream is not of the parameters' shape and type.
-    pub fn forward_of_stream(&self, stream: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
-        match self.kernels {
-            Kernels::Plain => [stream.clone(), self.forward(stream)],
-            Kernels::Fused => checked(norm::norm_of_stream(stream, self.parameters())),
-        }
+    pub fn forward_of_stream(&self, stream: Tensor<2>) -> [Tensor<2>; 2] {
+        checked(norm::norm_of_stream(stream, self.parameters()))
     }
 
     /// Adds to a residual stream and applies the norm to the sum, in one operation; returns the sum and its norm.
@@ -147,11 +133,11 @@ impl<B: KernelBackend> LayerNorm<B> {
     ///
     /// # Panics
     /// When the addends are not of the parameters' shape and type.
-    pub fn forward_of_sum(&self, addends: Addends<B>) -> [Tensor<B, 2>; 2] {
+    pub fn forward_of_sum(&self, addends: Addends) -> [Tensor<2>; 2] {
         checked(norm::add_norm(addends, self.parameters()))
     }
 
-    fn parameters(&self) -> NormParameters<B> {
+    fn parameters(&self) -> NormParameters {
         NormParameters {
             kind: NormKind::Layer,
             weight: self.norm.gamma.val(),
@@ -172,14 +158,14 @@ impl<B: KernelBackend> LayerNorm<B> {
 ///
 /// # Panics
 /// When the input is not of the parameters' type.
-pub fn apply_layer_norm<B: Backend, const D: usize>(norm: &nn::LayerNorm<B>, input: Tensor<B, D>) -> Tensor<B, D> {
+pub fn apply_layer_norm<const D: usize>(norm: &nn::LayerNorm, input: Tensor<D>) -> Tensor<D> {
     let dtype = norm.gamma.val().dtype();
     assert_dtype("layer norm", "the input", input.dtype(), dtype);
     if !is_half(dtype) {
         return norm.forward(input);
     }
     // burn keeps the epsilon to itself, so the norm is copied for it.
-    let wide = |param: &Param<Tensor<B, 1>>| Param::initialized(param.id, widen(param.val()));
+    let wide = |param: &Param<Tensor<1>>| Param::initialized(param.id, widen(param.val()));
     let mut widened = norm.clone();
     widened.gamma = wide(&norm.gamma);
     widened.beta = norm.beta.as_ref().map(wide);

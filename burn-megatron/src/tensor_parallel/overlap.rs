@@ -1,8 +1,10 @@
 //! [`OverlapSizes`]: in how many chunks a linear layer's rows are communicated while it multiplies.
 
-use burn::tensor::DType;
+use burn::tensor::Tensor;
+use cubecl_kernels::linear::multiplies_in_library;
+use cubecl_kernels::tape::inner;
 
-use crate::collectives::{KernelBackend, RowChunks};
+use crate::collectives::RowChunks;
 use crate::context::TensorOverlap;
 
 /// What an A100 multiplies in a second, in 16 bits, in large matmuls.
@@ -111,10 +113,10 @@ impl OverlapSizes {
     }
 }
 
-/// Returns the chunks of a layer on this backend.
-pub(super) fn chunks_of<B: KernelBackend>(overlap: TensorOverlap, dtype: DType, sizes: OverlapSizes) -> RowChunks {
+/// Returns the chunks of a layer for an input.
+pub(super) fn chunks_of<const D: usize>(overlap: TensorOverlap, input: &Tensor<D>, sizes: OverlapSizes) -> RowChunks {
     let is_empty = [sizes.d_input, sizes.d_output].contains(&0);
-    let is_known = B::multiplies_in_library() && dtype.size() == 2;
+    let is_known = multiplies_in_library(&inner(input).device()) && input.dtype().size() == 2;
     let count = match overlap {
         _ if is_empty => 1,
         TensorOverlap::Off => 1,

@@ -1,30 +1,25 @@
 //! The matrix products of the linear layers and of the output head, in the parameters' type.
 //!
-//! Under sequence parallelism fused ones communicate in chunks while they multiply, where the context says so.
+//! Under sequence parallelism they communicate in chunks while they multiply, where the context says so.
 //!
-//! Fused products add the bias where the product is computed, and sum in f32 in 16 bits. burn's own are used as they
-//! are, except in 16 bits where a factor or the result is a single row or column: those are computed in f32, because
-//! burn's CPU backend rounds their sum to f16 after every term, so that 1 + 1 + … stalls at 2048. They are thin, so
-//! that costs little.
+//! They add the bias where the product is computed, and sum in f32 in 16 bits.
 
-use burn::tensor::module::linear as burn_linear;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
+use cubecl_kernels::linear;
 use cubecl_kernels::linear::{LinearInputs, WeightOrder};
-use cubecl_kernels::{KernelBackend, Kernels, linear};
 
 use super::checked;
 use super::overlap::{OverlapSizes, chunks_of};
-use crate::collectives::{CollectiveBackend, ProcessGroup, RegionEntry, RowChunks};
+use crate::collectives::{ProcessGroup, RegionEntry, RowChunks, linear_into_region, linear_out_of_region};
 use crate::context::{ParallelContext, TensorOverlap};
 use crate::mappings::{
     copy_to_tensor_region, gather_from_sequence_region, reduce_from_tensor_region, reduce_scatter_to_sequence_region,
 };
-use crate::precision::{by_rows, is_half, narrow, widen};
+use crate::precision::by_rows;
 
 /// Products whose input enters the tensor-parallel region.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnParallelMatmul {
-    pub kernels: Kernels,
     pub sequence_parallel: bool,
     /// Says that the gradient of the input is added up while that of the weight is computed.
     overlaps: bool,
@@ -35,7 +30,6 @@ pub(super) struct ColumnParallelMatmul {
 /// Products of which each rank computes one term of a sum, and whose output leaves the tensor-parallel region.
 #[derive(Clone, Debug)]
 pub(super) struct RowParallelMatmul {
-    pub kernels: Kernels,
     sequence_parallel: bool,
     overlap: TensorOverlap,
     pub group: ProcessGroup,
@@ -44,7 +38,6 @@ pub(super) struct RowParallelMatmul {
 impl ColumnParallelMatmul {
     pub fn new(context: &ParallelContext) -> Self {
         Self {
-            kernels: context.kernels(),
             sequence_parallel: context.is_sequence_parallel(),
             overlaps: context.overlaps_tensor_reduce(),
             overlap: context.tensor_overlap(),
@@ -62,51 +55,41 @@ impl ColumnParallelMatmul {
 
     /// Returns `input · weight + bias`: [`affine`]'s shapes, except under sequence parallelism, where the input is
     /// `[tokens / tp, ..., d_input]`.
-    pub fn affine<B: CollectiveBackend, const D: usize>(
-        &self,
-        input: Tensor<B, D>,
-        weight: Tensor<B, 2>,
-        bias: Option<Tensor<B, 1>>,
-    ) -> Tensor<B, D> {
+    pub fn affine<const D: usize>(&self, input: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
         if self.is_one_operation() {
             by_rows(input, |rows| self.linear(rows, weight, bias, WeightOrder::InputFirst))
         } else {
-            affine(self.kernels, self.entered(input), weight, bias)
+            affine(self.entered(input), weight, bias)
         }
     }
 
     /// Returns `input · weightᵀ` of an input that is in the region already.
-    pub fn entered_transposed<B: KernelBackend>(&self, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
-        product_transposed(self.kernels, input, weight)
+    pub fn entered_transposed(&self, input: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+        product_transposed(input, weight)
     }
 
     /// Returns `input · weightᵀ`.
-    pub fn transposed<B: CollectiveBackend>(&self, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub fn transposed(&self, input: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
         if self.is_one_operation() {
             self.linear(input, weight, None, WeightOrder::OutputFirst)
         } else {
-            product_transposed(self.kernels, self.entered(input), weight)
+            product_transposed(self.entered(input), weight)
         }
     }
 
     fn is_one_operation(&self) -> bool {
         let is_chunked = self.sequence_parallel && self.overlap != TensorOverlap::Off;
-        (self.overlaps || is_chunked) && self.kernels == Kernels::Fused && self.group.size() > 1
+        (self.overlaps || is_chunked) && self.group.size() > 1
     }
 
-    fn linear<B: CollectiveBackend>(
-        &self,
-        input: Tensor<B, 2>,
-        weight: Tensor<B, 2>,
-        bias: Option<Tensor<B, 1>>,
-        order: WeightOrder,
-    ) -> Tensor<B, 2> {
-        let inputs = checked(linear::checked(LinearInputs {
+    fn linear(&self, input: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>, order: WeightOrder) -> Tensor<2> {
+        let inputs = LinearInputs {
             input,
             weight,
             bias,
             order,
-        }));
+        };
+        let inputs = checked(inputs.checked());
         let entry = if self.sequence_parallel {
             RegionEntry::GatherRows {
                 chunks: self.chunks(&inputs),
@@ -114,10 +97,10 @@ impl ColumnParallelMatmul {
         } else {
             RegionEntry::Copy
         };
-        B::linear_into_region(inputs, entry, &self.group)
+        linear_into_region(inputs, entry, &self.group)
     }
 
-    fn chunks<B: CollectiveBackend>(&self, inputs: &LinearInputs<B>) -> RowChunks {
+    fn chunks(&self, inputs: &LinearInputs) -> RowChunks {
         let [d_input, d_output] = columns(inputs);
         let sizes = OverlapSizes {
             ranks: self.group.size(),
@@ -127,11 +110,11 @@ impl ColumnParallelMatmul {
             communicated: d_input,
             element_bytes: inputs.input.dtype().size(),
         };
-        chunks_of::<B>(self.overlap, inputs.input.dtype(), sizes)
+        chunks_of(self.overlap, &inputs.input, sizes)
     }
 
     /// Returns an input as it enters the region: whole, its gradient summed over the group on the way back.
-    pub fn entered<B: CollectiveBackend, const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    pub fn entered<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         if self.sequence_parallel {
             gather_from_sequence_region(input, &self.group)
         } else {
@@ -143,7 +126,6 @@ impl ColumnParallelMatmul {
 impl RowParallelMatmul {
     pub fn new(context: &ParallelContext) -> Self {
         Self {
-            kernels: context.kernels(),
             sequence_parallel: context.is_sequence_parallel(),
             overlap: context.tensor_overlap(),
             group: context.tensor_group().clone(),
@@ -160,40 +142,37 @@ impl RowParallelMatmul {
 
     /// Returns the sum over the ranks of `input · weight`: [`affine`]'s shapes, except under sequence parallelism,
     /// where the output is `[tokens / tp, ..., d_output]`.
-    pub fn summed<B: CollectiveBackend, const D: usize>(
-        &self,
-        input: Tensor<B, D>,
-        weight: Tensor<B, 2>,
-    ) -> Tensor<B, D> {
+    pub fn summed<const D: usize>(&self, input: Tensor<D>, weight: Tensor<2>) -> Tensor<D> {
         if let Some(chunks) = self.chunks(&input, &weight) {
             return by_rows(input, |input| {
-                let inputs = checked(linear::checked(LinearInputs {
+                let inputs = LinearInputs {
                     input,
                     weight,
                     bias: None,
                     order: WeightOrder::InputFirst,
-                }));
-                B::linear_out_of_region(inputs, chunks, &self.group)
+                };
+                let inputs = checked(inputs.checked());
+                linear_out_of_region(inputs, chunks, &self.group)
             });
         }
-        self.sum(affine(self.kernels, input, weight, None))
+        self.sum(affine(input, weight, None))
     }
 
     /// Returns the sum of two such sums, of pairs of an input and a weight, by one collective; in chunks by two.
-    pub fn summed_with<B: CollectiveBackend>(
+    pub fn summed_with(
         &self,
-        [(input, weight), (other_input, other_weight)]: [(Tensor<B, 2>, Tensor<B, 2>); 2],
-    ) -> Tensor<B, 2> {
+        [(input, weight), (other_input, other_weight)]: [(Tensor<2>, Tensor<2>); 2],
+    ) -> Tensor<2> {
         let is_chunked = self.chunks(&input, &weight).is_some() || self.chunks(&other_input, &other_weight).is_some();
         if is_chunked {
             return self.summed(input, weight) + self.summed(other_input, other_weight);
         }
-        let part = affine(self.kernels, input, weight, None) + affine(self.kernels, other_input, other_weight, None);
+        let part = affine(input, weight, None) + affine(other_input, other_weight, None);
         self.sum(part)
     }
 
     /// Returns the sum over the ranks of their terms, `[tokens, ..., d_output]`, as [`summed`](Self::summed) does.
-    pub fn sum<B: CollectiveBackend, const D: usize>(&self, part: Tensor<B, D>) -> Tensor<B, D> {
+    pub fn sum<const D: usize>(&self, part: Tensor<D>) -> Tensor<D> {
         if self.sequence_parallel {
             reduce_scatter_to_sequence_region(part, &self.group)
         } else {
@@ -202,13 +181,9 @@ impl RowParallelMatmul {
     }
 
     /// The chunks of this rank's rows of the output, if there are several.
-    fn chunks<B: CollectiveBackend, const D: usize>(
-        &self,
-        input: &Tensor<B, D>,
-        weight: &Tensor<B, 2>,
-    ) -> Option<RowChunks> {
+    fn chunks<const D: usize>(&self, input: &Tensor<D>, weight: &Tensor<2>) -> Option<RowChunks> {
         let (ranks, tokens, [d_input, d_output]) = (self.group.size(), input.dims()[0], weight.dims());
-        let is_possible = self.sequence_parallel && self.kernels == Kernels::Fused && ranks > 1;
+        let is_possible = self.sequence_parallel && ranks > 1;
         if !is_possible || !tokens.is_multiple_of(ranks) {
             return None;
         }
@@ -221,13 +196,13 @@ impl RowParallelMatmul {
             communicated: d_output,
             element_bytes: input.dtype().size(),
         };
-        let chunks = chunks_of::<B>(self.overlap, input.dtype(), sizes);
+        let chunks = chunks_of(self.overlap, input, sizes);
         (!chunks.is_whole()).then_some(chunks)
     }
 }
 
 /// The columns of input and output.
-fn columns<B: Backend>(inputs: &LinearInputs<B>) -> [usize; 2] {
+fn columns(inputs: &LinearInputs) -> [usize; 2] {
     let [first, second] = inputs.weight.dims();
     match inputs.order {
         WeightOrder::InputFirst => [first, second],
@@ -241,36 +216,11 @@ fn columns<B: Backend>(inputs: &LinearInputs<B>) -> [usize; 2] {
 /// - `input`: `[..., d_input]`; two dimensions in 16 bits
 /// - `weight`: `[d_input, d_output]`
 /// - output: `[..., d_output]`
-pub(super) fn affine<B: KernelBackend, const D: usize>(
-    kernels: Kernels,
-    input: Tensor<B, D>,
-    weight: Tensor<B, 2>,
-    bias: Option<Tensor<B, 1>>,
-) -> Tensor<B, D> {
-    if kernels == Kernels::Fused {
-        return by_rows(input, |rows| checked(linear::linear(rows, weight, bias)));
-    }
-    let dtype = input.dtype();
-    if is_widened(&input, &weight) {
-        narrow(burn_linear(widen(input), widen(weight), bias.map(widen)), dtype)
-    } else {
-        burn_linear(input, weight, bias)
-    }
+pub(super) fn affine<const D: usize>(input: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
+    by_rows(input, |rows| checked(linear::linear(rows, weight, bias)))
 }
 
 /// Returns `input · weightᵀ`.
-fn product_transposed<B: KernelBackend>(kernels: Kernels, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
-    if kernels == Kernels::Fused {
-        return checked(linear::linear_transposed(input, weight));
-    }
-    let (dtype, weight) = (input.dtype(), weight.transpose());
-    if is_widened(&input, &weight) {
-        narrow(widen(input).matmul(widen(weight)), dtype)
-    } else {
-        input.matmul(weight)
-    }
-}
-
-fn is_widened<B: Backend, const D: usize>(input: &Tensor<B, D>, weight: &Tensor<B, 2>) -> bool {
-    is_half(input.dtype()) && (weight.dims().contains(&1) || input.dims()[0] == 1)
+fn product_transposed(input: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+    checked(linear::linear_transposed(input, weight))
 }

@@ -1,10 +1,10 @@
 //! `Region`: how the tokens of a converted composite come in and go out; and `TokenPass`, one forward pass of it.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use super::TokenContext;
 use super::conversion::module_name;
-use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::collectives::ProcessGroup;
 use crate::context::ParameterScope;
 use crate::mappings::{
     copy_to_tensor_region, gather_from_sequence_region, gather_from_tensor_region, scatter_to_tensor_region,
@@ -51,7 +51,7 @@ impl Region {
 
     /// `[batch, seq, d_model]` to this rank's `[tokens, d_model]`. Backward: one all-gather under sequence parallelism.
     #[track_caller]
-    pub fn split<B: CollectiveBackend>(&self, input: Tensor<B, 3>) -> Tensor<B, 2> {
+    pub fn split(&self, input: Tensor<3>) -> Tensor<2> {
         let input = rows(input);
         if self.sequence_parallel {
             scatter_to_tensor_region(input, 0, &self.group)
@@ -62,7 +62,7 @@ impl Region {
 
     /// This rank's `[tokens, d_model]` to the whole `[batch, seq, d_model]`. Forward: one all-gather under sequence
     /// parallelism.
-    pub fn join<B: CollectiveBackend>(&self, output: Tensor<B, 2>, batch: usize) -> Tensor<B, 3> {
+    pub fn join(&self, output: Tensor<2>, batch: usize) -> Tensor<3> {
         let output = if self.sequence_parallel {
             gather_from_tensor_region(output, 0, &self.group)
         } else {
@@ -72,7 +72,7 @@ impl Region {
     }
 
     /// This rank's tokens to all, of which each rank then computes its own part of the features: every layer's entry.
-    pub fn enter<B: CollectiveBackend>(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub fn enter(&self, input: Tensor<2>) -> Tensor<2> {
         if self.sequence_parallel {
             gather_from_sequence_region(input, &self.group)
         } else {
@@ -82,7 +82,7 @@ impl Region {
 
     /// The same for `[batch, seq, d_model]` that every rank holds whole.
     #[track_caller]
-    pub fn enter_whole<B: CollectiveBackend>(&self, input: Tensor<B, 3>) -> Tensor<B, 2> {
+    pub fn enter_whole(&self, input: Tensor<3>) -> Tensor<2> {
         copy_to_tensor_region(rows(input), &self.group)
     }
 
@@ -124,13 +124,13 @@ impl TokenPass {
 }
 
 /// `[batch, seq, n]` to `[batch * seq, n]`.
-pub(super) fn rows<B: Backend>(input: Tensor<B, 3>) -> Tensor<B, 2> {
+pub(super) fn rows(input: Tensor<3>) -> Tensor<2> {
     let [batch, seq, n] = input.dims();
     input.reshape([batch * seq, n])
 }
 
 /// `[batch * seq, n]` to `[batch, seq, n]`.
-pub(super) fn samples<B: Backend>(input: Tensor<B, 2>, batch: usize) -> Tensor<B, 3> {
+pub(super) fn samples(input: Tensor<2>, batch: usize) -> Tensor<3> {
     let [tokens, n] = input.dims();
     input.reshape([batch, tokens / batch.max(1), n])
 }

@@ -2,8 +2,7 @@
 
 use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::{KernelBackend, Kernels};
+use burn::tensor::{Device, Tensor};
 
 use super::linear_init;
 use super::product::affine;
@@ -31,18 +30,16 @@ pub struct ReplicatedLinearConfig {
 /// `x W + b`, the same on every tensor-parallel rank: a layer that is too small, or sees too few inputs, to be shared
 /// out, such as those of a classifier.
 #[derive(Module, Debug)]
-pub struct ReplicatedLinear<B: Backend> {
+pub struct ReplicatedLinear {
     /// `[d_input, d_output]`.
-    pub weight: Param<Tensor<B, 2>>,
+    pub weight: Param<Tensor<2>>,
     /// `[d_output]`.
-    pub bias: Param<Tensor<B, 1>>,
-    #[module(skip)]
-    kernels: Kernels,
+    pub bias: Param<Tensor<1>>,
 }
 
 impl ReplicatedLinearConfig {
     /// Returns a new layer, initialised by its global name.
-    pub fn init<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> ReplicatedLinear<B> {
+    pub fn init(&self, device: &Device, scope: &ParameterScope) -> ReplicatedLinear {
         let distribution = if self.is_token_wise {
             scope.token_wise_distribution()
         } else {
@@ -58,12 +55,11 @@ impl ReplicatedLinearConfig {
         ReplicatedLinear {
             weight: scope.parameter("weight", shape, &spec(&shape, &self.weight_init), device),
             bias: scope.parameter("bias", [self.d_output], &spec(&[self.d_output], &bias_init), device),
-            kernels: scope.context().kernels(),
         }
     }
 }
 
-impl<B: KernelBackend> ReplicatedLinear<B> {
+impl ReplicatedLinear {
     /// Applies the layer.
     ///
     /// # Shapes
@@ -72,9 +68,9 @@ impl<B: KernelBackend> ReplicatedLinear<B> {
     ///
     /// # Panics
     /// When the input is not of the parameters' type.
-    pub fn forward(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub fn forward(&self, input: Tensor<2>) -> Tensor<2> {
         let weight = self.weight.val();
         assert_dtype("replicated linear", "the input", input.dtype(), weight.dtype());
-        affine(self.kernels, input, weight, Some(self.bias.val()))
+        affine(input, weight, Some(self.bias.val()))
     }
 }

@@ -4,13 +4,11 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::nn;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 use cubecl_kernels::norm::{self, Addends, NormKind, NormParameters};
-use cubecl_kernels::{KernelBackend, Kernels};
 
 use super::checked;
 use crate::context::ParameterScope;
-use crate::precision::{assert_dtype, narrow, widen};
 
 /// Configuration of [`RmsNorm`].
 #[derive(Config, Debug)]
@@ -27,54 +25,45 @@ pub struct RmsNormConfig {
 /// # Reference
 /// Zhang and Sennrich 2019, arXiv:1910.07467.
 #[derive(Module, Debug)]
-pub struct RmsNorm<B: Backend> {
+pub struct RmsNorm {
     /// burn's norm, which holds the weight: `[d_model]`.
-    pub norm: nn::RmsNorm<B>,
-    #[module(skip)]
-    kernels: Kernels,
+    pub norm: nn::RmsNorm,
 }
 
 impl RmsNormConfig {
     /// Returns a new norm, its weight one, declared under the context's scope.
-    pub fn init<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> RmsNorm<B> {
+    pub fn init(&self, device: &Device, scope: &ParameterScope) -> RmsNorm {
         let config = nn::RmsNormConfig::new(self.d_model).with_epsilon(self.epsilon);
         RmsNorm::declared(config.init(device), scope)
     }
 
     /// Returns a new norm of heads of `d_model` elements inside a tensor-parallel region, where each rank has its own
     /// heads: its weight one, the same on every rank, and its gradient summed over the tensor group.
-    pub fn init_of_heads<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> RmsNorm<B> {
+    pub fn init_of_heads(&self, device: &Device, scope: &ParameterScope) -> RmsNorm {
         let config = nn::RmsNormConfig::new(self.d_model).with_epsilon(self.epsilon);
-        let norm = scope.drawn::<B, _>(config.init(device));
+        let norm = scope.drawn(config.init(device));
         scope.declare_head_wise("weight", &norm.gamma);
-        RmsNorm::of(norm, scope)
+        RmsNorm { norm }
     }
 }
 
-impl<B: Backend> RmsNorm<B> {
+impl RmsNorm {
     /// Returns an existing norm, which every rank holds in full, declared under the context's scope.
     ///
     /// A norm without values gets them here: burn's are ones, so it does not matter when.
-    pub fn from_rms_norm(norm: nn::RmsNorm<B>, scope: &ParameterScope) -> Self {
+    pub fn from_rms_norm(norm: nn::RmsNorm, scope: &ParameterScope) -> Self {
         scope.context().registry().mark_converted(norm.gamma.id);
         Self::declared(norm, scope)
     }
 
-    fn declared(norm: nn::RmsNorm<B>, scope: &ParameterScope) -> Self {
-        let norm = scope.drawn::<B, _>(norm);
+    fn declared(norm: nn::RmsNorm, scope: &ParameterScope) -> Self {
+        let norm = scope.drawn(norm);
         scope.declare_token_wise("weight", &norm.gamma);
-        Self::of(norm, scope)
-    }
-
-    fn of(norm: nn::RmsNorm<B>, scope: &ParameterScope) -> Self {
-        Self {
-            norm,
-            kernels: scope.context().kernels(),
-        }
+        Self { norm }
     }
 }
 
-impl<B: KernelBackend> RmsNorm<B> {
+impl RmsNorm {
     /// Applies the norm.
     ///
     /// # Shapes
@@ -83,11 +72,8 @@ impl<B: KernelBackend> RmsNorm<B> {
     ///
     /// # Panics
     /// When the input is not of the weight's shape and type.
-    pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
-        match self.kernels {
-            Kernels::Plain => apply_rms_norm(&self.norm, input),
-            Kernels::Fused => checked(norm::rms_norm(input, self.norm.gamma.val(), self.norm.epsilon)),
-        }
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        checked(norm::rms_norm(input, self.norm.gamma.val(), self.norm.epsilon))
     }
 
     /// Applies the norm to a residual stream that is used again after it; returns the stream and its norm: see
@@ -98,11 +84,8 @@ impl<B: KernelBackend> RmsNorm<B> {
     ///
     /// # Panics
     /// When the stream is not of the weight's shape and type.
-    pub fn forward_of_stream(&self, stream: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
-        match self.kernels {
-            Kernels::Plain => [stream.clone(), self.forward(stream)],
-            Kernels::Fused => checked(norm::norm_of_stream(stream, self.parameters())),
-        }
+    pub fn forward_of_stream(&self, stream: Tensor<2>) -> [Tensor<2>; 2] {
+        checked(norm::norm_of_stream(stream, self.parameters()))
     }
 
     /// Adds to a residual stream and applies the norm to the sum, in one operation; returns the sum and its norm.
@@ -112,11 +95,11 @@ impl<B: KernelBackend> RmsNorm<B> {
     ///
     /// # Panics
     /// When the addends are not of the weight's shape and type.
-    pub fn forward_of_sum(&self, addends: Addends<B>) -> [Tensor<B, 2>; 2] {
+    pub fn forward_of_sum(&self, addends: Addends) -> [Tensor<2>; 2] {
         checked(norm::add_norm(addends, self.parameters()))
     }
 
-    fn parameters(&self) -> NormParameters<B> {
+    fn parameters(&self) -> NormParameters {
         NormParameters {
             kind: NormKind::Rms,
             weight: self.norm.gamma.val(),
@@ -124,15 +107,4 @@ impl<B: KernelBackend> RmsNorm<B> {
             epsilon: self.norm.epsilon,
         }
     }
-}
-
-/// burn's RMS norm, in burn's operations: those of its own `forward` in f32. That rounds the root to f32 where the
-/// input is f64; here it is f64. In 16 bits input and weight are widened to f32 first, and the output narrowed.
-fn apply_rms_norm<B: Backend, const D: usize>(norm: &nn::RmsNorm<B>, input: Tensor<B, D>) -> Tensor<B, D> {
-    let weight = norm.gamma.val();
-    let dtype = weight.dtype();
-    assert_dtype("RMS norm", "the input", input.dtype(), dtype);
-    let (input, weight) = (widen(input), widen(weight));
-    let root = (input.clone().square().mean_dim(D - 1) + norm.epsilon).sqrt();
-    narrow(input / root * weight.unsqueeze(), dtype)
 }

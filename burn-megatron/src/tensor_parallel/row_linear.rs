@@ -4,13 +4,12 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 
 use super::conversion::{ConversionError, check_drawn, named};
 use super::low_rank::{LowRankAdapter, LowRankConfig};
 use super::product::{RowParallelMatmul, affine};
 use super::{linear_init, take_shard};
-use crate::collectives::CollectiveBackend;
 use crate::context::{ParallelContext, ParameterScope, ParameterSpec};
 use crate::mappings::{reduce_from_tensor_region, scatter_to_tensor_region};
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
@@ -43,15 +42,15 @@ pub struct RowParallelLinearConfig {
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 #[derive(Module, Debug)]
-pub struct RowParallelLinear<B: Backend> {
+pub struct RowParallelLinear {
     /// `[d_input / tp, d_output]`: this rank's rows.
-    pub weight: Param<Tensor<B, 2>>,
+    pub weight: Param<Tensor<2>>,
     /// `[d_output]`, the same on every rank.
-    pub bias: Option<Param<Tensor<B, 1>>>,
+    pub bias: Option<Param<Tensor<1>>>,
     /// The adapter that is trained in place of the weight, if there is one.
-    pub adapter: Option<LowRankAdapter<B>>,
+    pub adapter: Option<LowRankAdapter>,
     input_is_parallel: bool,
-    shard: ShardIdentity<B>,
+    shard: ShardIdentity,
     #[module(skip)]
     product: RowParallelMatmul,
 }
@@ -59,7 +58,7 @@ pub struct RowParallelLinear<B: Backend> {
 impl RowParallelLinearConfig {
     /// Returns the configuration with the sizes of an existing layer, and the other settings as [`new`](Self::new) has
     /// them.
-    pub fn of<B: Backend>(linear: &Linear<B>) -> Self {
+    pub fn of(linear: &Linear) -> Self {
         let [d_input, d_output] = linear.weight.lazy_shape().dims();
         Self::new(d_input, d_output).with_bias(linear.bias.is_some())
     }
@@ -68,11 +67,7 @@ impl RowParallelLinearConfig {
     ///
     /// # Errors
     /// When the tensor-parallel size does not divide `d_input`.
-    pub fn init<B: Backend>(
-        &self,
-        device: &B::Device,
-        scope: &ParameterScope,
-    ) -> Result<RowParallelLinear<B>, TopologyError> {
+    pub fn init(&self, device: &Device, scope: &ParameterScope) -> Result<RowParallelLinear, TopologyError> {
         let placement = self.cut(scope)?;
         let shard = scope.shard_identity(&[("weight", &placement)]);
         let weight = scope.parameter(
@@ -110,11 +105,7 @@ impl RowParallelLinearConfig {
     ///
     /// # Panics
     /// When the layer is not `[d_input, d_output]`.
-    pub fn from_linear<B: Backend>(
-        &self,
-        linear: Linear<B>,
-        scope: &ParameterScope,
-    ) -> Result<RowParallelLinear<B>, ConversionError> {
+    pub fn from_linear(&self, linear: Linear, scope: &ParameterScope) -> Result<RowParallelLinear, ConversionError> {
         assert_eq!(
             linear.weight.lazy_shape().to_vec(),
             [self.d_input, self.d_output],
@@ -123,7 +114,7 @@ impl RowParallelLinearConfig {
         let placement = self
             .cut(&scope.context().root())
             .map_err(named(scope, "row-parallel linear layer"))?;
-        check_drawn::<B, _>(&linear, scope)?;
+        check_drawn(&linear, scope)?;
         let shard = scope.shard_identity(&[("weight", &placement)]);
         let shape = [self.local_input(scope), self.d_output];
         let weight = take_shard(&linear.weight, &placement, shape, scope);
@@ -146,13 +137,13 @@ impl RowParallelLinearConfig {
         self.d_input / scope.context().tensor_group().size()
     }
 
-    fn layer<B: Backend>(
+    fn layer(
         &self,
-        weight: Param<Tensor<B, 2>>,
-        bias: Option<Param<Tensor<B, 1>>>,
-        shard: ShardIdentity<B>,
+        weight: Param<Tensor<2>>,
+        bias: Option<Param<Tensor<1>>>,
+        shard: ShardIdentity,
         scope: &ParameterScope,
-    ) -> RowParallelLinear<B> {
+    ) -> RowParallelLinear {
         RowParallelLinear {
             weight,
             bias,
@@ -164,13 +155,13 @@ impl RowParallelLinearConfig {
     }
 }
 
-impl<B: Backend> RowParallelLinear<B> {
+impl RowParallelLinear {
     /// Returns this rank's rows of an existing layer, which every rank holds in full, with the settings of
     /// [`RowParallelLinearConfig::of`].
     ///
     /// # Errors
     /// The errors of [`RowParallelLinearConfig::from_linear`].
-    pub fn from_linear(linear: Linear<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+    pub fn from_linear(linear: Linear, scope: &ParameterScope) -> Result<Self, ConversionError> {
         RowParallelLinearConfig::of(&linear).from_linear(linear, scope)
     }
 
@@ -181,13 +172,7 @@ impl<B: Backend> RowParallelLinear<B> {
 
     /// Returns the layer with a low-rank adapter, whose parameters are declared in the whole model's scope by `name`.
     /// What is trained of the layer's own parameters stays so: see burn's `no_grad`.
-    pub fn with_adapter(
-        self,
-        name: &str,
-        config: &LowRankConfig,
-        device: &B::Device,
-        context: &ParallelContext,
-    ) -> Self {
+    pub fn with_adapter(self, name: &str, config: &LowRankConfig, device: &Device, context: &ParallelContext) -> Self {
         let [local, d_output] = self.weight.dims();
         let sizes = [local * self.product.group.size(), d_output];
         let adapter = LowRankAdapter::of_rows(name, sizes, config, device, context);
@@ -198,7 +183,7 @@ impl<B: Backend> RowParallelLinear<B> {
     }
 }
 
-impl<B: CollectiveBackend> RowParallelLinear<B> {
+impl RowParallelLinear {
     /// Returns the same layer for whole activations on every tensor-parallel rank, without sequence parallelism. For
     /// inference: parameters stay declared as they are.
     pub fn with_whole_tokens(self) -> Self {
@@ -225,13 +210,13 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// # Panics
     /// When a collective fails, the tensor-parallel size does not divide the tokens under sequence parallelism, or the
     /// input is not of the parameters' type.
-    pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         self.forward_at(input, None)
     }
 
     /// Applies the layer to the tokens of a step: adapters with dropout must know where these are. Otherwise as
     /// [`forward`](Self::forward).
-    pub fn forward_at<const D: usize>(&self, input: Tensor<B, D>, step: Option<&StepCoordinates>) -> Tensor<B, D> {
+    pub fn forward_at<const D: usize>(&self, input: Tensor<D>, step: Option<&StepCoordinates>) -> Tensor<D> {
         if is_half(self.weight.val().dtype()) && D > 2 {
             return by_rows(input, |rows| self.forward_at(rows, step));
         }
@@ -249,16 +234,16 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     ///
     /// Shapes, communication and panics are those of [`forward`](Self::forward); in 16 bits the input is of two
     /// dimensions.
-    pub fn forward_without_bias<const D: usize>(&self, input: Tensor<B, D>) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
+    pub fn forward_without_bias<const D: usize>(&self, input: Tensor<D>) -> (Tensor<D>, Option<Tensor<1>>) {
         self.forward_without_bias_at(input, None)
     }
 
     /// Applies the layer [without its bias](Self::forward_without_bias) to the tokens of a step.
     pub fn forward_without_bias_at<const D: usize>(
         &self,
-        input: Tensor<B, D>,
+        input: Tensor<D>,
         step: Option<&StepCoordinates>,
-    ) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
+    ) -> (Tensor<D>, Option<Tensor<1>>) {
         let input = self.check(input);
         let input = if self.input_is_parallel {
             input
@@ -288,11 +273,11 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// The panics of [`forward`](Self::forward); when a layer's input is not parallel.
     pub fn forward_with(
         &self,
-        input: Tensor<B, 2>,
+        input: Tensor<2>,
         other: &Self,
-        other_input: Tensor<B, 2>,
+        other_input: Tensor<2>,
         step: Option<&StepCoordinates>,
-    ) -> (Tensor<B, 2>, [Option<Tensor<B, 1>>; 2]) {
+    ) -> (Tensor<2>, [Option<Tensor<1>>; 2]) {
         assert!(
             self.input_is_parallel && other.input_is_parallel,
             "inputs of which each rank has its own features"
@@ -312,7 +297,7 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// Applies the layer to this rank's features and gives every rank all tokens, also under sequence parallelism.
     ///
     /// For inference: the gradient of the bias would not be the part that it has been declared as.
-    pub(super) fn forward_whole<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    pub(super) fn forward_whole<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let partial = self.term(self.check(input), None, None);
         let output = reduce_from_tensor_region(partial, &self.product.group);
         match &self.bias {
@@ -324,21 +309,21 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// This rank's term of the sum, with what the adapter adds to it.
     fn term<const D: usize>(
         &self,
-        input: Tensor<B, D>,
-        bias: Option<Tensor<B, 1>>,
+        input: Tensor<D>,
+        bias: Option<Tensor<1>>,
         step: Option<&StepCoordinates>,
-    ) -> Tensor<B, D> {
+    ) -> Tensor<D> {
         let weight = self.weight.val();
         let Some(adapter) = &self.adapter else {
-            return affine(self.product.kernels, input, weight, bias);
+            return affine(input, weight, bias);
         };
         let group = &self.product.group;
         let shard = ColumnShard::new(weight.dims()[0] * group.size(), group.rank(), group.size());
         let added = by_rows(input.clone(), |rows| adapter.forward(rows, &shard, step));
-        affine(self.product.kernels, input, weight, bias) + added
+        affine(input, weight, bias) + added
     }
 
-    fn check<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    fn check<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         assert_dtype(
             "row-parallel linear",
             "the input",

@@ -1,7 +1,7 @@
 //! `VocabParallelBias`: a bias of the scores of a vocabulary, shared out as these are.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 
 use super::VocabShard;
 use crate::context::{ParameterScope, ParameterSpec};
@@ -10,16 +10,16 @@ use crate::precision::assert_dtype;
 
 /// A number for each token of the vocabulary, which is added to its score.
 #[derive(Module, Debug)]
-pub struct VocabParallelBias<B: Backend> {
+pub struct VocabParallelBias {
     /// `[padded_size / tp]`: those of this rank's tokens.
-    pub bias: Param<Tensor<B, 1>>,
-    identity: ShardIdentity<B>,
+    pub bias: Param<Tensor<1>>,
+    identity: ShardIdentity,
 }
 
-impl<B: Backend> VocabParallelBias<B> {
+impl VocabParallelBias {
     /// Returns zeros for the tokens of a [shard](super::VocabParallelEmbedding::vocab_shard), declared under the
     /// context's scope as `bias`.
-    pub fn zeros(shard: VocabShard, device: &B::Device, scope: &ParameterScope) -> Self {
+    pub fn zeros(shard: VocabShard, device: &Device, scope: &ParameterScope) -> Self {
         let placement = Placement::new([shard.size()], [shard.start()], [shard.rows()]);
         let identity = scope.shard_identity(&[("bias", &placement)]);
         let spec = ParameterSpec {
@@ -40,7 +40,7 @@ impl<B: Backend> VocabParallelBias<B> {
     ///
     /// # Panics
     /// When the logits are not of the bias's type.
-    pub fn forward(&self, logits: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub fn forward(&self, logits: Tensor<2>) -> Tensor<2> {
         let bias = self.bias.val();
         assert_dtype("vocabulary bias", "the logits", logits.dtype(), bias.dtype());
         logits + bias.unsqueeze()

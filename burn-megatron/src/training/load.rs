@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Tensor, TensorData, backend::Backend};
+use burn::tensor::{Tensor, TensorData};
 
 use super::snapshot::{MODEL, RestoreError, check_number};
 use crate::checkpoint::{Checkpoint, CheckpointError};
@@ -25,7 +25,7 @@ use crate::parameters::{Declaration, Placement};
 ///
 /// # Panics
 /// When a parameter has not declared its layout.
-pub fn load_parameters<B: Backend, M: Module<B>>(
+pub fn load_parameters<M: Module>(
     module: M,
     checkpoint: &Checkpoint,
     context: &ParallelContext,
@@ -60,7 +60,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Whether this rank counts a parameter that others hold, too.
+    /// Returns whether this rank counts a parameter that others hold, too.
     fn counts(&self, declaration: &Declaration) -> bool {
         let is_copy = declaration.is_tied && self.context.coordinates().pipeline > 0;
         self.context.tensor_group().rank() == 0 && !is_copy
@@ -72,8 +72,8 @@ impl Loader<'_> {
     }
 }
 
-impl<B: Backend> ModuleMapper<B> for Loader<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+impl ModuleMapper for Loader<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (id, tensor, mapper) = param.consume();
         let (shape, dtype, device) = (tensor.dims(), tensor.dtype(), tensor.device());
         let declaration = self.context.registry().declaration(id);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use cubecl_kernels::flash_attention::{Documents, KeyLengths};
 
 use crate::data::{EncoderTokens, MicroBatch, SentencePairs};
@@ -11,10 +11,10 @@ use crate::random::{StepCoordinates, TokenMap};
 
 /// A model that predicts tokens, or one of the stages that such a model was cut into.
 ///
-/// Its losses, as the last [`PipelineStage`], are the cross-entropy of each token's target in nats, `[batch * seq]`,
+/// The losses, of the last [`PipelineStage`], are the cross-entropy of each token's target in nats, `[batch * seq]`,
 /// and after them that of each pair of sentences whose order is to be learnt, of which there are
 /// [`MicroBatch::num_pairs`]. They are the same on every tensor-parallel rank.
-pub trait LanguageModel<B: Backend>: PipelineStage<B, 2, MicroBatch = TokenBatch> {
+pub trait LanguageModel: PipelineStage<2, MicroBatch = TokenBatch> {
     /// The number of tokens that the model knows, without padding: tokens are below it. Every stage says the same.
     fn vocab_size(&self) -> usize;
 }
@@ -33,13 +33,13 @@ pub struct TokenBatch {
     pub step: StepCoordinates,
     /// The documents that the samples consist of; `None` if attention goes over whole samples.
     pub documents: Option<Documents>,
-    /// What pairs of sentences have in addition, as BERT reads them.
+    /// Additional numbers of pairs of sentences, as BERT reads them.
     pub sentences: Option<Arc<SentencePairs>>,
-    /// What an encoder reads, where the tokens are a decoder's.
+    /// Tokens that an encoder reads, where the others are a decoder's.
     pub encoder: Option<EncoderBatch>,
 }
 
-/// What an encoder reads of a micro-batch, with what dropout must know of it.
+/// Tokens that an encoder reads of a micro-batch, with the places that dropout must know.
 #[derive(Clone, Debug)]
 pub struct EncoderBatch {
     /// The tokens.
@@ -105,29 +105,29 @@ impl TokenBatch {
     }
 
     /// Returns the tokens, `[batch, seq]`.
-    pub fn tokens<B: Backend>(&self, device: &B::Device) -> Tensor<B, 2, Int> {
+    pub fn tokens(&self, device: &Device) -> Tensor<2, Int> {
         self.tensor(&self.tokens, device)
     }
 
     /// Returns the target of each token, `[batch, seq]`: its successor, or what was masked.
-    pub fn targets<B: Backend>(&self, device: &B::Device) -> Tensor<B, 2, Int> {
+    pub fn targets(&self, device: &Device) -> Tensor<2, Int> {
         self.tensor(&self.targets, device)
     }
 
     /// Returns the position of each token, `[batch * seq]`; `None` if it is the token's place in its sample.
-    pub fn positions<B: Backend>(&self, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
+    pub fn positions(&self, device: &Device) -> Option<Tensor<1, Int>> {
         Some(numbers(self.position_ids.as_deref()?, device))
     }
 
     /// Returns the type of each token, `[batch * seq]`; `None` if the samples are no pairs of sentences.
-    pub fn token_types<B: Backend>(&self, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
+    pub fn token_types(&self, device: &Device) -> Option<Tensor<1, Int>> {
         let pairs = self.sentences.as_ref()?;
         Some(numbers(&pairs.token_types, device))
     }
 
     /// Returns 1 for each pair of sentences whose second one does not follow the first, else 0, `[batch]`; `None` if
     /// that is not to be learnt.
-    pub fn pair_targets<B: Backend>(&self, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
+    pub fn pair_targets(&self, device: &Device) -> Option<Tensor<1, Int>> {
         let pairs = self.sentences.as_ref()?;
         Some(numbers(pairs.is_random.as_ref()?, device))
     }
@@ -138,22 +138,22 @@ impl TokenBatch {
     }
 
     /// Returns [tokens](Self::tokens) and [targets](Self::targets), by one copy to the device.
-    pub fn tokens_and_targets<B: Backend>(&self, device: &B::Device) -> [Tensor<B, 2, Int>; 2] {
+    pub fn tokens_and_targets(&self, device: &Device) -> [Tensor<2, Int>; 2] {
         let shape = [self.micro_batch_size, self.seq_length];
         let both = [&self.tokens[..], &self.targets].concat();
         let length = both.len();
-        let both = Tensor::<B, 1, Int>::from_data(TensorData::new(both, [length]), (device, DType::I32));
+        let both = Tensor::<1, Int>::from_data(TensorData::new(both, [length]), (device, DType::I32));
         let [tokens, targets] = [0..length / 2, length / 2..length].map(|range| both.clone().slice(range));
         [tokens.reshape(shape), targets.reshape(shape)]
     }
 
-    fn tensor<B: Backend>(&self, values: &[i32], device: &B::Device) -> Tensor<B, 2, Int> {
+    fn tensor(&self, values: &[i32], device: &Device) -> Tensor<2, Int> {
         let data = TensorData::new(values.to_vec(), [self.micro_batch_size, self.seq_length]);
         Tensor::from_data(data, (device, DType::I32))
     }
 }
 
-fn numbers<B: Backend>(values: &[i32], device: &B::Device) -> Tensor<B, 1, Int> {
+fn numbers(values: &[i32], device: &Device) -> Tensor<1, Int> {
     let data = TensorData::new(values.to_vec(), [values.len()]);
     Tensor::from_data(data, (device, DType::I32))
 }

@@ -2,27 +2,27 @@
 
 use std::fmt;
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup};
+use crate::collectives::{CollectiveError, ProcessGroup};
 use crate::data_parallel::ReducedGradients;
 
 /// Maximum number of bytes of a parameter's name that are sent to other ranks.
 const NAME_LENGTH: usize = 200;
 
-/// Where a gradient that is not finite was seen first.
+/// Place where a gradient that is not finite was seen first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NonFiniteOrigin {
     /// In what a rank's backward pass gave.
     Received {
         /// The lowest such rank.
         rank: usize,
-        /// Its first such parameter.
+        /// First such parameter of the rank.
         parameter: String,
     },
     /// In the sum over the ranks only.
     Reduced {
         /// The lowest rank that has it.
         rank: usize,
-        /// Its first such parameter.
+        /// First such parameter of the rank.
         parameter: String,
     },
     /// In none: the loss alone is not finite, or the sum of squares.
@@ -34,10 +34,7 @@ impl NonFiniteOrigin {
     ///
     /// # Communication
     /// One all-gather of some 200 bytes over the world.
-    pub(super) fn find<B: CollectiveBackend>(
-        gradients: &ReducedGradients<B>,
-        world: &ProcessGroup,
-    ) -> Result<Self, CollectiveError> {
+    pub(super) fn find(gradients: &ReducedGradients, world: &ProcessGroup) -> Result<Self, CollectiveError> {
         let (kind, name) = match (gradients.first_non_finite_received(), gradients.first_non_finite()) {
             (Some(name), _) => (RECEIVED, name),
             (None, Some(name)) => (REDUCED, name),

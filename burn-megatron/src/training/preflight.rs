@@ -1,16 +1,17 @@
-//! What is looked at before a run: that all ranks run the same thing, and that every group adds right; on request, how
+//! Checks before a run: that all ranks run the same thing, and that every group adds right; on request, how
 //! fast each group is.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Instant;
 
-use burn::tensor::{DType, Tensor};
-use cubecl_kernels::tape::{float, primitive};
+use burn::tensor::{DType, Device, Tensor};
 use sha2::{Digest, Sha256};
 
 use super::spread::Spread;
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, TensorCall, listed_ranks};
+use crate::collectives::{
+    CollectiveError, ProcessGroup, ReduceOp, TensorCall, connect, has_device_memory, listed_ranks, run, tensor_engine,
+};
 use crate::context::{ParallelContext, broadcast_bytes};
 use crate::topology::GroupKind;
 
@@ -37,7 +38,7 @@ pub struct Statement {
     pub value: String,
 }
 
-/// What is wrong before the first step.
+/// Error before the first step.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum PreflightError {
@@ -80,11 +81,7 @@ pub enum PreflightError {
 ///
 /// # Errors
 /// A rank that differs, a wrong sum, a group that fails.
-pub fn check<B: CollectiveBackend>(
-    context: &ParallelContext,
-    statements: &[Statement],
-    device: &B::Device,
-) -> Result<(), PreflightError> {
+pub fn check(context: &ParallelContext, statements: &[Statement], device: &Device) -> Result<(), PreflightError> {
     let version = Statement {
         what: "program version",
         value: env!("CARGO_PKG_VERSION").to_owned(),
@@ -100,11 +97,11 @@ pub fn check<B: CollectiveBackend>(
         }
     }
     let of_tensors = OF_TENSORS.into_iter().filter_map(|kind| context.group(kind));
-    B::connect(&of_tensors.collect::<Vec<_>>())?;
-    for kind in OF_TENSORS.into_iter().filter(|_| B::HAS_DEVICE_MEMORY) {
+    connect(device, &of_tensors.collect::<Vec<_>>())?;
+    for kind in OF_TENSORS.into_iter().filter(|_| has_device_memory(device)) {
         if let Some(group) = context.group(kind) {
             add_up(context.rank(), group, |numbers| {
-                let sum = all_reduce::<B>(Tensor::from_data(*numbers, (device, DType::F32)), group)?;
+                let sum = all_reduce(Tensor::from_data(*numbers, (device, DType::F32)), group)?;
                 numbers.copy_from_slice(&sum.into_data().iter::<f32>().collect::<Vec<_>>());
                 Ok(())
             })?;
@@ -146,14 +143,11 @@ pub struct SpeedReport {
 ///
 /// # Errors
 /// When a group fails.
-pub fn measure<B: CollectiveBackend>(
-    context: &ParallelContext,
-    device: &B::Device,
-) -> Result<SpeedReport, PreflightError> {
+pub fn measure(context: &ParallelContext, device: &Device) -> Result<SpeedReport, PreflightError> {
     let world = context.world_group();
     let mut groups = Vec::new();
     let of_slices = GroupKind::ALL.into_iter().map(|kind| (kind, false));
-    let of_tensors = OF_TENSORS.into_iter().filter(|_| B::HAS_DEVICE_MEMORY);
+    let of_tensors = OF_TENSORS.into_iter().filter(|_| has_device_memory(device));
     for (kind, is_of_tensors) in of_slices.chain(of_tensors.map(|kind| (kind, true))) {
         world.barrier()?;
         let group = context.group(kind).filter(|group| group.size() > 1);
@@ -162,7 +156,7 @@ pub fn measure<B: CollectiveBackend>(
         if let Some(group) = group {
             let name;
             (times, name) = if is_of_tensors {
-                (time_tensors::<B>(group, device)?, B::tensor_engine(group))
+                (time_tensors(group, device)?, tensor_engine(device, group))
             } else {
                 let rounds = if kind == GroupKind::World { 0 } else { BANDWIDTH_ROUNDS };
                 (time(group, rounds)?, group.engine_name())
@@ -398,10 +392,10 @@ fn time(group: &ProcessGroup, large_rounds: usize) -> Result<[f64; 2], Collectiv
 }
 
 /// The same for tensors. One number is read after each call, so that the device has finished it.
-fn time_tensors<B: CollectiveBackend>(group: &ProcessGroup, device: &B::Device) -> Result<[f64; 2], CollectiveError> {
+fn time_tensors(group: &ProcessGroup, device: &Device) -> Result<[f64; 2], CollectiveError> {
     let all_reduce_read = |elements: usize| {
-        let input = Tensor::<B, 1>::zeros([elements], (device, DType::F32));
-        move || all_reduce::<B>(input.clone(), group).map(|sum| drop(sum.slice(0..1).into_data()))
+        let input = Tensor::<1>::zeros([elements], (device, DType::F32));
+        move || all_reduce(input.clone(), group).map(|sum| drop(sum.slice(0..1).into_data()))
     };
     time_both(
         group,
@@ -411,11 +405,8 @@ fn time_tensors<B: CollectiveBackend>(group: &ProcessGroup, device: &B::Device) 
     )
 }
 
-fn all_reduce<B: CollectiveBackend>(
-    tensor: Tensor<B, 1>,
-    group: &ProcessGroup,
-) -> Result<Tensor<B, 1>, CollectiveError> {
-    B::run(primitive(tensor), TensorCall::AllReduce(ReduceOp::Sum), group).map(float)
+fn all_reduce(tensor: Tensor<1>, group: &ProcessGroup) -> Result<Tensor<1>, CollectiveError> {
+    run(tensor, TensorCall::AllReduce(ReduceOp::Sum), group)
 }
 
 fn time_both(
@@ -453,8 +444,6 @@ fn mean_seconds(
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::{Flex, FlexDevice};
-
     use super::*;
 
     #[test]
@@ -517,8 +506,8 @@ mod tests {
     #[test]
     fn one_rank_passes_and_has_nothing_to_measure() {
         let context = ParallelContext::single(1);
-        check::<Flex>(&context, &[], &FlexDevice).unwrap();
-        let report = measure::<Flex>(&context, &FlexDevice).unwrap();
+        check(&context, &[], &Device::flex()).unwrap();
+        let report = measure(&context, &Device::flex()).unwrap();
         assert_eq!(report.to_string(), "no group has two ranks: nothing to measure");
     }
 }

@@ -6,11 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use burn::module::{AutodiffModule, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::backend::Backend;
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{FloatDType, Tensor, TensorData};
 
-use crate::autodiff::TrainingBackend;
 use crate::checkpoint::{ArrayPart, Checkpoint, CheckpointError};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
@@ -22,7 +20,7 @@ use crate::parameters::{Distribution, ParameterEntry, Placement, settle_running_
 pub const MODEL: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
 const UPDATES: &str = "updates";
-/// What is said of an optimizer's state that is of another optimizer.
+/// Advice for an optimizer's state that is of another optimizer.
 const OTHER_OPTIMIZER: &str = "it was written with another optimizer; train with that one";
 
 /// A checkpoint that does not fit.
@@ -65,7 +63,7 @@ pub enum RestoreError {
     OtherOptimizer {
         path: String,
         name: String,
-        /// What is stored of the parameter: the tensors' names.
+        /// Names of the tensors that are stored of the parameter.
         stored: String,
         expected: String,
         advice: &'static str,
@@ -85,15 +83,14 @@ impl From<OptimizerError> for RestoreError {
 ///
 /// # Errors
 /// When the optimizer is offloaded, and its file cannot be read.
-pub fn snapshot<A, M, O>(
-    module: &DistributedDataParallel<A, M>,
-    optimizer: &ShardedOptimizer<A::InnerBackend, O>,
+pub fn snapshot<M, O>(
+    module: &DistributedDataParallel<M>,
+    optimizer: &ShardedOptimizer<O>,
     context: &ParallelContext,
 ) -> Result<Vec<ArrayPart>, OptimizerError>
 where
-    A: TrainingBackend,
-    M: AutodiffModule<A>,
-    O: StoredOptimizer<A::InnerBackend>,
+    M: Module,
+    O: StoredOptimizer,
 {
     let mut parts = untrained_parts(module, context);
     let mut owned = module.owned_values();
@@ -105,8 +102,8 @@ where
             name,
             placement: entry.placement.clone(),
             range: stored.clone(),
-            dtype: data.dtype,
-            data: data.bytes,
+            dtype: data.dtype(),
+            data: data.into_bytes(),
         };
         let Some(value) = value.filter(|_| !stored.is_empty()) else {
             continue;
@@ -124,7 +121,7 @@ where
             let whole = [(UPDATES, updates)].into_iter().chain(piece.whole_tensors);
             parts.extend(whole.map(|(name, data)| {
                 let placement = Placement::whole([data.num_elements()]);
-                ArrayPart::whole(state_name(name, entry), placement, data.dtype, data.bytes)
+                ArrayPart::whole(state_name(name, entry), placement, data.dtype(), data.into_bytes())
             }));
         }
     }
@@ -142,30 +139,29 @@ where
 /// When an array is missing or of another shape, the checkpoint has more parameters than the model, it has been
 /// altered, or cannot be read; when the optimizer is offloaded, and its file cannot be written. What has been replaced
 /// until then stays: the module is to be given up.
-pub fn restore<A, M, O>(
+pub fn restore<M, O>(
     checkpoint: &Checkpoint,
-    module: &mut DistributedDataParallel<A, M>,
-    optimizer: &mut ShardedOptimizer<A::InnerBackend, O>,
+    module: &mut DistributedDataParallel<M>,
+    optimizer: &mut ShardedOptimizer<O>,
     context: &ParallelContext,
     with_optimizer: bool,
 ) -> Result<(), RestoreError>
 where
-    A: TrainingBackend,
-    M: AutodiffModule<A>,
-    O: StoredOptimizer<A::InnerBackend>,
+    M: Module,
+    O: StoredOptimizer,
 {
     module.wait_for_parameters()?;
     check_model(checkpoint, module, context)?;
     restore_untrained(checkpoint, module, context)?;
     module.restart_buffers();
     let entries = module.trained().to_vec();
-    let (dtype, device) = (module.dtype(), module.device().clone());
+    let (dtype, device) = (module.dtype(), module.inner_device());
     let main_dtype = main_type(dtype);
     let read = |name: &str, placement: &Placement, range: std::ops::Range<usize>| {
         let length = range.len();
         let stored = checkpoint.read(name, placement, range)?;
         let data = TensorData::from_bytes(stored.bytes, [length], stored.dtype).convert_dtype(main_dtype);
-        Ok::<_, CheckpointError>(Tensor::<A::InnerBackend, 1>::from_data(data, (&device, main_dtype)))
+        Ok::<_, CheckpointError>(Tensor::<1>::from_data(data, (&device, main_dtype)))
     };
     let kinds = state_kinds(checkpoint);
     let mut restore_piece = |entry: &GradientEntry| {
@@ -271,13 +267,13 @@ fn state_name(tensor: &str, entry: &GradientEntry) -> String {
     format!("{OPTIMIZER}{tensor}.{}", entry.name)
 }
 
-/// Whether this rank stores a parameter that others hold, too; data-parallel ranks share it out.
+/// Returns whether this rank stores a parameter that others hold, too; data-parallel ranks share it out.
 fn is_stored_here(entry: &GradientEntry, context: &ParallelContext) -> bool {
     let is_first_holder = entry.distribution.is_first_holder(context.tensor_group().rank());
     is_first_holder && (!entry.is_tied || context.coordinates().pipeline == 0)
 }
 
-/// Whether a part begins with the first element of the parameter: of all that are stored, one does.
+/// Returns whether a part begins with the first element of the parameter: of all that are stored, one does.
 fn has_first_element(placement: &Placement) -> bool {
     placement.offset().iter().all(|&offset| offset == 0)
 }
@@ -289,7 +285,7 @@ struct Untrained {
     is_stored_here: bool,
 }
 
-/// By number in the module's order; none for those that are trained.
+/// Returns them by number in the module's order; none for those that are trained.
 fn untrained(parameters: &[ParameterEntry], context: &ParallelContext) -> Vec<Option<Untrained>> {
     let is_first = context.coordinates().data == 0;
     parameters
@@ -312,20 +308,17 @@ fn untrained(parameters: &[ParameterEntry], context: &ParallelContext) -> Vec<Op
         .collect()
 }
 
-fn untrained_parts<A: TrainingBackend, M: AutodiffModule<A>>(
-    module: &DistributedDataParallel<A, M>,
-    context: &ParallelContext,
-) -> Vec<ArrayPart> {
+fn untrained_parts<M: Module>(module: &DistributedDataParallel<M>, context: &ParallelContext) -> Vec<ArrayPart> {
     struct Collector {
         untrained: std::vec::IntoIter<Option<Untrained>>,
         parts: Vec<ArrayPart>,
     }
-    impl<B: Backend> ModuleVisitor<B> for Collector {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    impl ModuleVisitor for Collector {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let next = self.untrained.next().flatten();
             if let Some(untrained) = next.filter(|untrained| untrained.is_stored_here) {
                 let data = param.val().into_data();
-                let part = ArrayPart::whole(untrained.array, untrained.placement, data.dtype, data.bytes);
+                let part = ArrayPart::whole(untrained.array, untrained.placement, data.dtype(), data.into_bytes());
                 self.parts.push(part);
             }
         }
@@ -339,14 +332,14 @@ fn untrained_parts<A: TrainingBackend, M: AutodiffModule<A>>(
         untrained: untrained.into_iter(),
         parts: Vec::new(),
     };
-    settle_running_states::<A, M>(module.module());
+    settle_running_states(module.module());
     module.module().visit(&mut collector);
     collector.parts
 }
 
-fn restore_untrained<A: TrainingBackend, M: AutodiffModule<A>>(
+fn restore_untrained<M: Module>(
     checkpoint: &Checkpoint,
-    module: &mut DistributedDataParallel<A, M>,
+    module: &mut DistributedDataParallel<M>,
     context: &ParallelContext,
 ) -> Result<(), RestoreError> {
     struct Restorer<'a> {
@@ -354,8 +347,8 @@ fn restore_untrained<A: TrainingBackend, M: AutodiffModule<A>>(
         untrained: std::vec::IntoIter<Option<Untrained>>,
         error: Option<CheckpointError>,
     }
-    impl<B: Backend> ModuleMapper<B> for Restorer<'_> {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Restorer<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let Some(untrained) = self.untrained.next().flatten() else {
                 return param;
             };
@@ -378,7 +371,7 @@ fn restore_untrained<A: TrainingBackend, M: AutodiffModule<A>>(
     if untrained.iter().all(Option::is_none) {
         return Ok(());
     }
-    settle_running_states::<A, M>(module.module());
+    settle_running_states(module.module());
     let mut restorer = Restorer {
         checkpoint,
         untrained: untrained.into_iter(),
@@ -389,9 +382,9 @@ fn restore_untrained<A: TrainingBackend, M: AutodiffModule<A>>(
 }
 
 /// Checks that the checkpoint has no parameter that the model lacks, over all ranks.
-fn check_model<A: TrainingBackend, M: AutodiffModule<A>>(
+fn check_model<M: Module>(
     checkpoint: &Checkpoint,
-    module: &DistributedDataParallel<A, M>,
+    module: &DistributedDataParallel<M>,
     context: &ParallelContext,
 ) -> Result<(), RestoreError> {
     let untrained = untrained(module.parameters(), context);
@@ -431,4 +424,96 @@ pub(super) fn check_number(
         expected,
         example: example.map_or_else(|| "on another stage".to_owned(), |array| array.name.clone()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::Linear;
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::checkpoint::{CheckpointConfig, CheckpointWriter, json};
+    use crate::data_parallel::{DataParallelConfig, ElementWiseOptimizer, ShardingStrategy, StepPart};
+    use crate::optimizer::{AdafactorConfig, AdamWConfig, AnyOptimizer, SgdConfig};
+
+    type Layers = DistributedDataParallel<Vec<Linear>>;
+
+    /// Two layers in 16 bits, of which the second is not trained.
+    fn layers(first: f64) -> Layers {
+        let device = Device::flex().autodiff();
+        let values = |count: usize| {
+            let values: Vec<f64> = (0..count).map(|index| first + (index * 5 % 7) as f64 / 8.0).collect();
+            Tensor::<1>::from_floats(&values[..], &device).cast(FloatDType::BF16)
+        };
+        let layer = || Linear {
+            weight: Param::from_tensor(values(12).reshape([3, 4])),
+            bias: Some(Param::from_tensor(values(4))),
+        };
+        let frozen = Linear {
+            weight: Param::from_tensor(values(8).reshape([4, 2])),
+            bias: None,
+        };
+        let config = DataParallelConfig::new().with_sharding(ShardingStrategy::Optim);
+        let layers = vec![layer(), frozen.no_grad()];
+        DistributedDataParallel::new(layers, &ParallelContext::single(1), config).expect("one rank")
+    }
+
+    fn optimizer(module: &Layers, optimizer: &AnyOptimizer) -> ShardedOptimizer<AnyOptimizer> {
+        ShardedOptimizer::new(module, ElementWiseOptimizer::from(optimizer.clone())).expect("it is new")
+    }
+
+    fn step(module: &mut Layers, optimizer: &mut ShardedOptimizer<AnyOptimizer>, number: usize) {
+        let input = Tensor::<2>::full([2, 3], 0.25 + number as f64, &Device::flex().autodiff());
+        let input = input.cast(FloatDType::BF16);
+        let forward = |layers: Vec<Linear>| layers[1].forward(layers[0].forward(input).sin()).sum();
+        module.backward(StepPart::Last, forward).expect("one rank");
+        let gradients = module.gradients().expect("one rank");
+        optimizer.step(0.1, module, gradients).expect("one rank");
+    }
+
+    fn values(module: &Layers) -> Vec<TensorData> {
+        let frozen = module.module()[1].weight.val().into_data();
+        let trained = module.values().into_iter().map(Tensor::into_data);
+        trained.chain([frozen]).collect()
+    }
+
+    #[test]
+    fn training_continues_with_the_same_bits_from_a_checkpoint() {
+        let context = ParallelContext::single(1);
+        for kind in [
+            AnyOptimizer::from(AdamWConfig::new().build()),
+            AnyOptimizer::from(AdafactorConfig::new().build()),
+        ] {
+            let mut module = layers(0.5);
+            let mut trained = optimizer(&module, &kind);
+            for number in 0..2 {
+                step(&mut module, &mut trained, number);
+            }
+            let folder = tempfile::tempdir().expect("a folder");
+            let group = context.world_group().clone();
+            let mut writer = CheckpointWriter::new(group, folder.path(), CheckpointConfig::new()).expect("it is free");
+            let parts = snapshot(&module, &trained, &context).expect("nothing is offloaded");
+            writer.save(2, parts, json!({})).expect("there is room");
+            let checkpoint = Checkpoint::latest(folder.path()).expect("it was written");
+            let checkpoint = checkpoint.expect("it was written");
+
+            let mut other = layers(-2.0);
+            let mut restored = optimizer(&other, &kind);
+            restore(&checkpoint, &mut other, &mut restored, &context, true).expect("it is the same model");
+            assert_eq!(values(&module), values(&other));
+            for number in 2..4 {
+                step(&mut module, &mut trained, number);
+                step(&mut other, &mut restored, number);
+                assert_eq!(values(&module), values(&other), "{kind:?}, step {number}");
+            }
+
+            let mut sgd = optimizer(&other, &AnyOptimizer::from(SgdConfig::new().build()));
+            let refused = restore(&checkpoint, &mut other, &mut sgd, &context, true);
+            assert!(
+                matches!(refused, Err(RestoreError::OtherOptimizer { .. })),
+                "{refused:?}"
+            );
+            restore(&checkpoint, &mut other, &mut sgd, &context, false).expect("the parameters are the same");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Losses of tokens: on the device while a step runs, then on the host in f64, masked, summed and counted.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
@@ -8,21 +8,21 @@ use crate::data::MicroBatch;
 
 /// The token losses of some micro-batches, which stay on the device until all have run, and are then read at once: a
 /// read waits for everything that was launched before it.
-pub(super) struct TokenLosses<B: Backend>(Vec<Option<Tensor<B, 1>>>);
+pub(super) struct TokenLosses(Vec<Option<Tensor<1>>>);
 
-impl<B: Backend> TokenLosses<B> {
+impl TokenLosses {
     /// Returns a place for those of each micro-batch. On all stages of a pipeline except the last they stay empty.
     pub(super) fn new(num_micro_batches: usize) -> Self {
         Self(vec![None; num_micro_batches])
     }
 
     /// Keeps those of a micro-batch, `[batch * seq]`.
-    pub(super) fn put(&mut self, micro_batch: usize, losses: Tensor<B, 1>) {
+    pub(super) fn put(&mut self, micro_batch: usize, losses: Tensor<1>) {
         self.0[micro_batch] = Some(losses);
     }
 
     /// Returns those that there are, in the order of the micro-batches, `[batch * seq]` each.
-    pub(super) fn tensors(&self) -> Vec<Tensor<B, 1>> {
+    pub(super) fn tensors(&self) -> Vec<Tensor<1>> {
         self.0.iter().flatten().cloned().collect()
     }
 
@@ -56,11 +56,11 @@ impl<B: Backend> TokenLosses<B> {
 /// Sums of losses, and how much of each kind they are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LossSums {
-    /// Of tokens, each times its weight.
+    /// Sum over tokens, each times its weight.
     pub tokens: f64,
     /// The sum of the tokens' weights.
     pub token_weights: f64,
-    /// Of sentence pairs.
+    /// Sum over sentence pairs.
     pub pairs: f64,
     /// The number of sentence pairs.
     pub num_pairs: f64,
@@ -115,7 +115,7 @@ impl LossSums {
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::Flex;
+    use burn::tensor::Device;
 
     use super::*;
     use crate::data::SentencePairs;
@@ -139,8 +139,8 @@ mod tests {
             micro_batch(Some(vec![1.0, 0.0, 1.0])),
             micro_batch(None),
         ];
-        let mut losses = TokenLosses::<Flex>::new(3);
-        let tensor = |values: [f32; 3]| Tensor::from_floats(values, &Default::default());
+        let mut losses = TokenLosses::new(3);
+        let tensor = |values: [f32; 3]| Tensor::from_floats(values, &Device::flex());
         // In the order of a schedule that ends with an earlier one.
         losses.put(1, tensor([8.0, 16.0, 32.0]));
         losses.put(0, tensor([1.0, 2.0, 4.0]));
@@ -158,8 +158,8 @@ mod tests {
             }),
             ..micro_batch(Some(vec![0.0, 1.0, 0.0]))
         };
-        let mut losses = TokenLosses::<Flex>::new(1);
-        losses.put(0, Tensor::from_floats([8.0, 3.0, 16.0, 0.5], &Default::default()));
+        let mut losses = TokenLosses::new(1);
+        losses.put(0, Tensor::from_floats([8.0, 3.0, 16.0, 0.5], &Device::flex()));
         let sums = losses.read(&[pairs]);
         assert_eq!((sums.tokens, sums.pairs, sums.num_pairs), (3.0, 0.5, 1.0));
         assert_eq!(sums.mean(), 3.5);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_stage_without_losses_reads_nothing() {
-        let sums = TokenLosses::<Flex>::new(1).read(&[micro_batch(None)]);
+        let sums = TokenLosses::new(1).read(&[micro_batch(None)]);
         assert_eq!(sums, LossSums::default());
     }
 }

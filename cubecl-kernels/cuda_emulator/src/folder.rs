@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::toolkit;
+
 /// The names under which NVIDIA's libraries are looked for.
 const NAMES: &[&str] = &[
     "libcuda.so",
@@ -38,7 +40,7 @@ pub fn library_folder() -> io::Result<TempDir> {
     }
     let include = folder.path().join("include");
     std::fs::create_dir(&include)?;
-    // `cubecl-cuda` wants a toolkit; what a kernel includes comes from `cuda_source`.
+    // `cubecl-cuda` wants a toolkit; what a kernel includes comes from `shim/`.
     std::fs::write(
         include.join("cuda_fp16.h"),
         "#error the emulator compiles with headers of its own\n",
@@ -46,15 +48,20 @@ pub fn library_folder() -> io::Result<TempDir> {
     Ok(folder)
 }
 
-/// Returns the variables that a process needs to find the emulator in a folder of [`library_folder`].
-pub fn environment(folder: &Path) -> [(&'static str, OsString); 2] {
+/// Returns the variables that a process needs to find the emulator in a folder of [`library_folder`], and a toolkit of
+/// CUDA where it was before.
+pub fn environment(folder: &Path) -> Vec<(&'static str, OsString)> {
     let others = std::env::var_os("LD_LIBRARY_PATH").filter(|paths| !paths.is_empty());
     let mut paths = folder.as_os_str().to_owned();
     if let Some(others) = others {
         paths.push(":");
         paths.push(others);
     }
-    [("LD_LIBRARY_PATH", paths), ("CUDA_PATH", folder.as_os_str().to_owned())]
+    let toolkit = std::env::var_os(toolkit::VARIABLE).or_else(|| std::env::var_os("CUDA_PATH"));
+    let ours = [("LD_LIBRARY_PATH", paths), ("CUDA_PATH", folder.as_os_str().to_owned())];
+    ours.into_iter()
+        .chain(toolkit.map(|toolkit| (toolkit::VARIABLE, toolkit)))
+        .collect()
 }
 
 /// Finds the library: Cargo builds it into `deps`, where tests are too; examples are in a folder next to `deps`.

@@ -7,13 +7,12 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
-use cuda_source::Host;
-use cuda_source::host::HostKernel;
 use parking_lot::Mutex;
 
 use crate::exported::{Failure, Out, exported};
 use crate::handles::Handles;
-use crate::recording;
+use crate::host::{Host, HostKernel};
+use crate::{canonical, journal, recording};
 
 /// The first line of what stands in place of PTX.
 pub const HEADER: &str = "// cuda-emulator: CUDA C++ in place of PTX\n";
@@ -21,6 +20,23 @@ pub const HEADER: &str = "// cuda-emulator: CUDA C++ in place of PTX\n";
 const COUNT: &str = "CUDA_EMULATOR_COMPILATIONS";
 /// The variable with the version of NVRTC.
 const VERSION: &str = "CUDA_EMULATOR_NVRTC_VERSION";
+/// Options with the target, and the targets of an A100 and an H100.
+const TARGET: [&str; 2] = ["--gpu-architecture=", "-arch="];
+const TARGETS: [&str; 5] = ["sm_80", "compute_80", "sm_90", "sm_90a", "compute_90"];
+/// Other options that are known, or what they begin with.
+const KNOWN: [&str; 11] = [
+    "--include-path=",
+    "-I",
+    "-lineinfo",
+    "--generate-line-info",
+    "--use_fast_math",
+    "--fmad=",
+    "--ftz=",
+    "--prec-",
+    "--std=",
+    "-std=",
+    "-default-device",
+];
 /// What NVRTC knows without a header.
 const BEFORE: &str = "#include <cuda_runtime.h>\n";
 /// What reports the sizes of a kernel's arguments.
@@ -63,6 +79,7 @@ impl Failure for Error {
 static PROGRAMS: Handles<Program> = Handles::new(3);
 
 struct Program {
+    /// The source, the same for equal kernels.
     source: String,
     compiled: Mutex<Compiled>,
 }
@@ -98,7 +115,7 @@ fn version() -> (c_int, c_int) {
 pub fn kernel(source: &str, name: &str) -> Result<HostKernel, String> {
     let host = Host::find().map_err(|error| error.to_string())?;
     let source = format!("{BEFORE}{source}{}", AFTER.replace("KERNEL", name));
-    host.compile(name, &source, 0).map_err(|error| error.to_string())
+    host.compile(name, &source).map_err(|error| error.to_string())
 }
 
 /// Returns the names of a source's kernels.
@@ -129,6 +146,11 @@ pub fn kernels(source: &str) -> Vec<&str> {
     names
 }
 
+/// Returns the target that an option names.
+fn target(option: &str) -> Option<&str> {
+    TARGET.iter().find_map(|name| option.strip_prefix(name))
+}
+
 impl Program {
     fn of(handle: *mut c_void) -> Outcome<Arc<Self>> {
         PROGRAMS.get(handle).ok_or(Error::INVALID_PROGRAM)
@@ -136,36 +158,22 @@ impl Program {
 
     fn compile(&self, options: &[&str]) -> Outcome {
         count();
-        const KNOWN: &[&str] = &[
-            "--gpu-architecture=sm_80",
-            "--gpu-architecture=compute_80",
-            "-arch=sm_80",
-            "-arch=compute_80",
-            "--include-path=",
-            "-I",
-            "-lineinfo",
-            "--generate-line-info",
-            "--use_fast_math",
-            "--fmad=",
-            "--ftz=",
-            "--prec-",
-            "--std=",
-            "-std=",
-            "-default-device",
-        ];
         let mut compiled = self.compiled.lock();
-        let unknown = options
-            .iter()
-            .find(|option| !KNOWN.iter().any(|known| option.starts_with(known)));
-        if let Some(option) = unknown {
+        let is_known = |option: &str| {
+            let is_target = target(option).is_some_and(|target| TARGETS.contains(&target));
+            is_target || KNOWN.iter().any(|known| option.starts_with(known))
+        };
+        if let Some(option) = options.iter().find(|option| !is_known(option)) {
             compiled.log = format!("cuda-emulator: unknown option {option}\0").into_bytes();
             return Err(Error::INVALID_OPTION);
         }
-        let refused = if recording::is_on() {
-            None
-        } else {
-            let names = kernels(&self.source).into_iter();
-            names.map(|name| kernel(&self.source, name)).find_map(Result::err)
+        let names = kernels(&self.source);
+        let target = options.iter().find_map(|option| target(option));
+        let kept = journal::add_source(&names, target.unwrap_or(TARGETS[0]), &self.source);
+        let refused = match kept {
+            Err(error) => Some(format!("the journal: {error}")),
+            Ok(()) if recording::is_on() => None,
+            Ok(()) => names.into_iter().find_map(|name| kernel(&self.source, name).err()),
         };
         let failed = refused.is_some();
         compiled.log = format!("{}\0", refused.unwrap_or_default().replace('\0', " ")).into_bytes();
@@ -236,7 +244,7 @@ exported! {
         // SAFETY: the caller's text, which ends with a zero.
         let source = unsafe { CStr::from_ptr(source) };
         let created = Program {
-            source: source.to_string_lossy().into_owned(),
+            source: canonical::renumbered(&source.to_string_lossy()),
             compiled: Mutex::default(),
         };
         program.give(PROGRAMS.insert(Arc::new(created)))

@@ -1,22 +1,22 @@
-//! The operations that are timed, each pass in this crate's form and in burn's operations.
+//! The operations that are timed, each pass on its own.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use burn::tensor::{Distribution, Int, Tensor};
-use burn_flex::Flex;
-use cubecl_kernels::KernelBackend;
-use cubecl_kernels::adamw::{self, AdamWBuffers, AdamWStep};
-use cubecl_kernels::l2_norm::SquaredPart;
-use cubecl_kernels::norm::{self, AddRule, Addends, NormKind, NormParameters};
+use burn::tensor::{Device, Distribution, Int, Tensor};
+use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
+use cubecl_kernels::bias_dropout_add::bias_dropout_add;
+use cubecl_kernels::bias_gelu::bias_gelu;
+use cubecl_kernels::cross_entropy::cross_entropy;
+use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm};
 use cubecl_kernels::random::{RowDropout, RowPlace};
-use cubecl_kernels::softmax::{self, SoftmaxMask};
-use cubecl_kernels::{bias_dropout_add, bias_gelu, cross_entropy, l2_norm, swiglu};
+use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
+use cubecl_kernels::swiglu::swiglu;
+use cubecl_kernels::{KernelError, Kernels, set_kernels};
 
 use super::Args;
-
-/// One timed run, without what prepares it.
-pub type Sample = Box<dyn FnMut() -> Duration>;
+use super::passes::{Passes, norm};
 
 /// A pass of an operation.
 pub struct Case {
@@ -24,45 +24,58 @@ pub struct Case {
     pub name: &'static str,
     /// `forward`, `backward`, or what else it has.
     pub pass: &'static str,
-    /// This crate's form.
-    pub fused: Sample,
-    /// The same in burn's operations.
-    pub reference: Sample,
+    run: Box<dyn Fn() -> Duration>,
 }
 
-fn sample<S: 'static, T: 'static>(prepare: impl Fn() -> S + 'static, run: impl Fn(S) -> T + 'static) -> Sample {
-    Box::new(move || {
+impl Case {
+    /// Times a run in this crate's form or in burn's operations, without what prepares it.
+    pub fn sample(&self, kernels: Kernels) -> Duration {
+        set_kernels(kernels);
+        (self.run)()
+    }
+}
+
+fn case<S: 'static, T: 'static>(
+    name: &'static str,
+    pass: &'static str,
+    prepare: impl Fn() -> S + 'static,
+    run: impl Fn(S) -> Result<T, KernelError> + 'static,
+) -> Case {
+    let run = Box::new(move || {
         let inputs = prepare();
         let start = Instant::now();
         let outputs = black_box(run(black_box(inputs)));
         let elapsed = start.elapsed();
-        drop(outputs);
+        drop(outputs.expect("the inputs fit"));
         elapsed
-    })
+    });
+    Case { name, pass, run }
 }
 
-fn case<S: 'static, T: 'static, U: 'static>(
+fn forward<S: 'static, T: 'static>(
     name: &'static str,
-    pass: &'static str,
-    prepare: impl Fn() -> S + Clone + 'static,
-    fused: impl Fn(S) -> T + 'static,
-    reference: impl Fn(S) -> U + 'static,
+    prepare: impl Fn() -> S + 'static,
+    run: impl Fn(S) -> Result<T, KernelError> + 'static,
 ) -> Case {
-    let (fused, reference) = (sample(prepare.clone(), fused), sample(prepare, reference));
-    Case {
-        name,
-        pass,
-        fused,
-        reference,
-    }
+    case(name, "forward", prepare, run)
 }
 
-fn random<const D: usize>(shape: [usize; D]) -> Tensor<Flex, D> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Default::default())
+/// Returns the case of a backward pass, which `add` adds.
+fn backward(name: &'static str, add: impl Fn(&mut Passes) -> Result<(), KernelError> + 'static) -> Case {
+    let prepare = move || {
+        let mut passes = Passes::new(&Device::flex());
+        add(&mut passes).expect("the inputs fit");
+        passes
+    };
+    case(name, "backward", prepare, |passes| Ok(passes.run()))
+}
+
+fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex())
 }
 
 /// The same numbers in memory of their own, so that they can be written over.
-fn own<const D: usize>(tensor: &Tensor<Flex, D>) -> Tensor<Flex, D> {
+fn own<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
     Tensor::from_data(tensor.to_data(), &tensor.device())
 }
 
@@ -71,60 +84,31 @@ pub fn norm_cases(args: &Args) -> Vec<Case> {
     let shape = [args.rows, args.d_model];
     let mut cases = Vec::new();
     for (name, kind) in [("layer_norm", NormKind::Layer), ("rms_norm", NormKind::Rms)] {
-        let parameters = parameters(args, kind);
-        let (input, gradient) = (random(shape), random(shape));
-        let statistics = Flex::norm_forward(input.clone(), &parameters).1;
-        let (x, p, q) = (input.clone(), parameters.clone(), parameters.clone());
-        cases.push(case(
-            name,
-            "forward",
-            move || x.clone(),
-            move |x| Flex::norm_forward(x, &p),
-            move |x| norm::reference::forward(x, &q),
-        ));
-        let (p, q) = (parameters.clone(), parameters);
-        cases.push(case(
-            name,
-            "backward",
-            move || (input.clone(), statistics.clone(), own(&gradient)),
-            move |(x, s, g)| Flex::norm_backward(x, &p, s, g),
-            move |(x, s, g)| norm::reference::backward(x, &q, s, g),
-        ));
+        let inputs = (random(shape), parameters(args, kind));
+        let (same, gradient) = (inputs.clone(), random(shape));
+        cases.push(forward(name, move || inputs.clone(), |(x, p)| norm(x, p)));
+        cases.push(backward(name, move |passes| {
+            let (x, p) = same.clone();
+            let output = norm(passes.track(x), passes.track_parameters(p))?;
+            passes.add([output], [own(&gradient)]);
+            Ok(())
+        }));
     }
     for (name, probability) in [("add_norm", None), ("add_norm_dropout", Some(0.1))] {
-        let parameters = parameters(args, NormKind::Layer);
-        let addends = addends(args, probability);
-        let rule = addends.rule();
-        let ([hidden, _], statistics) = Flex::add_norm_forward(addends.clone(), &parameters);
-        let (p, q) = (parameters.clone(), parameters.clone());
-        cases.push(case(
-            name,
-            "forward",
-            move || addends.clone(),
-            move |addends| Flex::add_norm_forward(addends, &p),
-            move |addends| norm::reference::add_forward(addends, &q),
-        ));
-        let gradients = [random(shape), random(shape)];
-        let (p, q) = (parameters.clone(), parameters);
-        let (rule, same_rule): (AddRule, AddRule) = (rule.clone(), rule);
-        cases.push(case(
-            name,
-            "backward",
-            move || {
-                (
-                    hidden.clone(),
-                    statistics.clone(),
-                    gradients.each_ref().map(|g| Some(own(g))),
-                )
-            },
-            move |(h, s, g)| Flex::add_norm_backward(h, &p, s, g, &rule),
-            move |(h, s, g)| norm::reference::add_backward(h, &q, s, g, &same_rule),
-        ));
+        let inputs = (addends(args, probability), parameters(args, NormKind::Layer));
+        let (same, gradients) = (inputs.clone(), [random(shape), random(shape)]);
+        cases.push(forward(name, move || inputs.clone(), |(a, p)| add_norm(a, p)));
+        cases.push(backward(name, move |passes| {
+            let (a, p) = same.clone();
+            let outputs = add_norm(passes.track_addends(a), passes.track_parameters(p))?;
+            passes.add(outputs, gradients.each_ref().map(own));
+            Ok(())
+        }));
     }
     cases
 }
 
-fn parameters(args: &Args, kind: NormKind) -> NormParameters<Flex> {
+fn parameters(args: &Args, kind: NormKind) -> NormParameters {
     NormParameters {
         kind,
         weight: random([args.d_model]),
@@ -133,7 +117,7 @@ fn parameters(args: &Args, kind: NormKind) -> NormParameters<Flex> {
     }
 }
 
-fn addends(args: &Args, probability: Option<f64>) -> Addends<Flex> {
+fn addends(args: &Args, probability: Option<f64>) -> Addends {
     let places = (0..args.rows as u32).map(|row| RowPlace {
         position: row % 256,
         sample: row / 256,
@@ -155,56 +139,31 @@ fn addends(args: &Args, probability: Option<f64>) -> Addends<Flex> {
 /// Sums with dropout and activation functions.
 pub fn element_cases(args: &Args) -> Vec<Case> {
     let addends = addends(args, Some(0.1));
-    let (rule, same_rule) = (addends.rule(), addends.rule());
-    let gradient = random([args.rows, args.d_model]);
-    let wide = random([args.rows, args.d_ff]);
-    let (x, b, wide_gradient) = (wide.clone(), random([args.d_ff]), wide);
-    let (x2, b2) = (x.clone(), b.clone());
+    let (same_addends, gradient) = (addends.clone(), random([args.rows, args.d_model]));
+    let wide = (random([args.rows, args.d_ff]), random([args.d_ff]));
+    let (same_wide, wide_gradient) = (wide.clone(), random([args.rows, args.d_ff]));
     let both = random([args.rows, 2 * args.d_ff]);
     let (same_both, of_output) = (both.clone(), wide_gradient.clone());
     vec![
-        case(
-            "bias_dropout_add",
-            "forward",
-            move || addends.clone(),
-            Flex::bias_dropout_add,
-            bias_dropout_add::reference::forward,
-        ),
-        case(
-            "bias_dropout_add",
-            "backward",
-            move || own(&gradient),
-            move |g| Flex::bias_dropout_add_backward(g, &rule),
-            move |g| bias_dropout_add::reference::backward(g, &same_rule),
-        ),
-        case(
-            "bias_gelu",
-            "forward",
-            move || (x.clone(), b.clone()),
-            |(x, b)| Flex::bias_gelu(x, b),
-            |(x, b)| bias_gelu::reference::forward(x, b),
-        ),
-        case(
-            "bias_gelu",
-            "backward",
-            move || (x2.clone(), b2.clone(), own(&wide_gradient)),
-            |(x, b, g)| Flex::bias_gelu_backward(x, b, g),
-            |(x, b, g)| bias_gelu::reference::backward(x, b, g),
-        ),
-        case(
-            "swiglu",
-            "forward",
-            move || both.clone(),
-            Flex::swiglu,
-            swiglu::reference::forward,
-        ),
-        case(
-            "swiglu",
-            "backward",
-            move || (own(&same_both), of_output.clone()),
-            |(x, g)| Flex::swiglu_backward(x, g),
-            |(x, g)| swiglu::reference::backward(x, g),
-        ),
+        forward("bias_dropout_add", move || addends.clone(), bias_dropout_add),
+        backward("bias_dropout_add", move |passes| {
+            let output = bias_dropout_add(passes.track_addends(same_addends.clone()))?;
+            passes.add([output], [own(&gradient)]);
+            Ok(())
+        }),
+        forward("bias_gelu", move || wide.clone(), |(x, b)| bias_gelu(x, b)),
+        backward("bias_gelu", move |passes| {
+            let (x, b) = same_wide.clone();
+            let output = bias_gelu(passes.track(x), passes.track(b))?;
+            passes.add([output], [own(&wide_gradient)]);
+            Ok(())
+        }),
+        forward("swiglu", move || both.clone(), swiglu),
+        backward("swiglu", move |passes| {
+            let output = swiglu(passes.track(own(&same_both)))?;
+            passes.add([output], [of_output.clone()]);
+            Ok(())
+        }),
     ]
 }
 
@@ -213,69 +172,40 @@ pub fn softmax_cases(args: &Args) -> Vec<Case> {
     let &[batch, heads, seq] = &args.scores[..] else {
         unreachable!("clap wants three numbers")
     };
+    let softmax = |x| scaled_masked_softmax(x, SoftmaxMask::Causal, 0.125);
     let scores = random([batch, heads, seq, seq]);
-    let gradient = random([batch, heads, seq, seq]);
-    let output = Flex::scaled_masked_softmax(scores.clone(), SoftmaxMask::Causal, 0.125);
+    let (same_scores, gradient) = (scores.clone(), random([batch, heads, seq, seq]));
     vec![
-        case(
-            "softmax",
-            "forward",
-            move || own(&scores),
-            |x| Flex::scaled_masked_softmax(x, SoftmaxMask::Causal, 0.125),
-            |x| softmax::reference::forward(x, SoftmaxMask::Causal, 0.125),
-        ),
-        case(
-            "softmax",
-            "backward",
-            move || (output.clone(), own(&gradient)),
-            |(y, g)| Flex::scaled_masked_softmax_backward(y, g, 0.125),
-            |(y, g)| softmax::reference::backward(y, g, 0.125),
-        ),
+        forward("softmax", move || own(&scores), softmax),
+        backward("softmax", move |passes| {
+            let output = softmax(passes.track(same_scores.clone()))?;
+            passes.add([output], [own(&gradient)]);
+            Ok(())
+        }),
     ]
 }
 
 pub fn loss_cases(args: &Args) -> Vec<Case> {
     let (rows, valid) = (args.rows, args.vocabulary);
-    let logits = random([rows, valid]);
-    let device = logits.device();
-    let targets = Tensor::<Flex, 1, Int>::random([rows], Distribution::Uniform(0.0, valid as f64), &device);
-    let gradient = Tensor::<Flex, 1>::full([rows], 1.0 / rows as f64, &device);
-    let terms = Flex::cross_entropy_statistics(logits.clone(), targets.clone(), valid);
-    let (x, t) = (logits.clone(), targets.clone());
+    let (logits, device) = (random([rows, valid]), Device::flex());
+    let targets = Tensor::<1, Int>::random([rows], Distribution::Uniform(0.0, valid as f64), &device);
+    let gradient = Tensor::<1>::full([rows], 1.0 / rows as f64, &device);
+    let inputs = (logits.clone(), targets.clone());
+    let losses = move |x, t| cross_entropy(x, t, valid, |whole| whole);
     vec![
-        case(
-            "cross_entropy",
-            "forward",
-            move || (x.clone(), t.clone()),
-            move |(x, t)| Flex::cross_entropy_statistics(x, t, valid),
-            move |(x, t)| cross_entropy::reference::statistics(x, t, valid),
-        ),
-        case(
-            "cross_entropy",
-            "backward",
-            move || {
-                let of_rows = (terms.clone(), gradient.clone());
-                (own(&logits), targets.clone(), of_rows)
-            },
-            move |(x, t, (l, g))| Flex::cross_entropy_backward(x, t, valid, l, g),
-            move |(x, t, (l, g))| cross_entropy::reference::backward(x, t, valid, l, g),
-        ),
+        forward("cross_entropy", move || inputs.clone(), move |(x, t)| losses(x, t)),
+        backward("cross_entropy", move |passes| {
+            let output = losses(passes.track(own(&logits)), targets.clone())?;
+            passes.add([output], [gradient.clone()]);
+            Ok(())
+        }),
     ]
 }
 
 /// AdamW and the sum of squares.
 pub fn optimizer_cases(args: &Args) -> Vec<Case> {
     let gradient = random([args.parameters]);
-    let all = [SquaredPart {
-        buffer: 0,
-        range: 0..args.parameters,
-        sum: 0,
-    }];
-    let buffers = AdamWBuffers {
-        parameter: random([args.parameters]),
-        moment_1: random([args.parameters]),
-        moment_2: random([args.parameters]).abs(),
-    };
+    let buffers = [0, 1, 2].map(|_| random([args.parameters]).abs());
     let step = AdamWStep {
         learning_rate: 1e-3,
         beta_1: 0.9,
@@ -285,31 +215,19 @@ pub fn optimizer_cases(args: &Args) -> Vec<Case> {
         gradient_scale: 1.0,
         time: 10,
     };
-    let g = gradient.clone();
+    let same_gradient = gradient.clone();
     vec![
         case(
             "adamw",
             "step",
-            move || {
-                let buffers = AdamWBuffers {
-                    parameter: own(&buffers.parameter),
-                    moment_1: own(&buffers.moment_1),
-                    moment_2: own(&buffers.moment_2),
-                };
-                (buffers, g.clone())
-            },
-            move |(buffers, g)| Flex::adamw(buffers, g, &step, None),
-            move |(buffers, g)| adamw::reference::step(buffers, g, &step, None),
+            move || (AdamWBuffers::from_array(buffers.each_ref().map(own)), gradient.clone()),
+            move |(buffers, g)| adamw(buffers, g, &step, None),
         ),
         case(
             "sum_of_squares",
             "all",
-            move || vec![gradient.clone()],
-            {
-                let all = all.clone();
-                move |buffers| Flex::sums_of_squares(buffers, &all, 1)
-            },
-            move |buffers| l2_norm::reference::sums_of_squares(buffers, &all, 1),
+            move || vec![same_gradient.clone()],
+            sum_of_squares,
         ),
     ]
 }

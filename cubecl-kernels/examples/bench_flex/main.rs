@@ -5,9 +5,12 @@
 //! samples, in microseconds. Run it with `--release`.
 
 mod cases;
+#[path = "../passes/mod.rs"]
+mod passes;
 mod pytorch;
 
 use clap::Parser;
+use cubecl_kernels::Kernels;
 
 use cases::{element_cases, loss_cases, norm_cases, optimizer_cases, softmax_cases};
 use pytorch::PyTorch;
@@ -67,16 +70,17 @@ fn main() -> anyhow::Result<()> {
         "operation", "fused", "reference", "PyTorch", "of it"
     );
     for make in makers {
-        for mut case in make(&args) {
+        for case in make(&args) {
             if !case.name.contains(&args.only) {
                 continue;
             }
             let [mut fused, mut reference, mut pytorch] = [Vec::new(), Vec::new(), Vec::new()];
-            (case.fused)();
+            case.sample(Kernels::Fused);
             for _ in 0..args.turns {
-                fused.extend((0..args.samples).map(|_| (case.fused)().as_secs_f64()));
+                fused.extend((0..args.samples).map(|_| case.sample(Kernels::Fused).as_secs_f64()));
                 // The reference is slow, and not what this is about.
-                reference.extend((0..args.samples.div_ceil(4)).map(|_| (case.reference)().as_secs_f64()));
+                let few = 0..args.samples.div_ceil(4);
+                reference.extend(few.map(|_| case.sample(Kernels::Plain).as_secs_f64()));
                 if let Some(torch) = &mut torch {
                     pytorch.extend(torch.samples(&case, args.samples)?);
                 }

@@ -17,11 +17,17 @@ pub struct Times {
 
 /// Times a function: two runs to warm up, then `runs`.
 pub fn times<T>(runs: usize, mut function: impl FnMut() -> T) -> Times {
+    times_of_prepared(runs, || (), |()| function())
+}
+
+/// Times a function as [`times`], without what prepares each of its runs.
+pub fn times_of_prepared<S, T>(runs: usize, mut prepare: impl FnMut() -> S, mut function: impl FnMut(S) -> T) -> Times {
     let mut walls = Vec::new();
     let mut processors = Vec::new();
     for run in 0..runs + 2 {
+        let prepared = prepare();
         let (start, before) = (Instant::now(), of_process());
-        std::hint::black_box(function());
+        std::hint::black_box(function(prepared));
         if run >= 2 {
             walls.push(start.elapsed());
             processors.push(of_process() - before);

@@ -10,15 +10,15 @@ pub(super) const AT_ONCE: usize = 4;
 /// Adds the gradient's vectors from `first` up to `end` to the sums, whose vectors begin `offset` ahead.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn add<G: Float, N: Size>(
-    gradient: &Array<Vector<G, N>>,
-    sums: &mut Array<Vector<f32, N>>,
-    non_finite: &mut Array<f32>,
+    gradient: &[Vector<G, N>],
+    sums: &mut [Vector<f32, N>],
+    non_finite: &mut [f32],
     offset: usize,
     first: usize,
     end: usize,
     parameter: usize,
     #[comptime] is_first: bool,
-    #[define(G)] _dtype: StorageType,
+    #[define(G)] _dtype: ElemType,
 ) {
     let units = comptime!(UNITS as usize);
     let start = first + CUBE_POS * comptime!(AT_ONCE * UNITS as usize) + UNIT_POS as usize;
@@ -43,7 +43,7 @@ pub(super) fn add<G: Float, N: Size>(
             #[unroll]
             for lane in 0..N::value() {
                 // Does not hold for what is not a number.
-                is_finite = is_finite && f32::abs(sum[lane]) <= f32::max_value();
+                is_finite = is_finite && f32::abs(sum.extract(lane)) <= f32::max_value();
             }
             if comptime!(!is_first) {
                 sum += before[turn];

@@ -1,21 +1,17 @@
 //! The sums in burn's operations.
 
-use burn::tensor::{FloatDType, Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use super::{GradientPlace, GradientSums};
+use crate::precision::narrow;
 
 /// Returns the sums with the gradient added to its place.
-pub fn add<B: Backend>(sums: GradientSums<B>, gradient: Tensor<B, 1>, place: GradientPlace) -> GradientSums<B> {
+pub fn add(sums: GradientSums, gradient: Tensor<1>, place: GradientPlace) -> GradientSums {
     let [length] = gradient.dims();
     if length == 0 {
         return sums;
     }
-    let dtype = sums.sums.dtype();
-    let gradient = if gradient.dtype() == dtype {
-        gradient
-    } else {
-        gradient.cast(FloatDType::from(dtype))
-    };
+    let gradient = narrow(gradient, sums.sums.dtype());
     let range = place.offset..place.offset + length;
     // Nothing but an infinite number, or none, differs from itself by something else than zero.
     let is_finite = (gradient.clone() - gradient.clone()).equal_elem(0.0).all();

@@ -2,30 +2,29 @@
 
 use std::mem::MaybeUninit;
 
-use burn::tensor::{DType, FloatDType, Tensor};
-use burn_flex::Flex;
+use burn::backend::ops::FloatTensorOps;
+use burn::tensor::{DType, FloatDType};
+use burn_flex::{Flex, FlexTensor};
 use half::{bf16, f16};
 
-use super::{AdamWBuffers, AdamWStep};
+use super::AdamWStep;
 use crate::flex::blocks::{Rows, in_blocks, uninit};
 use crate::flex::lanes::Destination;
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::Number;
-use crate::flex::tensor::{flat, tensor};
-use crate::precision::narrow;
-use crate::tape::float;
+use crate::flex::tensor::{in_order, tensor};
 
 /// Elements that are updated at once: what is widened or narrowed of them stays near the processor.
 const CHUNK: usize = 2048;
 
 /// Returns the updated buffers, and the copy that is asked for.
 pub fn step(
-    buffers: AdamWBuffers<Flex>,
-    gradient: Tensor<Flex, 1>,
+    buffers: [FlexTensor; 3],
+    gradient: FlexTensor,
     step: &AdamWStep,
     copy: Option<DType>,
-) -> (AdamWBuffers<Flex>, Option<Tensor<Flex, 1>>) {
-    let main = buffers.parameter.dtype();
+) -> ([FlexTensor; 3], Option<FlexTensor>) {
+    let main = buffers[0].dtype();
     let (buffers, made) = match (main, gradient.dtype(), copy) {
         (DType::F32, DType::F16, Some(DType::F16)) => update::<f32, f16, f16>(buffers, gradient, step, true),
         (DType::F32, DType::F16, Some(DType::BF16)) => update::<f32, f16, bf16>(buffers, gradient, step, true),
@@ -33,35 +32,35 @@ pub fn step(
         (DType::F32, DType::BF16, Some(DType::F16)) => update::<f32, bf16, f16>(buffers, gradient, step, true),
         (DType::F32, DType::BF16, Some(DType::BF16)) => update::<f32, bf16, bf16>(buffers, gradient, step, true),
         (DType::F32, DType::BF16, _) => update::<f32, bf16, f32>(buffers, gradient, step, false),
-        (DType::F32, _, Some(DType::F16)) => update::<f32, f32, f16>(buffers, narrow(gradient, main), step, true),
-        (DType::F32, _, Some(DType::BF16)) => update::<f32, f32, bf16>(buffers, narrow(gradient, main), step, true),
-        (DType::F32, ..) => update::<f32, f32, f32>(buffers, narrow(gradient, main), step, false),
-        _ => update::<f64, f64, f64>(buffers, narrow(gradient, main), step, false),
+        (DType::F32, _, Some(DType::F16)) => update::<f32, f32, f16>(buffers, cast(gradient, main), step, true),
+        (DType::F32, _, Some(DType::BF16)) => update::<f32, f32, bf16>(buffers, cast(gradient, main), step, true),
+        (DType::F32, ..) => update::<f32, f32, f32>(buffers, cast(gradient, main), step, false),
+        _ => update::<f64, f64, f64>(buffers, cast(gradient, main), step, false),
     };
     // A copy in the main type is the parameters themselves; others are seldom asked for, and take a pass of their own.
-    let copy = made.or_else(|| {
-        copy.map(|dtype| {
-            if dtype == main {
-                buffers.parameter.clone()
-            } else {
-                buffers.parameter.clone().cast(FloatDType::from(dtype))
-            }
-        })
-    });
+    let copy = made.or_else(|| copy.map(|dtype| cast(buffers[0].clone(), dtype)));
     (buffers, copy)
+}
+
+fn cast(tensor: FlexTensor, dtype: DType) -> FlexTensor {
+    if tensor.dtype() == dtype {
+        tensor
+    } else {
+        Flex::float_cast(tensor, FloatDType::from(dtype))
+    }
 }
 
 /// The step for main parameters of type `M`, gradients of type `G`, and a copy in type `C` if it is asked for.
 fn update<M: Number<Real = M> + Real, G: Number<Real = M>, C: Number<Real = M>>(
-    buffers: AdamWBuffers<Flex>,
-    gradient: Tensor<Flex, 1>,
+    buffers: [FlexTensor; 3],
+    gradient: FlexTensor,
     step: &AdamWStep,
     has_copy: bool,
-) -> (AdamWBuffers<Flex>, Option<Tensor<Flex, 1>>) {
-    let gradient = flat(gradient);
+) -> ([FlexTensor; 3], Option<FlexTensor>) {
+    let gradient = in_order(gradient);
     let gradient = gradient.storage::<G>();
     let count = gradient.len();
-    let mut main = [buffers.parameter, buffers.moment_1, buffers.moment_2].map(flat);
+    let mut main = buffers.map(in_order);
     let mut copy = has_copy.then(|| uninit::<C>(count));
     let factors = Factors::<M>::of(step);
     let [parameters, moments_1, moments_2] = &mut main;
@@ -92,17 +91,11 @@ fn update<M: Number<Real = M> + Real, G: Number<Real = M>, C: Number<Real = M>>(
             },
         );
     });
-    let [parameter, moment_1, moment_2] = main.map(float);
-    let buffers = AdamWBuffers {
-        parameter,
-        moment_1,
-        moment_2,
-    };
     let copy = copy.map(|copy| {
         // SAFETY: the chunks of the copy are those of the parameters, and each was written.
         tensor(unsafe { copy.assume_init() }.into_vec(), [count])
     });
-    (buffers, copy)
+    (main, copy)
 }
 
 #[inline(always)]

@@ -26,17 +26,17 @@ pub(super) struct Numbers {
 /// Updates the vectors from `first` up to `end`.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn step<G: Float, N: Size>(
-    parameter: &Array<Vector<f32, N>>,
-    moment_1: &Array<Vector<f32, N>>,
-    moment_2: &Array<Vector<f32, N>>,
-    gradient: &Array<Vector<G, N>>,
-    new_parameter: &mut Array<Vector<f32, N>>,
-    new_moment_1: &mut Array<Vector<f32, N>>,
-    new_moment_2: &mut Array<Vector<f32, N>>,
+    parameter: &[Vector<f32, N>],
+    moment_1: &[Vector<f32, N>],
+    moment_2: &[Vector<f32, N>],
+    gradient: &[Vector<G, N>],
+    new_parameter: &mut [Vector<f32, N>],
+    new_moment_1: &mut [Vector<f32, N>],
+    new_moment_2: &mut [Vector<f32, N>],
     numbers: Numbers,
     first: usize,
     end: usize,
-    #[define(G)] _dtype: StorageType,
+    #[define(G)] _dtype: ElemType,
 ) {
     let at = first + ABSOLUTE_POS;
     if at >= end {
@@ -52,18 +52,18 @@ pub(super) fn step<G: Float, N: Size>(
 /// As [`step`], and also writes the new parameters in another type.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn step_with_copy<G: Float, C: Float, N: Size>(
-    parameter: &Array<Vector<f32, N>>,
-    moment_1: &Array<Vector<f32, N>>,
-    moment_2: &Array<Vector<f32, N>>,
-    gradient: &Array<Vector<G, N>>,
-    new_parameter: &mut Array<Vector<f32, N>>,
-    new_moment_1: &mut Array<Vector<f32, N>>,
-    new_moment_2: &mut Array<Vector<f32, N>>,
-    copy: &mut Array<Vector<C, N>>,
+    parameter: &[Vector<f32, N>],
+    moment_1: &[Vector<f32, N>],
+    moment_2: &[Vector<f32, N>],
+    gradient: &[Vector<G, N>],
+    new_parameter: &mut [Vector<f32, N>],
+    new_moment_1: &mut [Vector<f32, N>],
+    new_moment_2: &mut [Vector<f32, N>],
+    copy: &mut [Vector<C, N>],
     numbers: Numbers,
     first: usize,
     end: usize,
-    #[define(G, C)] _dtypes: [StorageType; 2],
+    #[define(G, C)] _dtypes: [ElemType; 2],
 ) {
     let at = first + ABSOLUTE_POS;
     if at >= end {
@@ -75,49 +75,6 @@ pub(super) fn step_with_copy<G: Float, C: Float, N: Size>(
     new_moment_1[at] = m;
     new_moment_2[at] = v;
     copy[at] = Vector::cast_from(p);
-}
-
-/// Updates the parts in place, and also writes their new parameters in another type. A part begins where a vector does,
-/// and what of its last vector is beyond its end stays.
-#[cube(launch_unchecked, address_type = "dynamic")]
-pub(super) fn step_parts<G: Float, C: Float, N: Size>(
-    parameter: &mut Array<Vector<f32, N>>,
-    moment_1: &mut Array<Vector<f32, N>>,
-    moment_2: &mut Array<Vector<f32, N>>,
-    gradient: &Array<Vector<G, N>>,
-    copy: &mut Array<Vector<C, N>>,
-    numbers: Numbers,
-    parts: &Parts,
-    #[comptime] units: usize,
-    #[define(G, C)] _dtypes: [StorageType; 2],
-) {
-    if is_idle(parts) {
-        terminate!();
-    }
-    let part = own_part(parts);
-    let size = N::value();
-    let first = part.start / size;
-    let mut vector = part.cube * units + UNIT_POS as usize;
-    while vector * size < part.count {
-        let at = first + vector;
-        let (old_p, old_m, old_v) = (parameter[at], moment_1[at], moment_2[at]);
-        let gradient = Vector::<f32, N>::cast_from(gradient[at]);
-        let (mut p, mut m, mut v) = update::<N>(old_p, old_m, old_v, gradient, &numbers);
-        if (vector + 1) * size > part.count {
-            #[unroll]
-            for lane in 0..size {
-                let is_own = vector * size + lane < part.count;
-                p[lane] = select(is_own, p[lane], old_p[lane]);
-                m[lane] = select(is_own, m[lane], old_m[lane]);
-                v[lane] = select(is_own, v[lane], old_v[lane]);
-            }
-        }
-        parameter[at] = p;
-        moment_1[at] = m;
-        moment_2[at] = v;
-        copy[at] = Vector::cast_from(p);
-        vector += part.cubes * units;
-    }
 }
 
 /// The new parameters and moments.
@@ -135,4 +92,47 @@ fn update<N: Size>(
     let denominator = Vector::sqrt(v) * Vector::new(numbers.correction) + Vector::new(numbers.epsilon);
     let p = parameter * Vector::new(numbers.decay) - m * Vector::new(numbers.rate) / denominator;
     (p, m, v)
+}
+
+/// Updates the parts in place, and also writes their new parameters in another type. A part begins where a vector does,
+/// and what of its last vector is beyond its end stays.
+#[cube(launch_unchecked, address_type = "dynamic")]
+pub(super) fn step_parts<G: Float, C: Float, N: Size>(
+    parameter: &mut [Vector<f32, N>],
+    moment_1: &mut [Vector<f32, N>],
+    moment_2: &mut [Vector<f32, N>],
+    gradient: &[Vector<G, N>],
+    copy: &mut [Vector<C, N>],
+    numbers: Numbers,
+    parts: &Parts,
+    #[comptime] units: usize,
+    #[define(G, C)] _dtypes: [ElemType; 2],
+) {
+    if is_idle(parts) {
+        terminate!();
+    }
+    let part = own_part(parts);
+    let size = N::value();
+    let first = part.start / size;
+    let mut vector = part.cube * units + UNIT_POS as usize;
+    while vector * size < part.count {
+        let at = first + vector;
+        let (old_p, old_m, old_v) = (parameter[at], moment_1[at], moment_2[at]);
+        let gradient = Vector::<f32, N>::cast_from(gradient[at]);
+        let (mut p, mut m, mut v) = update::<N>(old_p, old_m, old_v, gradient, &numbers);
+        if (vector + 1) * size > part.count {
+            #[unroll]
+            for lane in 0..size {
+                let is_own = vector * size + lane < part.count;
+                p.insert(lane, select(is_own, p.extract(lane), old_p.extract(lane)));
+                m.insert(lane, select(is_own, m.extract(lane), old_m.extract(lane)));
+                v.insert(lane, select(is_own, v.extract(lane), old_v.extract(lane)));
+            }
+        }
+        parameter[at] = p;
+        moment_1[at] = m;
+        moment_2[at] = v;
+        copy[at] = Vector::cast_from(p);
+        vector += part.cubes * units;
+    }
 }

@@ -1,39 +1,32 @@
 //! Launches the kernels of AdamW.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
+use burn_backend::cubecl::dtype_to_elem_type;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::kernel::{self, NumbersLaunch};
 use super::{AdamWRanges, AdamWStep};
-use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported, own};
+use crate::cube::launch::{address_type, empty_beside, own};
 use crate::cube::parts::{DeviceParts, Part};
 use crate::cube::walk::{UNITS, cube_count};
 
 /// Vectors that a unit updates, where there are enough for all units.
 const VECTORS_EACH: usize = 8;
 
-/// Whether the kernels update such parameters by such gradients, into such a copy.
-pub(crate) fn runs<R: CubeRuntime>(parameter: &CubeTensor<R>, gradient: &CubeTensor<R>, copy: Option<DType>) -> bool {
-    let is_supported = |dtype| is_supported(&parameter.client, dtype);
-    parameter.dtype == DType::F32 && is_supported(gradient.dtype) && copy.is_none_or(is_supported)
-}
-
 /// Returns the new parameters and moments, each in its own memory if nothing else holds that, and the copy.
-pub(crate) fn step<R: CubeRuntime>(
-    buffers: [CubeTensor<R>; 3],
-    gradient: CubeTensor<R>,
+pub(crate) fn step(
+    buffers: [CubeTensor; 3],
+    gradient: CubeTensor,
     step: &AdamWStep,
     copy: Option<DType>,
-) -> ([CubeTensor<R>; 3], Option<CubeTensor<R>>) {
+) -> ([CubeTensor; 3], Option<CubeTensor>) {
     let (buffers, gradient) = (buffers.map(into_contiguous), into_contiguous(gradient));
     let count = gradient.meta.shape()[0];
     let is_ours = buffers.each_ref().map(|buffer| buffer.can_mut());
     let copied = copy.map(|dtype| empty_beside(&gradient, &[count], dtype));
-    if count == 0 {
-        return (buffers, copied);
-    }
-    let outputs: [CubeTensor<R>; 3] = std::array::from_fn(|index| {
+    let outputs: [CubeTensor; 3] = std::array::from_fn(|index| {
         if is_ours[index] {
             buffers[index].clone()
         } else {
@@ -44,7 +37,7 @@ pub(crate) fn step<R: CubeRuntime>(
     let (client, address_type) = (gradient.client.clone(), address_type(&[parameter, &gradient]));
     let mut sizes = client.io_optimized_vector_sizes(DType::F32.size());
     let vector_size = sizes.next().unwrap_or(1);
-    let dtype = gradient.dtype.into();
+    let dtype = dtype_to_elem_type(gradient.dtype);
     // Whole vectors, and then what is left, one by one.
     let vectors = count / vector_size;
     for (size, first, end) in [(vector_size, 0, vectors), (1, vectors * vector_size, count)] {
@@ -55,18 +48,18 @@ pub(crate) fn step<R: CubeRuntime>(
         let units = CubeDim::new_1d(UNITS);
         let [p, m, v] = std::array::from_fn(|index| {
             if is_ours[index] {
-                buffers[index].as_tensor_alias(index).into_array_arg()
+                buffers[index].as_tensor_alias(index).into_buffer_arg()
             } else {
-                outputs[index].clone().into_array_arg()
+                outputs[index].clone().into_buffer_arg()
             }
         });
         let inputs = [parameter, moment_1, moment_2, &gradient];
-        let [parameter, moment_1, moment_2, gradient] = inputs.map(|input| input.clone().into_array_arg());
+        let [parameter, moment_1, moment_2, gradient] = inputs.map(|input| input.clone().into_buffer_arg());
         // SAFETY: the kernels bound their index by `end`, and all buffers have the same number of elements. Each unit
         // reads what it writes before it does, and nothing else of it.
         unsafe {
             match &copied {
-                None => kernel::step::launch_unchecked::<R>(
+                None => kernel::step::launch_unchecked(
                     &client,
                     cubes,
                     units,
@@ -84,7 +77,7 @@ pub(crate) fn step<R: CubeRuntime>(
                     end,
                     dtype,
                 ),
-                Some(copy) => kernel::step_with_copy::launch_unchecked::<R>(
+                Some(copy) => kernel::step_with_copy::launch_unchecked(
                     &client,
                     cubes,
                     units,
@@ -97,11 +90,11 @@ pub(crate) fn step<R: CubeRuntime>(
                     p,
                     m,
                     v,
-                    copy.clone().into_array_arg(),
+                    copy.clone().into_buffer_arg(),
                     numbers(step),
                     first,
                     end,
-                    [dtype, copy.dtype.into()],
+                    [dtype, dtype_to_elem_type(copy.dtype)],
                 ),
             }
         }
@@ -110,12 +103,12 @@ pub(crate) fn step<R: CubeRuntime>(
 }
 
 /// Returns the buffers with the ranges updated, each in its own memory if nothing else holds that, and the copy.
-pub(crate) fn step_ranges<R: CubeRuntime>(
-    buffers: [CubeTensor<R>; 3],
-    gradient: CubeTensor<R>,
+pub(crate) fn step_ranges(
+    buffers: [CubeTensor; 3],
+    gradient: CubeTensor,
     steps: &[AdamWRanges],
     copy: DType,
-) -> ([CubeTensor<R>; 3], CubeTensor<R>) {
+) -> ([CubeTensor; 3], CubeTensor) {
     let (buffers, gradient) = (buffers.map(own), into_contiguous(gradient));
     let count = gradient.meta.shape()[0];
     let copied = empty_beside(&gradient, &[count], copy);
@@ -137,11 +130,11 @@ pub(crate) fn step_ranges<R: CubeRuntime>(
             place: 0,
         });
         let table = DeviceParts::new(&client, parts);
-        let [parameter, moment_1, moment_2] = buffers.each_ref().map(|buffer| buffer.clone().into_array_arg());
+        let [parameter, moment_1, moment_2] = buffers.each_ref().map(|buffer| buffer.clone().into_buffer_arg());
         // SAFETY: the ranges are in the buffers, which have the same number of elements, and so are their last vectors.
         // Each unit reads what it writes before it does, and nothing else of it.
         unsafe {
-            kernel::step_parts::launch_unchecked::<R>(
+            kernel::step_parts::launch_unchecked(
                 &client,
                 cube_count(&client, table.cubes()),
                 CubeDim::new_1d(UNITS),
@@ -150,12 +143,12 @@ pub(crate) fn step_ranges<R: CubeRuntime>(
                 parameter,
                 moment_1,
                 moment_2,
-                gradient.clone().into_array_arg(),
-                copied.clone().into_array_arg(),
+                gradient.clone().into_buffer_arg(),
+                copied.clone().into_buffer_arg(),
                 numbers(step),
                 table.argument(),
                 UNITS as usize,
-                [gradient.dtype.into(), copied.dtype.into()],
+                [gradient.dtype, copied.dtype].map(dtype_to_elem_type),
             );
         }
     }
@@ -163,7 +156,7 @@ pub(crate) fn step_ranges<R: CubeRuntime>(
 }
 
 /// The step's numbers, worked out in f64.
-fn numbers<R: CubeRuntime>(step: &AdamWStep) -> NumbersLaunch<R> {
+fn numbers(step: &AdamWStep) -> NumbersLaunch {
     let [correction_1, correction_2] = step.corrections();
     NumbersLaunch::new(
         step.gradient_scale as f32,

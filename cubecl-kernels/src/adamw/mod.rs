@@ -1,44 +1,73 @@
 //! AdamW over flat buffers, in one pass: parameters, moments and gradients are read once and written once.
 
-pub(crate) mod flex;
+mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
 mod kernel;
 #[cfg(feature = "cubecl")]
-pub(crate) mod launch;
-pub mod reference;
+mod launch;
+mod reference;
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::backend::DispatchTensor;
+use burn::tensor::{DType, Tensor};
+#[cfg(feature = "cubecl")]
+use burn_cubecl::tensor::CubeTensor;
+use burn_flex::FlexTensor;
+#[cfg(feature = "cubecl")]
+use cubecl::client::Client;
 
-use crate::KernelBackend;
+#[cfg(feature = "cubecl")]
+use crate::cube::launch::is_supported;
 use crate::error::{Check, KernelError};
+use crate::operation::parts::PartRule;
+use crate::operation::{Operation, Spec, Tensors, apply};
 
 /// What one step reads and writes, `[elements]` each. Given up by the caller, so that it can be written in place.
 #[derive(Clone, Debug)]
-pub struct AdamWBuffers<B: Backend> {
+pub struct AdamWBuffers {
     /// The main parameters: f32, or f64.
-    pub parameter: Tensor<B, 1>,
+    pub parameter: Tensor<1>,
     /// The mean of the gradients, in the main parameters' type.
-    pub moment_1: Tensor<B, 1>,
+    pub moment_1: Tensor<1>,
     /// The mean of their squares, likewise.
-    pub moment_2: Tensor<B, 1>,
+    pub moment_2: Tensor<1>,
 }
 
-impl<B: Backend> AdamWBuffers<B> {
-    /// Returns parameters and moments.
-    pub fn into_array(self) -> [Tensor<B, 1>; 3] {
+impl AdamWBuffers {
+    /// The buffers in the order of their fields.
+    pub fn into_array(self) -> [Tensor<1>; 3] {
         [self.parameter, self.moment_1, self.moment_2]
     }
 
-    /// Returns the buffers of parameters and moments.
-    pub fn from_array([parameter, moment_1, moment_2]: [Tensor<B, 1>; 3]) -> Self {
+    /// The buffers of this order.
+    pub fn from_array([parameter, moment_1, moment_2]: [Tensor<1>; 3]) -> Self {
         Self {
             parameter,
             moment_1,
             moment_2,
         }
+    }
+}
+
+impl Tensors for AdamWBuffers {
+    type Of<T: Send + Sync> = [T; 3];
+
+    fn into_dispatch(self) -> [DispatchTensor; 3] {
+        self.into_array().map(Tensor::into_dispatch)
+    }
+
+    fn from_dispatch(tensors: [DispatchTensor; 3]) -> Self {
+        Self::from_array(tensors.map(Tensor::from_dispatch))
+    }
+
+    fn map<T: Send + Sync, U: Send + Sync>(of: [T; 3], each: &mut impl FnMut(T) -> U) -> [U; 3] {
+        of.map(each)
+    }
+
+    fn by_ref<T: Send + Sync>(of: &[T; 3]) -> [&T; 3] {
+        of.each_ref()
     }
 }
 
@@ -114,44 +143,31 @@ pub struct AdamWRanges {
 ///
 /// # Reference
 /// Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
-pub fn adamw<B: KernelBackend>(
-    buffers: AdamWBuffers<B>,
-    gradient: Tensor<B, 1>,
+pub fn adamw(
+    buffers: AdamWBuffers,
+    gradient: Tensor<1>,
     step: &AdamWStep,
     copy: Option<DType>,
-) -> Result<(AdamWBuffers<B>, Option<Tensor<B, 1>>), KernelError> {
+) -> Result<(AdamWBuffers, Option<Tensor<1>>), KernelError> {
     let check = Check("adamw");
     check_buffers(check, &buffers, &gradient, copy)?;
     step.check(check)?;
-    Ok(B::adamw(buffers, gradient, step, copy))
+    Ok(apply(&Step { numbers: *step, copy }, (buffers, gradient)))
 }
 
 /// Updates a parameter of any shape and its moments, in this order, and returns them: see [`adamw()`].
 ///
 /// # Errors
 /// As [`adamw()`].
-pub fn adamw_elements<B: KernelBackend, const D: usize>(
-    tensors: [Tensor<B, D>; 3],
-    gradient: Tensor<B, D>,
+pub fn adamw_elements<const D: usize>(
+    tensors: [Tensor<D>; 3],
+    gradient: Tensor<D>,
     step: &AdamWStep,
-) -> Result<[Tensor<B, D>; 3], KernelError> {
+) -> Result<[Tensor<D>; 3], KernelError> {
     let check = Check("adamw_elements");
     check_tensors(check, &tensors, &gradient, None)?;
     step.check(check)?;
-    Ok(B::adamw_elements(tensors, gradient, step))
-}
-
-/// Computes [`KernelBackend::adamw_elements`] on flat buffers.
-pub(crate) fn as_buffers<B: KernelBackend, const D: usize>(
-    tensors: [Tensor<B, D>; 3],
-    gradient: Tensor<B, D>,
-    step: &AdamWStep,
-) -> [Tensor<B, D>; 3] {
-    let shape = gradient.dims();
-    let length: usize = shape.iter().product();
-    let buffers = AdamWBuffers::from_array(tensors.map(|tensor| tensor.reshape([length])));
-    let (buffers, _) = B::adamw(buffers, gradient.reshape([length]), step, None);
-    buffers.into_array().map(|buffer| buffer.reshape(shape))
+    Ok(apply(&StepElements::<D>(*step), (tensors, gradient)))
 }
 
 /// Updates ranges of flat buffers that many parameters share, each range by the numbers of its step: see [`adamw()`].
@@ -161,12 +177,12 @@ pub(crate) fn as_buffers<B: KernelBackend, const D: usize>(
 ///
 /// # Errors
 /// As [`adamw()`], and when a range ends outside of the buffers.
-pub fn adamw_ranges<B: KernelBackend>(
-    buffers: AdamWBuffers<B>,
-    gradient: Tensor<B, 1>,
+pub fn adamw_ranges(
+    buffers: AdamWBuffers,
+    gradient: Tensor<1>,
     steps: &[AdamWRanges],
     copy: DType,
-) -> Result<(AdamWBuffers<B>, Tensor<B, 1>), KernelError> {
+) -> Result<(AdamWBuffers, Tensor<1>), KernelError> {
     let check = Check("adamw_ranges");
     check_buffers(check, &buffers, &gradient, Some(copy))?;
     let [elements] = gradient.dims();
@@ -179,44 +195,138 @@ pub fn adamw_ranges<B: KernelBackend>(
             })?;
         }
     }
-    Ok(B::adamw_ranges(buffers, gradient, steps, copy))
+    let steps = steps.to_vec();
+    Ok(apply(&StepRanges { steps, copy }, (buffers, gradient)))
 }
 
-fn check_buffers<B: KernelBackend>(
+/// Parameters, moments and gradient to new parameters and moments, and a copy where one is asked for.
+#[derive(Clone, Debug)]
+struct Step {
+    numbers: AdamWStep,
+    copy: Option<DType>,
+}
+
+impl Operation for Step {
+    type Inputs = (AdamWBuffers, Tensor<1>);
+    type Outputs = (AdamWBuffers, Option<Tensor<1>>);
+
+    const NAME: &'static str = "adamw";
+
+    fn outputs(&self, (buffers, gradient): ([Spec; 3], Spec)) -> ([Spec; 3], Option<Spec>) {
+        (buffers, self.copy.map(|dtype| (gradient.0, dtype)))
+    }
+
+    fn reference(&self, (buffers, gradient): Self::Inputs) -> Self::Outputs {
+        reference::step(buffers, gradient, &self.numbers, self.copy)
+    }
+
+    fn flex(&self, (buffers, gradient): ([FlexTensor; 3], FlexTensor)) -> ([FlexTensor; 3], Option<FlexTensor>) {
+        flex::step(buffers, gradient, &self.numbers, self.copy)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn is_taken(&self, client: &Client, _inputs: ([Spec; 3], Spec)) -> bool {
+        self.copy.is_none_or(|dtype| is_supported(client, dtype))
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, (buffers, gradient): ([CubeTensor; 3], CubeTensor)) -> ([CubeTensor; 3], Option<CubeTensor>) {
+        launch::step(buffers, gradient, &self.numbers, self.copy)
+    }
+}
+
+/// [`Step`] of tensors of any shape.
+#[derive(Clone, Copy, Debug)]
+struct StepElements<const D: usize>(AdamWStep);
+
+impl<const D: usize> Operation for StepElements<D> {
+    type Inputs = ([Tensor<D>; 3], Tensor<D>);
+    type Outputs = [Tensor<D>; 3];
+
+    const NAME: &'static str = "adamw_elements";
+
+    fn outputs(&self, (tensors, _): ([Spec; 3], Spec)) -> [Spec; 3] {
+        tensors
+    }
+
+    fn reference(&self, (tensors, gradient): Self::Inputs) -> Self::Outputs {
+        let shape = gradient.dims();
+        let length: usize = shape.iter().product();
+        let buffers = AdamWBuffers::from_array(tensors.map(|tensor| tensor.reshape([length])));
+        let step = Step {
+            numbers: self.0,
+            copy: None,
+        };
+        let (buffers, _) = apply(&step, (buffers, gradient.reshape([length])));
+        buffers.into_array().map(|buffer| buffer.reshape(shape))
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn is_taken(&self, _client: &Client, _inputs: ([Spec; 3], Spec)) -> bool {
+        false
+    }
+
+    fn part_rule(&self, _inputs: ([Spec; 3], Spec)) -> Option<PartRule> {
+        Some(PartRule::Each(3))
+    }
+}
+
+/// Parameters, moments and gradient to those with ranges updated, and a copy of the parameters.
+#[derive(Clone, Debug)]
+struct StepRanges {
+    steps: Vec<AdamWRanges>,
+    copy: DType,
+}
+
+impl Operation for StepRanges {
+    type Inputs = (AdamWBuffers, Tensor<1>);
+    type Outputs = (AdamWBuffers, Tensor<1>);
+
+    const NAME: &'static str = "adamw_ranges";
+
+    fn outputs(&self, (buffers, gradient): ([Spec; 3], Spec)) -> ([Spec; 3], Spec) {
+        (buffers, (gradient.0, self.copy))
+    }
+
+    fn reference(&self, (buffers, gradient): Self::Inputs) -> Self::Outputs {
+        reference::step_ranges(buffers, gradient, &self.steps, self.copy)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn is_taken(&self, client: &Client, _inputs: ([Spec; 3], Spec)) -> bool {
+        is_supported(client, self.copy)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, (buffers, gradient): ([CubeTensor; 3], CubeTensor)) -> ([CubeTensor; 3], CubeTensor) {
+        launch::step_ranges(buffers, gradient, &self.steps, self.copy)
+    }
+}
+
+fn check_buffers(
     check: Check,
-    buffers: &AdamWBuffers<B>,
-    gradient: &Tensor<B, 1>,
+    buffers: &AdamWBuffers,
+    gradient: &Tensor<1>,
     copy: Option<DType>,
 ) -> Result<(), KernelError> {
     check_tensors(check, &buffers.clone().into_array(), gradient, copy)
 }
 
-fn check_tensors<B: KernelBackend, const D: usize>(
+fn check_tensors<const D: usize>(
     check: Check,
-    [parameter, moment_1, moment_2]: &[Tensor<B, D>; 3],
-    gradient: &Tensor<B, D>,
+    [parameter, moment_1, moment_2]: &[Tensor<D>; 3],
+    gradient: &Tensor<D>,
     copy: Option<DType>,
 ) -> Result<(), KernelError> {
-    const MAIN: &[DType] = &[DType::F32, DType::F64];
     let (shape, dtype) = (parameter.dims(), parameter.dtype());
-    if !MAIN.contains(&dtype) {
-        return Err(KernelError::Type {
-            operation: check.0,
-            what: "the main parameters".into(),
-            actual: dtype,
-            valid: MAIN,
-        });
-    }
+    check.one_of("the main parameters", dtype, &[DType::F32, DType::F64])?;
     for (what, moment) in [("the first moment", moment_1), ("the second moment", moment_2)] {
         check.shape(what, &moment.dims(), &shape)?;
         check.same_type(what, moment.dtype(), dtype)?;
     }
     check.shape("the gradient", &gradient.dims(), &shape)?;
     let device = gradient.device();
-    check.float::<B>("the gradient", gradient.dtype(), &device)?;
-    check.float::<B>("the main parameters", dtype, &device)?;
-    match copy {
-        Some(copy) => check.float::<B>("the copy", copy, &device),
-        None => Ok(()),
-    }
+    check.float("the gradient", gradient.dtype(), &device)?;
+    check.float("the main parameters", dtype, &device)?;
+    copy.map_or(Ok(()), |copy| check.float("the copy", copy, &device))
 }

@@ -1,18 +1,19 @@
 //! AdamW in burn's operations.
 
-use burn::tensor::{DType, FloatDType, Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor};
 
 use super::{AdamWBuffers, AdamWRanges, AdamWStep};
+use crate::precision::narrow;
 
 /// Returns the updated buffers, and the copy that is asked for.
-pub fn step<B: Backend>(
-    buffers: AdamWBuffers<B>,
-    gradient: Tensor<B, 1>,
+pub fn step(
+    buffers: AdamWBuffers,
+    gradient: Tensor<1>,
     step: &AdamWStep,
     copy: Option<DType>,
-) -> (AdamWBuffers<B>, Option<Tensor<B, 1>>) {
+) -> (AdamWBuffers, Option<Tensor<1>>) {
     let dtype = buffers.parameter.dtype();
-    let gradient = cast(gradient, dtype).mul_scalar(step.gradient_scale);
+    let gradient = narrow(gradient, dtype).mul_scalar(step.gradient_scale);
     let moment_1 = buffers.moment_1.mul_scalar(step.beta_1) + gradient.clone().mul_scalar(1.0 - step.beta_1);
     let square = gradient.clone() * gradient;
     let moment_2 = buffers.moment_2.mul_scalar(step.beta_2) + square.mul_scalar(1.0 - step.beta_2);
@@ -27,7 +28,7 @@ pub fn step<B: Backend>(
         .parameter
         .mul_scalar(1.0 - step.learning_rate * step.weight_decay)
         - update;
-    let copy = copy.map(|dtype| cast(parameter.clone(), dtype));
+    let copy = copy.map(|dtype| narrow(parameter.clone(), dtype));
     let buffers = AdamWBuffers {
         parameter,
         moment_1,
@@ -37,18 +38,18 @@ pub fn step<B: Backend>(
 }
 
 /// Returns the buffers with the ranges updated, and the copy.
-pub fn step_ranges<B: Backend>(
-    mut buffers: AdamWBuffers<B>,
-    gradient: Tensor<B, 1>,
+pub fn step_ranges(
+    mut buffers: AdamWBuffers,
+    gradient: Tensor<1>,
     steps: &[AdamWRanges],
     copy: DType,
-) -> (AdamWBuffers<B>, Tensor<B, 1>) {
+) -> (AdamWBuffers, Tensor<1>) {
     let ranges = |step: &'_ AdamWRanges| step.ranges.clone().into_iter().filter(|range| !range.is_empty());
     for (of_step, range) in steps
         .iter()
         .flat_map(|step| ranges(step).map(move |range| (step, range)))
     {
-        let part = |whole: &Tensor<B, 1>| whole.clone().slice(range.clone());
+        let part = |whole: &Tensor<1>| whole.clone().slice(range.clone());
         let own = AdamWBuffers {
             parameter: part(&buffers.parameter),
             moment_1: part(&buffers.moment_1),
@@ -61,14 +62,6 @@ pub fn step_ranges<B: Backend>(
             moment_2: buffers.moment_2.slice_assign(range.clone(), own.moment_2),
         };
     }
-    let copied = cast(buffers.parameter.clone(), copy);
+    let copied = narrow(buffers.parameter.clone(), copy);
     (buffers, copied)
-}
-
-fn cast<B: Backend>(tensor: Tensor<B, 1>, dtype: DType) -> Tensor<B, 1> {
-    if tensor.dtype() == dtype {
-        tensor
-    } else {
-        tensor.cast(FloatDType::from(dtype))
-    }
 }

@@ -1,30 +1,40 @@
 //! The sum on the CPU, alone and as the first part of [`add_norm`](crate::norm::add_norm).
 
-use burn::tensor::Tensor;
-use burn_flex::{Flex, FlexTensor};
+use burn_flex::FlexTensor;
 
-use super::{AddRule, AddendGradients, Addends};
 use crate::flex::blocks::{Rows, add_up, each_row, in_blocks, uninit};
 use crate::flex::dropout::factors;
 use crate::flex::lanes::{Destination, accumulate, map};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
-use crate::flex::tensor::{Place, flat, rounded, tensor};
+use crate::flex::tensor::{Place, dims, in_order, rounded, tensor};
 use crate::random::RowDropout;
 
 /// Returns the sum.
-pub fn forward(addends: Addends<Flex>) -> Tensor<Flex, 2> {
-    with_number!(addends.input.dtype(), T => forward_in::<T>(addends))
+pub fn forward(
+    input: FlexTensor,
+    bias: Option<FlexTensor>,
+    residual: FlexTensor,
+    dropout: Option<&RowDropout>,
+) -> FlexTensor {
+    let others = Others::of(bias, residual, dropout);
+    with_number!(input.dtype(), T => forward_in::<T>(input, &others))
 }
 
-/// Returns the addends' gradients for the sum's.
-pub fn backward(gradient: Tensor<Flex, 2>, rule: &AddRule) -> AddendGradients<Flex> {
-    with_number!(gradient.dtype(), T => backward_in::<T>(gradient, rule))
+/// Returns the input's gradient for the sum's, and the bias' if there is one.
+pub fn backward(
+    gradient: FlexTensor,
+    has_bias: bool,
+    dropout: Option<&RowDropout>,
+) -> (FlexTensor, Option<FlexTensor>) {
+    if !has_bias && dropout.is_none() {
+        return (gradient, None);
+    }
+    with_number!(gradient.dtype(), T => backward_in::<T>(gradient, has_bias, dropout))
 }
 
-fn forward_in<T: Number>(addends: Addends<Flex>) -> Tensor<Flex, 2> {
-    let shape @ [_, columns] = addends.input.dims();
-    let (input, others) = Others::of(addends);
+fn forward_in<T: Number>(input: FlexTensor, others: &Others<'_>) -> FlexTensor {
+    let shape @ [_, columns] = dims(&input);
     let mut place = Place::<T>::over(input);
     in_blocks(shape, place.rows(columns), |range, rows| {
         vectorised(
@@ -54,25 +64,23 @@ fn forward_in<T: Number>(addends: Addends<Flex>) -> Tensor<Flex, 2> {
     unsafe { place.finish(shape) }
 }
 
-/// What is added to the input of [`Addends`].
-pub(crate) struct Others {
+/// Bias, residual and dropout of a sum.
+pub(crate) struct Others<'a> {
     bias: Option<FlexTensor>,
     residual: FlexTensor,
-    dropout: Option<RowDropout>,
+    dropout: Option<&'a RowDropout>,
 }
 
-impl Others {
-    /// The input, and what is added to it.
-    pub fn of(addends: Addends<Flex>) -> (Tensor<Flex, 2>, Self) {
-        let others = Self {
-            bias: addends.bias.map(flat),
-            residual: flat(addends.residual),
-            dropout: addends.dropout,
-        };
-        (addends.input, others)
+impl<'a> Others<'a> {
+    pub fn of(bias: Option<FlexTensor>, residual: FlexTensor, dropout: Option<&'a RowDropout>) -> Self {
+        Self {
+            bias: bias.map(in_order),
+            residual: in_order(residual),
+            dropout,
+        }
     }
 
-    /// The same for the rows of a block, which have `columns` columns.
+    /// Returns the same for the rows of a block, which have `columns` columns.
     #[inline(always)]
     pub fn rows<T: Number>(&self, columns: usize) -> OtherRows<'_, T> {
         let bias = match &self.bias {
@@ -83,12 +91,12 @@ impl Others {
             bias,
             residual: self.residual.storage(),
             buffer: Vec::new(),
-            factors: RowFactors::new(self.dropout.as_ref(), columns),
+            factors: RowFactors::new(self.dropout, columns),
         }
     }
 }
 
-/// What is added to the rows of a block; zeros for a bias that there is not.
+/// Bias, residual and dropout of a block's rows; zeros for a bias that there is not.
 pub(crate) struct OtherRows<'a, T: Number> {
     bias: Vec<T::Real>,
     residual: &'a [T],
@@ -112,7 +120,7 @@ impl<T: Number> OtherRows<'_, T> {
     }
 }
 
-/// What dropout multiplies a row by; ones without dropout.
+/// Factors of a row under dropout; ones without dropout.
 pub(crate) struct RowFactors<'a, R> {
     dropout: Option<&'a RowDropout>,
     factors: Vec<R>,
@@ -133,21 +141,18 @@ impl<'a, R: Real> RowFactors<'a, R> {
     }
 }
 
-fn backward_in<T: Number>(gradient: Tensor<Flex, 2>, rule: &AddRule) -> AddendGradients<Flex> {
-    let shape @ [rows, columns] = gradient.dims();
-    let of_sum = flat(gradient.clone());
-    let of_sum = of_sum.storage::<T>();
-    let mut output = rule.dropout.is_some().then(|| uninit::<T>(rows * columns));
-    if output.is_none() && !rule.has_bias {
-        return AddendGradients {
-            input: gradient.clone(),
-            bias: None,
-            residual: gradient,
-        };
-    }
+fn backward_in<T: Number>(
+    gradient: FlexTensor,
+    has_bias: bool,
+    dropout: Option<&RowDropout>,
+) -> (FlexTensor, Option<FlexTensor>) {
+    let shape @ [rows, columns] = dims(&gradient);
+    let gradient = in_order(gradient);
+    let of_sum = gradient.storage::<T>();
+    let mut output = dropout.is_some().then(|| uninit::<T>(rows * columns));
     let parts = output.as_mut().map(|output| Rows::new(&mut output[..], columns));
     let sums = in_blocks(shape, parts, |range, parts| {
-        let mut input = InputGradient::<T>::new(rule, columns);
+        let mut input = InputGradient::<T>::new(has_bias, dropout, columns);
         vectorised(
             #[inline(always)]
             || {
@@ -174,13 +179,8 @@ fn backward_in<T: Number>(gradient: Tensor<Flex, 2>, rule: &AddRule) -> AddendGr
     });
     // SAFETY: every row was made.
     let input = output.map(|output| tensor(unsafe { output.assume_init() }.into_vec(), shape));
-    AddendGradients {
-        input: input.unwrap_or_else(|| gradient.clone()),
-        bias: rule
-            .has_bias
-            .then(|| rounded::<T, 1>(add_up(sums.iter().map(Vec::as_slice), columns), [columns])),
-        residual: gradient,
-    }
+    let bias = has_bias.then(|| rounded::<T, 1>(add_up(sums.iter().map(Vec::as_slice), columns), [columns]));
+    (input.unwrap_or(gradient), bias)
 }
 
 /// The gradient of the input in the rows of a block, and the bias's sum over them.
@@ -192,10 +192,10 @@ pub(crate) struct InputGradient<'a, T: Number> {
 }
 
 impl<'a, T: Number> InputGradient<'a, T> {
-    pub fn new(rule: &'a AddRule, columns: usize) -> Self {
+    pub fn new(has_bias: bool, dropout: Option<&'a RowDropout>, columns: usize) -> Self {
         Self {
-            has_bias: rule.has_bias,
-            factors: RowFactors::new(rule.dropout.as_ref(), columns),
+            has_bias,
+            factors: RowFactors::new(dropout, columns),
             buffer: Vec::new(),
             bias: vec![T::Real::ZERO; columns],
         }

@@ -8,14 +8,14 @@ use crate::cube::walk::{ROWS_AT_ONCE, first_row, own_column, row_step};
 /// Writes `residual + dropout(input + bias)`.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn forward<F: Float, N: Size>(
-    input: &Array<Vector<F, N>>,
-    bias: &ComptimeOption<Array<Vector<F, N>>>,
-    residual: &Array<Vector<F, N>>,
+    input: &[Vector<F, N>],
+    bias: ComptimeOption<&[Vector<F, N>]>,
+    residual: &[Vector<F, N>],
     dropped: &ComptimeOption<DroppedRows>,
-    output: &mut Array<Vector<F, N>>,
+    output: &mut [Vector<F, N>],
     rows: usize,
     vectors: usize,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let column = own_column();
     if column >= vectors {
@@ -45,13 +45,13 @@ pub(super) fn forward<F: Float, N: Size>(
 /// part of the rows the sum of the input's gradient.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn backward<F: Float, N: Size>(
-    gradient: &Array<Vector<F, N>>,
+    gradient: &[Vector<F, N>],
     dropped: &ComptimeOption<DroppedRows>,
-    of_input: &mut ComptimeOption<Array<Vector<F, N>>>,
-    partials: &mut ComptimeOption<Array<Vector<f32, N>>>,
+    of_input: &mut ComptimeOption<Box<[Vector<F, N>]>>,
+    partials: ComptimeOption<&mut [Vector<f32, N>]>,
     rows: usize,
     vectors: usize,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let column = own_column();
     if column >= vectors {
@@ -89,7 +89,7 @@ pub(super) fn backward<F: Float, N: Size>(
 fn through_dropout<F: Float, N: Size>(
     gradient: Vector<F, N>,
     dropped: &ComptimeOption<DroppedRows>,
-    of_input: &mut ComptimeOption<Array<Vector<F, N>>>,
+    of_input: &mut ComptimeOption<Box<[Vector<F, N>]>>,
     row: usize,
     vectors: usize,
     column: usize,

@@ -1,20 +1,23 @@
 //! Launches the kernels of the sum, for tensors that have elements.
 
-use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
+use burn_backend::cubecl::dtype_to_elem_type;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
 
 use super::kernel;
 use crate::cube::columns::Partials;
 use crate::cube::dropout::dropped_rows_argument;
-use crate::cube::launch::{address_type, empty_beside, into_contiguous};
+use crate::cube::launch::{address_type, empty_beside};
 use crate::cube::walk::{RowWalk, dims};
 use crate::random::RowDropout;
 
 /// Returns the sum.
-pub(crate) fn forward<R: CubeRuntime>(
-    [input, residual]: [CubeTensor<R>; 2],
-    bias: Option<CubeTensor<R>>,
+pub(super) fn forward(
+    input: CubeTensor,
+    bias: Option<CubeTensor>,
+    residual: CubeTensor,
     dropout: Option<&RowDropout>,
-) -> CubeTensor<R> {
+) -> CubeTensor {
     let (input, residual, bias) = (
         into_contiguous(input),
         into_contiguous(residual),
@@ -27,20 +30,20 @@ pub(crate) fn forward<R: CubeRuntime>(
     // SAFETY: the kernel bounds rows and vectors by those of inputs and output; the bias has a row's, and the places
     // are two numbers for each row.
     unsafe {
-        kernel::forward::launch_unchecked::<R>(
+        kernel::forward::launch_unchecked(
             &client,
             walk.cube_count(),
             walk.cube_dim(),
             address_type,
             walk.vector_size,
-            input.into_array_arg(),
-            bias.map(|bias| bias.into_array_arg()).into(),
-            residual.into_array_arg(),
+            input.into_buffer_arg(),
+            bias.map(CubeTensor::into_buffer_arg).into(),
+            residual.into_buffer_arg(),
             dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
-            output.clone().into_array_arg(),
+            output.clone().into_buffer_arg(),
             rows,
             walk.vectors,
-            dtype.into(),
+            dtype_to_elem_type(dtype),
         );
     }
     output
@@ -48,11 +51,11 @@ pub(crate) fn forward<R: CubeRuntime>(
 
 /// Returns the input's gradient for the sum's and, where there is a bias, the sums of parts of its rows, whose sum is
 /// the bias'.
-pub(crate) fn backward<R: CubeRuntime>(
-    gradient: CubeTensor<R>,
+pub(super) fn backward(
+    gradient: CubeTensor,
     has_bias: bool,
     dropout: Option<&RowDropout>,
-) -> (CubeTensor<R>, Option<Partials<R>>) {
+) -> (CubeTensor, Option<Partials>) {
     let gradient = into_contiguous(gradient);
     let ([rows, columns], dtype) = (dims(&gradient), gradient.dtype);
     if !has_bias && dropout.is_none() {
@@ -71,19 +74,19 @@ pub(crate) fn backward<R: CubeRuntime>(
     // SAFETY: the kernel bounds rows and vectors by those of the gradient; the output, where it is written, has as
     // many, the partial sums a row for each part, and the places are two numbers for each row.
     unsafe {
-        kernel::backward::launch_unchecked::<R>(
+        kernel::backward::launch_unchecked(
             &client,
             walk.cube_count(),
             walk.cube_dim(),
             address_type,
             walk.vector_size,
-            gradient.clone().into_array_arg(),
+            gradient.clone().into_buffer_arg(),
             dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
-            of_input.clone().map(|output| output.into_array_arg()).into(),
-            sums.map(|sums| sums.clone().into_array_arg()).into(),
+            of_input.clone().map(CubeTensor::into_buffer_arg).into(),
+            sums.map(|sums| sums.clone().into_buffer_arg()).into(),
             rows,
             walk.vectors,
-            dtype.into(),
+            dtype_to_elem_type(dtype),
         );
     }
     (of_input.unwrap_or(gradient), partials)

@@ -1,28 +1,27 @@
 //! Bias and GELU on the CPU.
 
-use burn::tensor::Tensor;
-use burn_flex::Flex;
+use burn_flex::FlexTensor;
 
-use super::{BiasGeluGradients, CUBE, FAR, SLOPE};
+use super::{CUBE, FAR, SLOPE};
 use crate::flex::blocks::{add_up, each_row, in_blocks};
 use crate::flex::lanes::{accumulate, map};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
-use crate::flex::tensor::{Place, flat, rounded};
+use crate::flex::tensor::{Place, dims, in_order, rounded};
 
 /// Returns `gelu(input + bias)`.
-pub fn forward(input: Tensor<Flex, 2>, bias: Tensor<Flex, 1>) -> Tensor<Flex, 2> {
+pub fn forward(input: FlexTensor, bias: FlexTensor) -> FlexTensor {
     with_number!(input.dtype(), T => forward_in::<T>(input, bias))
 }
 
 /// Returns the gradients for the output's.
-pub fn backward(input: Tensor<Flex, 2>, bias: Tensor<Flex, 1>, gradient: Tensor<Flex, 2>) -> BiasGeluGradients<Flex> {
+pub fn backward(input: FlexTensor, bias: FlexTensor, gradient: FlexTensor) -> (FlexTensor, FlexTensor) {
     with_number!(input.dtype(), T => backward_in::<T>(input, bias, gradient))
 }
 
-fn forward_in<T: Number>(input: Tensor<Flex, 2>, bias: Tensor<Flex, 1>) -> Tensor<Flex, 2> {
-    let shape @ [_, columns] = input.dims();
-    let bias = flat(bias);
+fn forward_in<T: Number>(input: FlexTensor, bias: FlexTensor) -> FlexTensor {
+    let shape @ [_, columns] = dims(&input);
+    let bias = in_order(bias);
     let bias = bias.storage::<T>();
     let mut place = Place::<T>::over(input);
     in_blocks(shape, place.rows(columns), |range, rows| {
@@ -62,13 +61,9 @@ fn forward_in<T: Number>(input: Tensor<Flex, 2>, bias: Tensor<Flex, 1>) -> Tenso
     unsafe { place.finish(shape) }
 }
 
-fn backward_in<T: Number>(
-    input: Tensor<Flex, 2>,
-    bias: Tensor<Flex, 1>,
-    gradient: Tensor<Flex, 2>,
-) -> BiasGeluGradients<Flex> {
-    let shape @ [_, columns] = input.dims();
-    let [bias, input] = [flat(bias), flat(input)];
+fn backward_in<T: Number>(input: FlexTensor, bias: FlexTensor, gradient: FlexTensor) -> (FlexTensor, FlexTensor) {
+    let shape @ [_, columns] = dims(&input);
+    let [bias, input] = [in_order(bias), in_order(input)];
     let [bias, input] = [bias.storage::<T>(), input.storage::<T>()];
     let mut place = Place::<T>::over(gradient);
     let sums = in_blocks(shape, place.rows(columns), |range, rows| {
@@ -110,14 +105,12 @@ fn backward_in<T: Number>(
         );
         sums
     });
-    BiasGeluGradients {
-        // SAFETY: every row was mapped.
-        input: unsafe { place.finish(shape) },
-        bias: rounded::<T, 1>(add_up(sums.iter().map(Vec::as_slice), columns), [columns]),
-    }
+    let bias = rounded::<T, 1>(add_up(sums.iter().map(Vec::as_slice), columns), [columns]);
+    // SAFETY: every row was mapped.
+    (unsafe { place.finish(shape) }, bias)
 }
 
-/// What GELU at `x` is made of.
+/// Parts of GELU at `x`.
 struct Shares<R> {
     /// `x`, or where it is lower `-FAR`, so that the share of −∞, 0, makes the function 0.
     low: R,
@@ -140,7 +133,7 @@ impl<R: Real> Shares<R> {
         Self { low, x, square, share }
     }
 
-    /// GELU's derivative.
+    /// Returns GELU's derivative.
     #[inline(always)]
     fn slope(self) -> R {
         let inner = self.square.mul_add(R::of(3.0 * CUBE * SLOPE), R::of(SLOPE));

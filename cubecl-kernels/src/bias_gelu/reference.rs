@@ -2,13 +2,13 @@
 //!
 //! Computed as `x · sigmoid(2u)` with `u` the argument of tanh: the same function in fewer passes.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
-use super::{BiasGeluGradients, CUBE, FAR, SLOPE};
+use super::{CUBE, FAR, SLOPE};
 use crate::precision::{at_least, at_most, narrow, sigmoid, widen, zeros};
 
 /// Returns `gelu(input + bias)`.
-pub fn forward<B: Backend>(input: Tensor<B, 2>, bias: Tensor<B, 1>) -> Tensor<B, 2> {
+pub fn forward(input: Tensor<2>, bias: Tensor<1>) -> Tensor<2> {
     let dtype = input.dtype();
     if input.dims().contains(&0) {
         return input;
@@ -21,13 +21,10 @@ pub fn forward<B: Backend>(input: Tensor<B, 2>, bias: Tensor<B, 1>) -> Tensor<B,
 }
 
 /// Returns the gradients for the output's.
-pub fn backward<B: Backend>(input: Tensor<B, 2>, bias: Tensor<B, 1>, gradient: Tensor<B, 2>) -> BiasGeluGradients<B> {
+pub fn backward(input: Tensor<2>, bias: Tensor<1>, gradient: Tensor<2>) -> (Tensor<2>, Tensor<1>) {
     let dtype = input.dtype();
     if input.dims().contains(&0) {
-        return BiasGeluGradients {
-            bias: zeros(bias.dims(), &bias.device(), dtype),
-            input: gradient,
-        };
+        return (gradient, zeros(bias.dims(), &bias.device(), dtype));
     }
     let x = widen(input) + widen(bias).unsqueeze::<2>();
     let x = at_most(at_least(x, -FAR), FAR);
@@ -36,8 +33,6 @@ pub fn backward<B: Backend>(input: Tensor<B, 2>, bias: Tensor<B, 1>, gradient: T
     let inner = square.mul_scalar(3.0 * CUBE * SLOPE).add_scalar(SLOPE);
     let derivative = share.clone() + x * share.clone() * (share.neg().add_scalar(1.0)) * inner;
     let input = widen(gradient) * derivative;
-    BiasGeluGradients {
-        bias: narrow(input.clone().sum_dim(0).squeeze_dim::<1>(0), dtype),
-        input: narrow(input, dtype),
-    }
+    let bias = narrow(input.clone().sum_dim(0).squeeze_dim::<1>(0), dtype);
+    (narrow(input, dtype), bias)
 }

@@ -1,35 +1,26 @@
 //! The cross-entropy of a shard on the CPU.
 
-use burn::tensor::{Element, Int, Tensor};
-use burn_flex::Flex;
+use burn_flex::FlexTensor;
 
-use super::Statistics;
 use crate::flex::blocks::{Rows, each_row, in_blocks};
 use crate::flex::lanes::{map, maximum, sums};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
-use crate::flex::tensor::{Place, flat, tensor};
-use crate::precision::narrow;
+use crate::flex::tensor::{Place, dims, in_order, tensor};
 
 /// Returns each row's statistics.
-pub fn statistics(logits: Tensor<Flex, 2>, targets: Tensor<Flex, 1, Int>, valid: usize) -> Statistics<Flex> {
+pub fn statistics(logits: FlexTensor, targets: FlexTensor, valid: usize) -> [FlexTensor; 3] {
     with_number!(logits.dtype(), T => statistics_in::<T>(logits, targets, valid))
 }
 
 /// Returns the logits' gradient for that of the rows' losses, over the logits if nothing else holds them.
-pub fn backward(
-    logits: Tensor<Flex, 2>,
-    targets: Tensor<Flex, 1, Int>,
-    valid: usize,
-    whole: Statistics<Flex>,
-    gradient: Tensor<Flex, 1>,
-) -> Tensor<Flex, 2> {
-    with_number!(logits.dtype(), T => backward_in::<T>(logits, targets, valid, [whole.maximum, whole.sum, gradient]))
+pub fn backward(logits: FlexTensor, targets: FlexTensor, valid: usize, of_rows: [FlexTensor; 3]) -> FlexTensor {
+    with_number!(logits.dtype(), T => backward_in::<T>(logits, targets, valid, of_rows))
 }
 
-fn statistics_in<T: Number>(logits: Tensor<Flex, 2>, targets: Tensor<Flex, 1, Int>, valid: usize) -> Statistics<Flex> {
-    let shape @ [rows, columns] = logits.dims();
-    let (logits, targets) = (flat(logits), local(targets, valid));
+fn statistics_in<T: Number>(logits: FlexTensor, targets: FlexTensor, valid: usize) -> [FlexTensor; 3] {
+    let shape @ [rows, columns] = dims(&logits);
+    let (logits, targets) = (in_order(logits), local(targets, valid));
     let logits = logits.storage::<T>();
     let [mut maxima, mut totals, mut at_target] = [(); 3].map(|()| vec![T::Real::ZERO; rows]);
     let parts = (
@@ -57,8 +48,7 @@ fn statistics_in<T: Number>(logits: Tensor<Flex, 2>, targets: Tensor<Flex, 1, In
             },
         );
     });
-    let [maximum, sum, target] = [maxima, totals, at_target].map(|values| tensor::<T::Real, 1>(values, [rows]));
-    Statistics { maximum, sum, target }
+    [maxima, totals, at_target].map(|values| tensor::<T::Real, 1>(values, [rows]))
 }
 
 /// The largest logit, and the sum of the exponentials below it.
@@ -78,14 +68,14 @@ fn row_statistics<R: Real>(logits: &[R]) -> [R; 2] {
 }
 
 fn backward_in<T: Number>(
-    logits: Tensor<Flex, 2>,
-    targets: Tensor<Flex, 1, Int>,
+    logits: FlexTensor,
+    targets: FlexTensor,
     valid: usize,
-    of_rows: [Tensor<Flex, 1>; 3],
-) -> Tensor<Flex, 2> {
-    let shape @ [_, columns] = logits.dims();
+    of_rows: [FlexTensor; 3],
+) -> FlexTensor {
+    let shape @ [_, columns] = dims(&logits);
     let targets = local(targets, valid);
-    let of_rows = of_rows.map(|values| flat(narrow(values, T::Real::dtype())));
+    let of_rows = of_rows.map(in_order);
     let [maximum, sum, gradient] = of_rows.each_ref().map(|values| values.storage::<T::Real>());
     let mut place = Place::<T>::over(logits);
     in_blocks(shape, place.rows(columns), |range, rows| {
@@ -129,7 +119,7 @@ fn backward_in<T: Number>(
 }
 
 /// The targets' columns, none for those outside the shard.
-fn local(targets: Tensor<Flex, 1, Int>, valid: usize) -> Vec<Option<usize>> {
+fn local(targets: FlexTensor, valid: usize) -> Vec<Option<usize>> {
     let targets = targets.into_data();
     let column = |target: i64| usize::try_from(target).ok().filter(|&target| target < valid);
     targets.iter::<i64>().map(column).collect()

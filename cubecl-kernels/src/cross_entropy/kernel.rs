@@ -17,18 +17,18 @@ const NEAR: f32 = 8192.0;
 /// arise; a sum of 0 tells that all were −∞.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn statistics<F: Float, I: Int, N: Size>(
-    logits: &Array<Vector<F, N>>,
-    targets: &Array<I>,
-    maximum: &mut Array<f32>,
-    sum: &mut Array<f32>,
-    target: &mut Array<f32>,
+    logits: &[Vector<F, N>],
+    targets: &[I],
+    maximum: &mut [f32],
+    sum: &mut [f32],
+    target: &mut [f32],
     rows: usize,
     vectors: usize,
     valid: usize,
     lowest: f32,
     #[comptime] units: usize,
     #[comptime] is_fast: bool,
-    #[define(F, I)] _dtypes: [StorageType; 2],
+    #[define(F, I)] _dtypes: [ElemType; 2],
 ) {
     let row = CUBE_POS;
     if row >= rows {
@@ -68,7 +68,7 @@ pub(super) fn statistics<F: Float, I: Int, N: Size>(
         let mut x = Vector::<f32, N>::cast_from(logits[start + vector]);
         #[unroll]
         for lane in 0..size {
-            x[lane] = select(first + lane >= valid, lowest, x[lane]);
+            x.insert(lane, select(first + lane >= valid, lowest, x.extract(lane)));
         }
         taken[0] = x;
         let now = largest_of::<N>(&taken, largest, 1usize);
@@ -88,7 +88,7 @@ pub(super) fn statistics<F: Float, I: Int, N: Size>(
 
 /// The target's logit, 0 where it is in another shard.
 #[cube]
-fn logit<F: Float, I: Int, N: Size>(logits: &Array<Vector<F, N>>, start: usize, number: I, valid: usize) -> f32 {
+fn logit<F: Float, I: Int, N: Size>(logits: &[Vector<F, N>], start: usize, number: I, valid: usize) -> f32 {
     let mut found = f32::new(0.0);
     if is_within::<I>(number, valid) {
         let column = u32::cast_from(number) as usize;
@@ -96,7 +96,7 @@ fn logit<F: Float, I: Int, N: Size>(logits: &Array<Vector<F, N>>, start: usize, 
         // Selected one by one: vectors are in registers, which have no index.
         #[unroll]
         for lane in 0..N::value() {
-            found = select(column % N::value() == lane, x[lane], found);
+            found = select(column % N::value() == lane, x.extract(lane), found);
         }
     }
     found
@@ -110,7 +110,7 @@ fn largest_of<N: Size>(taken: &Array<Vector<f32, N>>, other: f32, #[comptime] co
     for turn in 0..count {
         #[unroll]
         for lane in 0..N::value() {
-            largest = max(largest, taken[turn][lane]);
+            largest = max(largest, taken[turn].extract(lane));
         }
     }
     largest
@@ -152,7 +152,7 @@ fn shifted_terms<N: Size>(taken: &Array<Vector<f32, N>>, scale: f32, shift: f32,
         let terms = exp_scaled::<N>(exponents, true);
         #[unroll]
         for lane in 0..N::value() {
-            sum += terms[lane];
+            sum += terms.extract(lane);
         }
     }
     sum
@@ -172,7 +172,7 @@ fn distant_terms<N: Size>(
         let terms = exp::<N>(taken[turn] - Vector::new(largest), is_fast);
         #[unroll]
         for lane in 0..N::value() {
-            sum += terms[lane];
+            sum += terms.extract(lane);
         }
     }
     sum
@@ -181,17 +181,17 @@ fn distant_terms<N: Size>(
 /// Writes `(exp(x − maximum) / sum − onehot) · gradient`, and zeros into the padding. The output may be the logits.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn backward<F: Float, I: Int, N: Size>(
-    logits: &Array<Vector<F, N>>,
-    targets: &Array<I>,
-    maximum: &Array<f32>,
-    sum: &Array<f32>,
-    gradient: &Array<f32>,
-    output: &mut Array<Vector<F, N>>,
+    logits: &[Vector<F, N>],
+    targets: &[I],
+    maximum: &[f32],
+    sum: &[f32],
+    gradient: &[f32],
+    output: &mut [Vector<F, N>],
     rows: usize,
     vectors: usize,
     valid: usize,
     #[comptime] is_fast: bool,
-    #[define(F, I)] _dtypes: [StorageType; 2],
+    #[define(F, I)] _dtypes: [ElemType; 2],
 ) {
     let vector = own_column();
     if vector >= vectors {
@@ -220,14 +220,15 @@ pub(super) fn backward<F: Float, I: Int, N: Size>(
                     #[unroll]
                     for lane in 0..size {
                         let one_hot = select(first + lane == column, f32::new(1.0), f32::new(0.0));
-                        share[lane] -= one_hot;
+                        share.insert(lane, share.extract(lane) - one_hot);
                     }
                 }
                 let mut result = share * Vector::<f32, N>::new(gradient[own]);
                 if first + size > valid {
                     #[unroll]
                     for lane in 0..size {
-                        result[lane] = select(first + lane >= valid, f32::new(0.0), result[lane]);
+                        let kept = select(first + lane >= valid, f32::new(0.0), result.extract(lane));
+                        result.insert(lane, kept);
                     }
                 }
                 output[own * vectors + vector] = Vector::cast_from(result);
@@ -237,7 +238,7 @@ pub(super) fn backward<F: Float, I: Int, N: Size>(
     }
 }
 
-/// Whether a target is one of the shard's columns: compared in its own type, because it may not fit another.
+/// Returns whether a target is one of the shard's columns: compared in its own type, because it may not fit another.
 #[cube]
 fn is_within<I: Int>(number: I, valid: usize) -> bool {
     number >= I::from_int(0) && number < I::cast_from(valid)

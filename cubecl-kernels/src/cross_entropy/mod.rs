@@ -5,34 +5,41 @@
 //! more pass. The maximum is kept separate from the sum, and never added to its logarithm: for logits around 1e4, that
 //! would lose the last four digits of the loss in f32.
 
-pub(crate) mod autodiff;
-pub(crate) mod flex;
+mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
 mod kernel;
 #[cfg(feature = "cubecl")]
-pub(crate) mod launch;
-pub mod reference;
+mod launch;
+mod reference;
 
-use burn::tensor::{Int, Tensor, backend::Backend};
+use std::ops::Range;
 
-use crate::KernelBackend;
+use burn::tensor::{Int, Tensor};
+#[cfg(feature = "cubecl")]
+use burn_cubecl::tensor::CubeTensor;
+use burn_flex::FlexTensor;
+
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Join, Names, Part, PartRule, joined};
+use crate::operation::{Operation, Spec, apply};
+use crate::precision::compute_type;
+use crate::tape::{inner, record};
 
-/// What one shard, or all of them together, knows of each row, `[rows]` each, in the type that is computed in.
+/// Statistics of each row in one shard, or in all of them together, `[rows]` each, in the type that is computed in.
 #[derive(Clone, Debug)]
-pub struct Statistics<B: Backend> {
+pub struct Statistics {
     /// The largest logit; −∞ where the shard has no valid column.
-    pub maximum: Tensor<B, 1>,
+    pub maximum: Tensor<1>,
     /// `Σ exp(x − maximum)` over the valid columns; 0 where there is none.
-    pub sum: Tensor<B, 1>,
+    pub sum: Tensor<1>,
     /// The target's logit; 0 where the target is in another shard.
-    pub target: Tensor<B, 1>,
+    pub target: Tensor<1>,
 }
 
-impl<B: Backend> Statistics<B> {
+impl Statistics {
     /// The losses, `[rows]`, where these are the statistics of all shards.
-    pub fn losses(&self) -> Tensor<B, 1> {
+    pub fn losses(&self) -> Tensor<1> {
         if self.sum.dims() == [0] {
             // On CUDA, there is no launch for no elements.
             return self.sum.clone();
@@ -56,18 +63,128 @@ impl<B: Backend> Statistics<B> {
 ///
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
-pub fn cross_entropy<B: KernelBackend>(
-    logits: Tensor<B, 2>,
-    targets: Tensor<B, 1, Int>,
+pub fn cross_entropy(
+    logits: Tensor<2>,
+    targets: Tensor<1, Int>,
     valid: usize,
-    combine: impl FnOnce(Statistics<B>) -> Statistics<B>,
-) -> Result<Tensor<B, 1>, KernelError> {
+    combine: impl FnOnce(Statistics) -> Statistics,
+) -> Result<Tensor<1>, KernelError> {
     let check = Check("cross_entropy");
-    check.float::<B>("the logits", logits.dtype(), &logits.device())?;
+    check.float("the logits", logits.dtype(), &logits.device())?;
     let [rows, columns] = logits.dims();
     check.shape("the targets", &targets.dims(), &[rows])?;
     check.value("the number of valid columns", valid as f64, valid <= columns, || {
         format!("at most {columns}")
     })?;
-    Ok(B::cross_entropy(logits, targets, valid, combine))
+    let (x, targets) = (inner(&logits), inner(&targets));
+    let [maximum, sum, target] = apply(&Forward { valid }, (x.clone(), targets.clone()));
+    let whole = combine(Statistics { maximum, sum, target });
+    let [maximum, sum, target] = inner(&[whole.maximum, whole.sum, whole.target]);
+    let whole = Statistics { maximum, sum, target };
+    let losses = whole.losses();
+    // The logits are given up, to be written over.
+    Ok(record(logits, losses, move |gradient, _| {
+        let of_rows = [whole.maximum, whole.sum, gradient];
+        Some(apply(&Backward { valid }, (x, targets, of_rows)))
+    }))
+}
+
+/// Logits and targets to each row's maximum, sum and target's logit.
+#[derive(Clone, Copy, Debug)]
+struct Forward {
+    valid: usize,
+}
+
+impl Operation for Forward {
+    type Inputs = (Tensor<2>, Tensor<1, Int>);
+    type Outputs = [Tensor<1>; 3];
+
+    const NAME: &'static str = "cross_entropy_statistics";
+
+    fn outputs(&self, ((_, dtype), (rows, _)): (Spec, Spec)) -> [Spec; 3] {
+        std::array::from_fn(|_| (rows.clone(), compute_type(dtype)))
+    }
+
+    fn part_rule(&self, _inputs: (Spec, Spec)) -> Option<PartRule> {
+        Names::of::<Self>(("rv", "r"), ["r"; 3]).joined("v").rule()
+    }
+
+    /// Statistics of the whole vocabulary. Where ranks have parts of it, of `rows` and of `2 * rows` elements.
+    fn run_part(&self, (logits, targets): Self::Inputs, part: &dyn Part) -> Self::Outputs {
+        let (targets, valid) = of_columns(targets, self.valid, &part.range(0, 1));
+        let [own, sum, target] = apply(&Self { valid }, (logits, targets));
+        if part.is_all(0, 1) {
+            return [own, sum, target];
+        }
+        const VOCABULARY: (usize, usize) = (0, 1);
+        let [rows] = sum.dims();
+        let maximum = joined(part, own.clone(), Join::Max, VOCABULARY, 0);
+        // 0 on a rank of padding alone, whose own maximum is −∞.
+        let sum = sum * (own - maximum.clone()).exp();
+        let both = Tensor::cat(vec![sum.unsqueeze::<2>(), target.unsqueeze::<2>()], 0);
+        let both = joined(part, both, Join::Sum, VOCABULARY, 1);
+        let [sum, target] = [0, 1].map(|index| both.clone().narrow(0, index, 1).reshape([rows]));
+        [maximum, sum, target]
+    }
+
+    fn reference(&self, (logits, targets): Self::Inputs) -> Self::Outputs {
+        reference::statistics(logits, targets, self.valid)
+    }
+
+    fn flex(&self, (logits, targets): (FlexTensor, FlexTensor)) -> [FlexTensor; 3] {
+        flex::statistics(logits, targets, self.valid)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, (logits, targets): (CubeTensor, CubeTensor)) -> [CubeTensor; 3] {
+        launch::statistics(logits, targets, self.valid)
+    }
+}
+
+/// Logits, targets, and the rows' maxima, sums and losses' gradients to the logits' gradient.
+#[derive(Clone, Copy, Debug)]
+struct Backward {
+    valid: usize,
+}
+
+impl Operation for Backward {
+    type Inputs = (Tensor<2>, Tensor<1, Int>, [Tensor<1>; 3]);
+    type Outputs = Tensor<2>;
+
+    const NAME: &'static str = "cross_entropy_backward";
+
+    fn outputs(&self, (logits, _, _): (Spec, Spec, [Spec; 3])) -> Spec {
+        logits
+    }
+
+    fn part_rule(&self, _inputs: (Spec, Spec, [Spec; 3])) -> Option<PartRule> {
+        Names::of::<Self>(("rv", "r", ["r"; 3]), "rv").linear_in_last().rule()
+    }
+
+    fn run_part(&self, (logits, targets, of_rows): Self::Inputs, part: &dyn Part) -> Tensor<2> {
+        let (targets, valid) = of_columns(targets, self.valid, &part.range(0, 1));
+        apply(&Self { valid }, (logits, targets, of_rows))
+    }
+
+    fn reference(&self, (logits, targets, of_rows): Self::Inputs) -> Tensor<2> {
+        reference::backward(logits, targets, self.valid, of_rows)
+    }
+
+    fn flex(&self, (logits, targets, of_rows): (FlexTensor, FlexTensor, [FlexTensor; 3])) -> FlexTensor {
+        flex::backward(logits, targets, self.valid, of_rows)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, (logits, targets, of_rows): (CubeTensor, CubeTensor, [CubeTensor; 3])) -> CubeTensor {
+        launch::backward(logits, targets, self.valid, of_rows)
+    }
+}
+
+/// Returns the targets as columns of a part of the vocabulary, and how many of its columns count.
+fn of_columns(targets: Tensor<1, Int>, valid: usize, own: &Range<usize>) -> (Tensor<1, Int>, usize) {
+    let targets = match own.start {
+        0 => targets,
+        start => targets - start as i64,
+    };
+    (targets, valid.clamp(own.start, own.end) - own.start)
 }

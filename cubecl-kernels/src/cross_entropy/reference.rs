@@ -1,22 +1,19 @@
 //! The cross-entropy of a shard in burn's operations.
 
-use burn::tensor::{Bool, Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
 
-use super::Statistics;
 use crate::precision::{compute_type, narrow, widen, zeros};
 
 /// Returns each row's statistics.
-pub fn statistics<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>, valid: usize) -> Statistics<B> {
+pub fn statistics(logits: Tensor<2>, targets: Tensor<1, Int>, valid: usize) -> [Tensor<1>; 3] {
     let rows = logits.dims()[0];
     let device = logits.device();
     if rows == 0 || valid == 0 {
         let dtype = compute_type(logits.dtype());
         let nothing = TensorData::full([rows], f32::NEG_INFINITY);
-        return Statistics {
-            maximum: Tensor::from_data(nothing, (&device, dtype)),
-            sum: zeros([rows], &device, dtype),
-            target: zeros([rows], &device, dtype),
-        };
+        let maximum = Tensor::from_data(nothing, (&device, dtype));
+        let zeros = zeros([rows], &device, dtype);
+        return [maximum, zeros.clone(), zeros];
     }
     let logits = widen(logits).narrow(1, 0, valid);
     let maximum = logits.clone().max_dim(1);
@@ -29,21 +26,20 @@ pub fn statistics<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>, 
     let maximum = maximum.mask_fill(sum.clone().equal_elem(0.0), f64::NEG_INFINITY);
     let (local, elsewhere) = localize(targets, valid);
     let target = logits.gather(1, local.unsqueeze_dim::<2>(1)).squeeze_dim::<1>(1);
-    Statistics {
-        maximum: maximum.squeeze_dim(1),
-        sum: sum.squeeze_dim(1),
-        target: target.mask_fill(elsewhere, 0.0),
-    }
+    [
+        maximum.squeeze_dim(1),
+        sum.squeeze_dim(1),
+        target.mask_fill(elsewhere, 0.0),
+    ]
 }
 
 /// Returns the logits' gradient, in their type, for that of the rows' losses.
-pub fn backward<B: Backend>(
-    logits: Tensor<B, 2>,
-    targets: Tensor<B, 1, Int>,
+pub fn backward(
+    logits: Tensor<2>,
+    targets: Tensor<1, Int>,
     valid: usize,
-    whole: Statistics<B>,
-    gradient: Tensor<B, 1>,
-) -> Tensor<B, 2> {
+    [maximum, sum, gradient]: [Tensor<1>; 3],
+) -> Tensor<2> {
     let ([_, columns], dtype) = (logits.dims(), logits.dtype());
     let device = logits.device();
     if logits.dims().contains(&0) {
@@ -51,19 +47,18 @@ pub fn backward<B: Backend>(
     }
     let logits = widen(logits);
     let dims = logits.dims();
-    let numbers = Tensor::<B, 1, Int>::arange(0..columns as i64, &device);
+    let numbers = Tensor::<1, Int>::arange(0..columns as i64, &device);
     let padding = numbers
         .clone()
         .greater_equal_elem(valid as i64)
         .unsqueeze::<2>()
         .expand(dims);
     let (local, elsewhere) = localize(targets, valid);
-    let is_target: Tensor<B, 2, Bool> = numbers
+    let is_target: Tensor<2, Bool> = numbers
         .unsqueeze::<2>()
         .expand(dims)
         .equal(local.unsqueeze_dim::<2>(1).expand(dims));
     let is_target = is_target.bool_and(elsewhere.bool_not().unsqueeze_dim::<2>(1).expand(dims));
-    let Statistics { maximum, sum, .. } = whole;
     let share = (logits - maximum.unsqueeze_dim::<2>(1)).exp() / sum.unsqueeze_dim::<2>(1);
     let one_hot = share.zeros_like().mask_fill(is_target, 1.0);
     let result = (share - one_hot) * gradient.unsqueeze_dim::<2>(1);
@@ -71,7 +66,7 @@ pub fn backward<B: Backend>(
 }
 
 /// Returns each target's column, 0 for one outside the shard, and whether it is outside.
-fn localize<B: Backend>(targets: Tensor<B, 1, Int>, valid: usize) -> (Tensor<B, 1, Int>, Tensor<B, 1, Bool>) {
+fn localize(targets: Tensor<1, Int>, valid: usize) -> (Tensor<1, Int>, Tensor<1, Bool>) {
     let elsewhere = targets
         .clone()
         .lower_elem(0)

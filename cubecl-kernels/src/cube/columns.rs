@@ -3,12 +3,12 @@
 //! inputs give the same sums.
 
 use burn::tensor::DType;
-use burn_cubecl::CubeRuntime;
+use burn_backend::cubecl::dtype_to_elem_type;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::launch::{address_type, empty_beside, own};
-use crate::sums::GradientPlace;
+use crate::gradient_place::GradientPlace;
 
 /// Columns of a cube: few, so that the columns of a model are those of more cubes than a GPU has processors.
 const WIDTH: usize = 16;
@@ -21,14 +21,14 @@ const MOST: usize = 3;
 
 /// The sums of parts of the rows, of one or more vectors: `[vectors * parts, columns]` in f32, one vector's after the
 /// other's.
-pub struct Partials<R: CubeRuntime> {
-    sums: CubeTensor<R>,
+pub struct Partials {
+    sums: CubeTensor,
     vectors: usize,
 }
 
-impl<R: CubeRuntime> Partials<R> {
+impl Partials {
     /// Returns room on another tensor's device, not yet written.
-    pub fn empty(other: &CubeTensor<R>, vectors: usize, parts: usize, columns: usize) -> Self {
+    pub fn empty(other: &CubeTensor, vectors: usize, parts: usize, columns: usize) -> Self {
         assert!((1..=MOST).contains(&vectors), "sums of {vectors} vectors");
         Self {
             sums: empty_beside(other, &[vectors * parts, columns], DType::F32),
@@ -37,31 +37,31 @@ impl<R: CubeRuntime> Partials<R> {
     }
 
     /// The tensor that kernels write to.
-    pub fn tensor(&self) -> &CubeTensor<R> {
+    pub fn tensor(&self) -> &CubeTensor {
         &self.sums
     }
 
     /// Returns the sums of the columns, `[columns]` in `dtype` for each vector.
-    pub fn sum(self, dtype: DType) -> Vec<CubeTensor<R>> {
+    pub fn sum(self, dtype: DType) -> Vec<CubeTensor> {
         let [count, columns] = self.dims();
         let outputs: Vec<_> = (0..self.vectors)
             .map(|_| empty_beside(&self.sums, &[columns], dtype))
             .collect();
-        let output = |vector: usize| outputs.get(vector).map(|output| output.clone().into_array_arg());
+        let output = |vector: usize| outputs.get(vector).map(|output| output.clone().into_buffer_arg());
         // SAFETY: the kernel bounds what it reads and writes by both dimensions, and by the vectors that there are.
         unsafe {
-            sum_columns::launch_unchecked::<R>(
+            sum_columns::launch_unchecked(
                 &self.sums.client,
                 self.cubes(),
                 CubeDim::new_2d(WIDTH as u32, HEIGHT as u32),
                 address_type(&[&self.sums]),
-                self.sums.clone().into_array_arg(),
+                self.sums.clone().into_buffer_arg(),
                 output(0).expect("there is a vector"),
                 output(1).into(),
                 output(2).into(),
                 count,
                 columns,
-                dtype.into(),
+                dtype_to_elem_type(dtype),
             );
         }
         outputs
@@ -69,7 +69,7 @@ impl<R: CubeRuntime> Partials<R> {
 
     /// Adds the sums of the columns to each vector's place among sums in f32, and notes which are not finite. Returns
     /// these and those, each in its own memory if nothing else holds that.
-    pub fn add_to(self, sums: [CubeTensor<R>; 2], places: &[GradientPlace]) -> [CubeTensor<R>; 2] {
+    pub fn add_to(self, sums: [CubeTensor; 2], places: &[GradientPlace]) -> [CubeTensor; 2] {
         assert_eq!(places.len(), self.vectors, "a place for each vector");
         let [count, columns] = self.dims();
         let [sums, non_finite] = sums.map(own);
@@ -80,14 +80,14 @@ impl<R: CubeRuntime> Partials<R> {
         };
         // SAFETY: as above; each vector's place is within the sums.
         unsafe {
-            add_columns::launch_unchecked::<R>(
+            add_columns::launch_unchecked(
                 &self.sums.client,
                 self.cubes(),
                 CubeDim::new_2d(WIDTH as u32, HEIGHT as u32),
                 address_type(&[&self.sums, &sums]),
-                self.sums.clone().into_array_arg(),
-                sums.clone().into_array_arg(),
-                non_finite.clone().into_array_arg(),
+                self.sums.clone().into_buffer_arg(),
+                sums.clone().into_buffer_arg(),
+                non_finite.clone().into_buffer_arg(),
                 place(0),
                 place(1),
                 place(2),
@@ -104,7 +104,7 @@ impl<R: CubeRuntime> Partials<R> {
         [shape[0] / self.vectors, shape[1]]
     }
 
-    /// Those of a vector's columns along x and, where there are too many, y.
+    /// Returns the cubes of a vector's columns along x and, where there are too many, y.
     fn cubes(&self) -> CubeCount {
         let [_, columns] = self.dims();
         let most = self.sums.client.properties().hardware.max_cube_count.0 as usize;
@@ -114,7 +114,7 @@ impl<R: CubeRuntime> Partials<R> {
     }
 }
 
-/// Where the sums of a vector's columns go.
+/// Place of the sums of a vector's columns.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Place {
     offset: usize,
@@ -127,13 +127,13 @@ struct Place {
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::collapsible_if, reason = "the outer one is decided when the kernel is made")]
 fn sum_columns<E: Float>(
-    partials: &Array<f32>,
-    first: &mut Array<E>,
-    second: &mut ComptimeOption<Array<E>>,
-    third: &mut ComptimeOption<Array<E>>,
+    partials: &[f32],
+    first: &mut [E],
+    second: ComptimeOption<&mut [E]>,
+    third: ComptimeOption<&mut [E]>,
     count: usize,
     columns: usize,
-    #[define(E)] _type: StorageType,
+    #[define(E)] _type: ElemType,
 ) {
     let column = own_column();
     let total = E::cast_from(column_total(partials, count, columns));
@@ -159,9 +159,9 @@ fn sum_columns<E: Float>(
 /// Adds the sums of the columns of each vector to its place.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn add_columns(
-    partials: &Array<f32>,
-    sums: &mut Array<f32>,
-    non_finite: &mut Array<f32>,
+    partials: &[f32],
+    sums: &mut [f32],
+    non_finite: &mut [f32],
     first: &Place,
     second: &Place,
     third: &Place,
@@ -205,7 +205,7 @@ fn own_column() -> usize {
 
 /// The sum of the column of the cube's vector; in the units of the cube's first row.
 #[cube]
-fn column_total(partials: &Array<f32>, count: usize, columns: usize) -> f32 {
+fn column_total(partials: &[f32], count: usize, columns: usize) -> f32 {
     let (width, height) = comptime!((WIDTH, HEIGHT));
     let column = own_column();
     let mut sum = 0.0f32;
@@ -229,7 +229,7 @@ fn column_total(partials: &Array<f32>, count: usize, columns: usize) -> f32 {
             partial += comptime!(AT_ONCE * HEIGHT);
         }
     }
-    let mut shares = SharedMemory::<f32>::new(comptime!(WIDTH * HEIGHT));
+    let mut shares = Shared::<[f32]>::new_slice(comptime!(WIDTH * HEIGHT));
     shares[UNIT_POS as usize] = sum;
     sync_cube();
     let mut total = shares[UNIT_POS_X as usize];

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use burn_cubecl::CubeRuntime;
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -40,10 +39,10 @@ pub fn philox4x32_10(
         step_1 += 0xBB67_AE85u32;
     }
     let mut words = Vector::<u32, Const<4>>::empty();
-    words[0] = word_0;
-    words[1] = word_1;
-    words[2] = word_2;
-    words[3] = word_3;
+    words.insert(0usize, word_0);
+    words.insert(1usize, word_1);
+    words.insert(2usize, word_2);
+    words.insert(3usize, word_3);
     words
 }
 
@@ -58,7 +57,7 @@ pub struct Dropout {
     pub iteration: u32,
     /// An element falls where its word is below this.
     pub threshold: u32,
-    /// What kept elements are multiplied by.
+    /// Factor of kept elements.
     pub scale: f32,
     /// The number in the model of the first head.
     pub first_head: u32,
@@ -70,10 +69,10 @@ pub struct DroppedRows {
     /// The site's dropout.
     pub dropout: Dropout,
     /// The rows' places: position and sample of each.
-    pub places: Array<u32>,
+    pub places: Box<[u32]>,
 }
 
-/// Where a row is in the global batch: the words of its counters.
+/// Place of a row in the global batch: the words of its counters.
 #[derive(CubeType, Clone, Copy)]
 pub struct DropoutRow {
     /// The position in the sample.
@@ -106,8 +105,8 @@ pub fn dropout_factors<N: Size>(dropout: &Dropout, row: &DropoutRow, column: u32
             let words = dropout_words(dropout, row, column / 4 + block as u32);
             #[unroll]
             for element in 0..4usize {
-                let is_kept = words[element] >= dropout.threshold;
-                factors[block * 4 + element] = select(is_kept, dropout.scale, 0.0f32);
+                let is_kept = words.extract(element) >= dropout.threshold;
+                factors.insert(block * 4 + element, select(is_kept, dropout.scale, 0.0f32));
             }
         }
     } else {
@@ -116,12 +115,12 @@ pub fn dropout_factors<N: Size>(dropout: &Dropout, row: &DropoutRow, column: u32
         for element in 0..size {
             // Selected one by one: vectors are in registers, which have no index.
             let place = column % 4 + element as u32;
-            let mut word = words[0];
+            let mut word = words.extract(0usize);
             #[unroll]
             for candidate in 1..4usize {
-                word = select(place == candidate as u32, words[candidate], word);
+                word = select(place == candidate as u32, words.extract(candidate), word);
             }
-            factors[element] = select(word >= dropout.threshold, dropout.scale, 0.0f32);
+            factors.insert(element, select(word >= dropout.threshold, dropout.scale, 0.0f32));
         }
     }
     factors
@@ -141,16 +140,16 @@ pub fn dropout_words(dropout: &Dropout, row: &DropoutRow, block: u32) -> Vector<
 }
 
 /// Returns the places of rows on the client's device: position and sample of each, as words.
-pub fn places_on_device<R: CubeRuntime>(client: &ComputeClient<R>, places: &Arc<[RowPlace]>) -> Handle {
+pub fn places_on_device(client: &Client, places: &Arc<[RowPlace]>) -> Handle {
     let words = |places: &[RowPlace]| places.iter().flat_map(|place| [place.position, place.sample]).collect();
     on_device(client, places, words)
 }
 
 /// The dropout of rows as an argument of a kernel; their places are brought to the device if they are not there.
-pub fn dropped_rows_argument<R: CubeRuntime>(client: &ComputeClient<R>, dropout: &RowDropout) -> DroppedRowsLaunch<R> {
+pub fn dropped_rows_argument(client: &Client, dropout: &RowDropout) -> DroppedRowsLaunch {
     let handle = places_on_device(client, &dropout.places);
     // SAFETY: the buffer holds two words for each place.
-    let places = unsafe { ArrayArg::from_raw_parts(handle, 2 * dropout.places.len()) };
+    let places = unsafe { BufferArg::from_raw_parts(handle, 2 * dropout.places.len()) };
     let site = DropoutLaunch::new(
         dropout.key[0],
         dropout.key[1],

@@ -1,70 +1,44 @@
 //! How kernels are launched: which types they take, how wide they load, how rows are spread over units and cubes.
 
-use burn::tensor::{DType, Shape};
+use burn::backend::DispatchDevice;
+use burn::tensor::{DType, Device, Shape};
+use burn_backend::cubecl::dtype_to_storage_type;
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::features::{Plane, TypeUsage};
 use cubecl::prelude::*;
 
 use super::reduce::{RowLayout, RowsLaunch};
-use crate::KernelBackend;
 
-/// A backend whose tensors are CubeCL's, of this runtime.
-pub trait OnCube<R: CubeRuntime>:
-    KernelBackend<
-        FloatTensorPrimitive = CubeTensor<R>,
-        IntTensorPrimitive = CubeTensor<R>,
-        BoolTensorPrimitive = CubeTensor<R>,
-    >
-{
-}
-
-impl<R, F, I, BT> OnCube<R> for CubeBackend<R, F, I, BT>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
-}
-
-/// Returns whether the kernels run for tensors of a type on a device: they read and write it, and compute in f32. Else
-/// the references run.
-pub fn is_supported<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType) -> bool {
+/// Returns whether the kernels run for tensors of a type on a device: they read and write it, and compute in f32.
+pub fn is_supported(client: &Client, dtype: DType) -> bool {
     let is_computed = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-    let usage = client.properties().type_usage(StorageType::from(dtype));
+    let usage = client.properties().type_usage(dtype_to_storage_type(dtype));
     is_computed && usage.is_superset(TypeUsage::Buffer | TypeUsage::Conversion)
 }
 
-/// Returns whether the kernels read whole numbers of a type.
-pub fn is_integer(dtype: DType) -> bool {
-    matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64)
-}
-
-/// Returns whether the kernels run for a tensor: the references also give the results for those of no elements, for
-/// which CUDA has no launch.
-pub fn runs<R: CubeRuntime>(tensor: &CubeTensor<R>) -> bool {
-    is_supported(&tensor.client, tensor.dtype) && tensor.meta.shape().num_elements() > 0
+/// Returns the client of a device, tracked or not, if it is one of CubeCL's.
+pub fn client_of(device: &Device) -> Option<Client> {
+    let mut device = device.as_dispatch();
+    while let DispatchDevice::Autodiff(tracked) = device {
+        device = tracked;
+    }
+    match device {
+        DispatchDevice::Cube(device) => Some(device.client()),
+        _ => None,
+    }
 }
 
 /// Returns a new contiguous tensor on another one's device, not yet written.
-pub fn empty_beside<R: CubeRuntime>(other: &CubeTensor<R>, shape: &[usize], dtype: DType) -> CubeTensor<R> {
+pub fn empty_beside(other: &CubeTensor, shape: &[usize], dtype: DType) -> CubeTensor {
     let (client, device) = (other.client.clone(), other.device.clone());
     empty_device_contiguous_dtype(client, device, Shape::from(shape.to_vec()), dtype)
 }
 
-/// As burn's, but of a tensor of no elements, for which CUDA has no launch.
-pub fn into_contiguous<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
-    match tensor.meta.shape().num_elements() {
-        0 => tensor,
-        _ => burn_cubecl::kernel::into_contiguous(tensor),
-    }
-}
-
 /// Returns the tensor, contiguous and writable: in its own memory if nothing else holds it.
-pub fn own<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
+pub fn own(tensor: CubeTensor) -> CubeTensor {
     if tensor.can_mut() {
         into_contiguous(tensor)
     } else {
@@ -74,21 +48,21 @@ pub fn own<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
 
 /// Returns how many numbers one load of a contiguous row of `columns` takes: the most that the device loads at once and
 /// that divide the row.
-pub fn vector_size<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType, columns: usize) -> usize {
+pub fn vector_size(client: &Client, dtype: DType, columns: usize) -> usize {
     let mut sizes = client.io_optimized_vector_sizes(dtype.size());
     sizes.find(|size| columns.is_multiple_of(*size)).unwrap_or(1)
 }
 
-/// The address type of a kernel for tensors.
-pub fn address_type<R: CubeRuntime>(tensors: &[&CubeTensor<R>]) -> AddressType {
+/// Returns the address type of a kernel for tensors.
+pub fn address_type(tensors: &[&CubeTensor]) -> AddressType {
     let types = tensors.iter().map(|tensor| tensor.required_address_type());
     types.max().unwrap_or_default()
 }
 
-/// How the rows of a tensor are spread over a device.
+/// Layout of a tensor's rows over a device.
 #[derive(Clone, Debug)]
 pub struct RowPlan {
-    /// How a row is laid out over units.
+    /// Layout of a row over units.
     pub layout: RowLayout,
     /// The numbers of a vector.
     pub vector_size: usize,
@@ -101,29 +75,24 @@ pub struct RowPlan {
     rows: usize,
 }
 
-/// How many numbers of a row a unit may hold, at best and at most; any others are in local memory.
+/// Numbers of a row that a unit may hold, at best and at most; any others are in local memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     /// Rows get more units, and vectors are shortened, until each unit holds no more than this; a power of two.
     pub wanted: usize,
-    /// What each unit holds at most, when there are no more units.
+    /// Numbers that each unit holds at most, when there are no more units.
     pub most: usize,
 }
 
 impl RowPlan {
     /// Plans for rows of a contiguous tensor.
-    pub fn new<R: CubeRuntime>(
-        client: &ComputeClient<R>,
-        dtype: DType,
-        dims: [usize; 2],
-        registers: Registers,
-    ) -> Self {
+    pub fn new(client: &Client, dtype: DType, dims: [usize; 2], registers: Registers) -> Self {
         Self::of_units(client, dtype, dims, registers, 1024)
     }
 
-    /// As [`new`](Self::new) with no more units to a row than these: fewer units have more registers each.
-    pub fn of_units<R: CubeRuntime>(
-        client: &ComputeClient<R>,
+    /// Plans as [`new`](Self::new) with no more units to a row than these: fewer units have more registers each.
+    pub fn of_units(
+        client: &Client,
         dtype: DType,
         [rows, columns]: [usize; 2],
         registers: Registers,
@@ -175,12 +144,12 @@ impl RowPlan {
     }
 
     /// The rows as an argument of a kernel.
-    pub fn rows_argument<R: CubeRuntime>(&self) -> RowsLaunch<R> {
+    pub fn rows_argument(&self) -> RowsLaunch {
         RowsLaunch::new(self.rows, self.vectors)
     }
 
     /// Returns the cubes for one turn each, or the most that the device takes: kernels then continue with further rows.
-    pub fn cube_count<R: CubeRuntime>(&self, client: &ComputeClient<R>) -> CubeCount {
+    pub fn cube_count(&self, client: &Client) -> CubeCount {
         let most = client.properties().hardware.max_cube_count.0 as usize;
         let cubes = self.rows.div_ceil(self.rows_per_cube).min(most);
         CubeCount::new_1d(cubes as u32)
@@ -188,7 +157,7 @@ impl RowPlan {
 
     /// Returns the cubes for kernels that leave sums over their rows to be added up: no more than run at once if a unit
     /// takes this many registers, and each with enough rows that the sums of all are few compared with the rows.
-    pub fn resident_cubes<R: CubeRuntime>(&self, client: &ComputeClient<R>, registers: usize) -> usize {
+    pub fn resident_cubes(&self, client: &Client, registers: usize) -> usize {
         let processors = client.properties().hardware.num_streaming_multiprocessors;
         let processors = processors.unwrap_or(16) as usize;
         let units = self.cube_dim.num_elems() as usize;
@@ -207,7 +176,7 @@ const PROCESSOR_REGISTERS: usize = 65_536;
 const ROWS_OF_SUMS: usize = 16;
 
 /// The units of a plane, at most; a guess where there are none.
-pub fn plane_size<R: CubeRuntime>(client: &ComputeClient<R>) -> usize {
+pub fn plane_size(client: &Client) -> usize {
     let properties = client.properties();
     if properties.features.plane.contains(Plane::Ops) {
         properties.hardware.plane_size_max.max(1) as usize

@@ -5,8 +5,7 @@
 //! reach the memory's bandwidth. Other runtimes compile the plain forms: there, what comes of infinite
 //! numbers in the short ones is not defined.
 
-use burn_cubecl::CubeRuntime;
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use super::nvidia::exp2_approximate;
@@ -15,12 +14,12 @@ use super::nvidia::exp2_approximate;
 /// number.
 pub const LOWEST: f32 = -87.0;
 
-/// Whether kernels take the short forms on a device.
-pub fn is_fast<R: CubeRuntime>(client: &ComputeClient<R>) -> bool {
-    R::name(client) == "cuda"
+/// Returns whether kernels take the short forms on a device.
+pub fn is_fast(client: &Client) -> bool {
+    client.name() == "cuda"
 }
 
-/// What the argument of [`exp_scaled()`] is multiplied by; folded into a factor that is there anyway.
+/// Factor of the argument of [`exp_scaled()`], folded into one that is there anyway.
 pub const fn exponent_scale(is_fast: bool) -> f32 {
     if is_fast { std::f32::consts::LOG2_E } else { 1.0 }
 }
@@ -53,7 +52,7 @@ pub fn exp_or_zero<N: Size>(scaled: Vector<f32, N>, #[comptime] is_fast: bool) -
         let mut powers = Vector::<f32, N>::empty();
         #[unroll]
         for lane in 0..N::value() {
-            powers[lane] = exp2_approximate(scaled[lane]);
+            powers.insert(lane, exp2_approximate(scaled.extract(lane)));
         }
         powers
     } else {
@@ -77,7 +76,10 @@ pub fn over_one_plus_exp<N: Size>(
         let mut result = numerator / (one + Vector::exp(at_most::<N>(scaled, highest)));
         #[unroll]
         for lane in 0..N::value() {
-            result[lane] = select(scaled[lane] > highest, f32::new(0.0), result[lane]);
+            result.insert(
+                lane,
+                select(scaled.extract(lane) > highest, f32::new(0.0), result.extract(lane)),
+            );
         }
         result
     }
@@ -101,7 +103,7 @@ pub fn times_rest<N: Size>(a: Vector<f32, N>, b: Vector<f32, N>) -> Vector<f32, 
     let mut result = a;
     #[unroll]
     for lane in 0..N::value() {
-        result[lane] = fma(-a[lane], b[lane], a[lane]);
+        result.insert(lane, fma(-a.extract(lane), b.extract(lane), a.extract(lane)));
     }
     result
 }
@@ -112,7 +114,7 @@ pub fn at_least<N: Size>(x: Vector<f32, N>, bound: f32) -> Vector<f32, N> {
     let mut result = x;
     #[unroll]
     for lane in 0..N::value() {
-        result[lane] = select(x[lane] < bound, bound, x[lane]);
+        result.insert(lane, select(x.extract(lane) < bound, bound, x.extract(lane)));
     }
     result
 }
@@ -123,7 +125,7 @@ pub fn at_most<N: Size>(x: Vector<f32, N>, bound: f32) -> Vector<f32, N> {
     let mut result = x;
     #[unroll]
     for lane in 0..N::value() {
-        result[lane] = select(x[lane] > bound, bound, x[lane]);
+        result.insert(lane, select(x.extract(lane) > bound, bound, x.extract(lane)));
     }
     result
 }

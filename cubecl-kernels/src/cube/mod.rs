@@ -1,14 +1,13 @@
-//! What the kernels in CubeCL share: reductions over a row's units, the random numbers, and how kernels are launched.
+//! Parts of kernels in CubeCL: launches ([`launch`]), how units are laid over a matrix ([`walk`]), reductions over a
+//! row's units ([`reduce`]) and over rows ([`columns`]), random numbers ([`dropout`]), mathematics ([`math`]), NVIDIA's
+//! own instructions ([`nvidia`]).
 
-// Of what the macro `cube` makes of a function.
-#![allow(missing_docs)]
-
-pub mod columns;
+pub(crate) mod columns;
 pub mod dropout;
 pub mod launch;
-pub mod math;
-pub mod nvidia;
-pub mod parts;
+pub(crate) mod math;
+pub(crate) mod nvidia;
+pub(crate) mod parts;
 pub mod reduce;
-pub mod tables;
-pub mod walk;
+pub(crate) mod tables;
+pub(crate) mod walk;

@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use burn_cubecl::CubeRuntime;
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use parking_lot::Mutex;
@@ -31,7 +30,7 @@ pub struct Part {
 /// Ranges, as kernels are given them.
 #[derive(CubeType, CubeLaunch)]
 pub struct Parts {
-    table: Array<u32>,
+    table: Box<[u32]>,
     number: u32,
 }
 
@@ -95,7 +94,7 @@ impl DeviceParts {
     ///
     /// # Panics
     /// When a range ends beyond what 32 bits count.
-    pub fn new<R: CubeRuntime>(client: &ComputeClient<R>, parts: impl IntoIterator<Item = Part>) -> Self {
+    pub fn new(client: &Client, parts: impl IntoIterator<Item = Part>) -> Self {
         let (mut words, mut cubes) = (Vec::new(), 0);
         for part in parts.into_iter().filter(|part| part.cubes > 0) {
             words.extend([cubes, part.start, part.count, part.place].map(word));
@@ -117,9 +116,9 @@ impl DeviceParts {
     }
 
     /// The table as an argument of a kernel.
-    pub fn argument<R: CubeRuntime>(&self) -> PartsLaunch<R> {
+    pub fn argument(&self) -> PartsLaunch {
         // SAFETY: the buffer holds this many words.
-        let table = unsafe { ArrayArg::from_raw_parts(self.handle.clone(), self.words) };
+        let table = unsafe { BufferArg::from_raw_parts(self.handle.clone(), self.words) };
         PartsLaunch::new(table, self.number as u32)
     }
 }
@@ -133,7 +132,7 @@ type Tables = HashMap<(usize, Vec<u32>), Handle>;
 /// By device and words. They are the same in every step, so that nothing is uploaded from the second on.
 static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
 
-fn on_device<R: CubeRuntime>(client: &ComputeClient<R>, words: Vec<u32>) -> Handle {
+fn on_device(client: &Client, words: Vec<u32>) -> Handle {
     // A device's properties are stored in its server, which lives as long as the process.
     let device = std::ptr::from_ref(client.properties()).addr();
     let tables = || TABLES.lock();

@@ -11,7 +11,7 @@
 
 use cubecl::prelude::*;
 
-/// How a row is laid out over units: part of a kernel's specialisation.
+/// Layout of a row over units: part of a kernel's specialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowLayout {
     /// The vectors of a row that a unit holds, at most.
@@ -20,11 +20,11 @@ pub struct RowLayout {
     pub units: usize,
     /// The rows of a cube.
     pub rows: usize,
-    /// Whether the slots are few enough for registers, and loops over them are unrolled.
+    /// True if the slots are few enough for registers, and loops over them are unrolled.
     pub is_unrolled: bool,
-    /// Whether the device has operations over planes; else all goes through shared memory.
+    /// True if the device has operations over planes; else all goes through shared memory.
     pub has_planes: bool,
-    /// How many planes share a row at most, or without operations over planes the cube's units, a power of two.
+    /// Planes that share a row, at most, or without operations over planes the cube's units, a power of two.
     pub parts: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct Rows {
 
 #[cube]
 impl Rows {
-    /// How often each cube takes up rows, so that all are worked on.
+    /// Returns how often each cube takes up rows, so that all are worked on.
     pub fn turns(&self) -> usize {
         (self.count + rows_at_once() - 1) / rows_at_once()
     }
@@ -64,7 +64,7 @@ pub fn row_sum(value: f32, #[comptime] layout: RowLayout) -> f32 {
         result = plane_sum(value);
     }
     if comptime!(layout.parts > 1) {
-        let mut parts = SharedMemory::<f32>::new(comptime!(layout.parts));
+        let mut parts = Shared::<[f32]>::new_slice(comptime!(layout.parts));
         if comptime!(layout.has_planes) {
             if UNIT_POS_PLANE == 0 {
                 parts[PLANE_POS as usize] = result;
@@ -110,7 +110,7 @@ pub fn row_sums(first: f32, second: f32, turn: usize, #[comptime] layout: RowLay
     }
     if comptime!(layout.parts > 1) {
         // Who writes the half of this turn has passed the barrier of the turn before, and there all had read it.
-        let mut parts = SharedMemory::<f32>::new(comptime!(4 * layout.parts));
+        let mut parts = Shared::<[f32]>::new_slice(comptime!(4 * layout.parts));
         let half = turn % 2 * comptime!(2 * layout.parts);
         if comptime!(layout.has_planes) {
             if UNIT_POS_PLANE == 0 {
@@ -157,7 +157,7 @@ pub fn row_max(value: f32, #[comptime] layout: RowLayout) -> f32 {
         result = plane_max(value);
     }
     if comptime!(layout.parts > 1) {
-        let mut parts = SharedMemory::<f32>::new(comptime!(layout.parts));
+        let mut parts = Shared::<[f32]>::new_slice(comptime!(layout.parts));
         if comptime!(layout.has_planes) {
             if UNIT_POS_PLANE == 0 {
                 parts[PLANE_POS as usize] = result;
@@ -192,10 +192,10 @@ pub fn row_max(value: f32, #[comptime] layout: RowLayout) -> f32 {
 /// Returns the sum of a vector's numbers.
 #[cube]
 pub fn vector_sum<N: Size>(vector: Vector<f32, N>) -> f32 {
-    let mut result = vector[0];
+    let mut result = vector.extract(0usize);
     #[unroll]
     for element in 1..N::value() {
-        result += vector[element];
+        result += vector.extract(element);
     }
     result
 }
@@ -203,10 +203,10 @@ pub fn vector_sum<N: Size>(vector: Vector<f32, N>) -> f32 {
 /// Returns the largest number of a vector.
 #[cube]
 pub fn vector_max<N: Size>(vector: Vector<f32, N>) -> f32 {
-    let mut result = vector[0];
+    let mut result = vector.extract(0usize);
     #[unroll]
     for element in 1..N::value() {
-        result = max(result, vector[element]);
+        result = max(result, vector.extract(element));
     }
     result
 }

@@ -6,17 +6,16 @@
 
 use std::sync::Arc;
 
-use burn_cubecl::CubeRuntime;
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::server::Handle;
 use parking_lot::Mutex;
 
-/// How many tables are kept: enough for a few devices, whole and in shards.
+/// Tables that are kept: enough for a few devices, whole and in shards.
 const MOST: usize = 16;
 
 /// Returns a table on the client's device, as the words that `words` makes of it.
-pub fn on_device<R: CubeRuntime, T: Send + Sync + 'static>(
-    client: &ComputeClient<R>,
+pub fn on_device<T: Send + Sync + 'static>(
+    client: &Client,
     numbers: &Arc<[T]>,
     words: impl FnOnce(&[T]) -> Vec<u32>,
 ) -> Handle {
@@ -27,11 +26,11 @@ pub fn on_device<R: CubeRuntime, T: Send + Sync + 'static>(
     table.on_device(client, || words(numbers))
 }
 
-/// What a table is made from: as long as it is held elsewhere, so is the table on the device.
+/// Origin of a table: as long as it is held elsewhere, so is the table on the device.
 pub struct Owner {
-    /// Where it is on the host: nothing else is there while this exists.
+    /// Address on the host: nothing else is there while this exists.
     address: usize,
-    /// Whether anybody else has it.
+    /// Returns whether anybody else has it.
     is_used: Box<dyn Fn() -> bool + Send>,
 }
 
@@ -47,7 +46,7 @@ impl Owner {
 
 /// A table, by what it is made from and how: the same are the same words.
 pub struct Table {
-    /// What it is made from.
+    /// Numbers of the host that it is made from.
     pub owners: Vec<Owner>,
     /// Numbers that say how.
     pub form: Vec<usize>,
@@ -70,7 +69,7 @@ impl Table {
     }
 
     /// Returns the table on the client's device, where it has the words that `words` makes.
-    pub fn on_device<R: CubeRuntime>(self, client: &ComputeClient<R>, words: impl FnOnce() -> Vec<u32>) -> Handle {
+    pub fn on_device(self, client: &Client, words: impl FnOnce() -> Vec<u32>) -> Handle {
         // A device's properties are stored in its server, which lives as long as the process.
         let device = std::ptr::from_ref(client.properties()).addr();
         if let Some(handle) = self.find(device) {

@@ -5,8 +5,9 @@
 
 use std::cmp::Reverse;
 
-use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
+use burn_cubecl::tensor::CubeTensor;
 use cubecl::calculate_cube_count_elemwise;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use super::launch::vector_size;
@@ -40,18 +41,13 @@ pub struct RowWalk {
 impl RowWalk {
     /// Plans for `rows` rows of `columns` columns, neither of them 0, of the tensor's type: cubes for all of them,
     /// whose units walk a few rows each.
-    pub fn over<R: CubeRuntime>(tensor: &CubeTensor<R>, rows: usize, columns: usize) -> Self {
+    pub fn over(tensor: &CubeTensor, rows: usize, columns: usize) -> Self {
         let size = vector_size(&tensor.client, tensor.dtype, columns);
         Self::of_vectors(&tensor.client, rows, size, columns / size)
     }
 
-    /// As [`over`](Self::over) for rows of `vectors` vectors that a unit has one each of.
-    pub fn of_vectors<R: CubeRuntime>(
-        client: &ComputeClient<R>,
-        rows: usize,
-        vector_size: usize,
-        vectors: usize,
-    ) -> Self {
+    /// Plans as [`over`](Self::over) for rows of `vectors` vectors that a unit has one each of.
+    pub fn of_vectors(client: &Client, rows: usize, vector_size: usize, vectors: usize) -> Self {
         let mut walk = Self::wide(vector_size, vectors);
         let once = rows.div_ceil(walk.units[1] as usize);
         let resident = walk.resident_rows(client);
@@ -61,8 +57,8 @@ impl RowWalk {
         walk
     }
 
-    /// As [`over`](Self::over) for kernels that leave a sum for each part of the rows: no more cubes than run at once.
-    pub fn in_parts<R: CubeRuntime>(tensor: &CubeTensor<R>, rows: usize, columns: usize) -> Self {
+    /// Plans for kernels that leave a sum for each part of the rows: no more cubes than run at once.
+    pub fn in_parts(tensor: &CubeTensor, rows: usize, columns: usize) -> Self {
         let size = vector_size(&tensor.client, tensor.dtype, columns);
         let mut walk = Self::wide(size, columns / size);
         let enough = rows.div_ceil(walk.units[1] as usize * 2 * ROWS_EACH);
@@ -85,12 +81,12 @@ impl RowWalk {
     }
 
     /// The cubes one below the other that run at once.
-    fn resident_rows<R: CubeRuntime>(&self, client: &ComputeClient<R>) -> usize {
+    fn resident_rows(&self, client: &Client) -> usize {
         let units = self.units[0] * self.units[1];
         (resident_cubes(client, units) / self.cubes[0] as usize).max(1)
     }
 
-    fn set_high<R: CubeRuntime>(&mut self, client: &ComputeClient<R>, cubes: usize) {
+    fn set_high(&mut self, client: &Client, cubes: usize) {
         let most = client.properties().hardware.max_cube_count.1 as usize;
         self.cubes[1] = cubes.min(most) as u32;
         self.parts = (self.cubes[1] * self.units[1]) as usize;
@@ -121,18 +117,18 @@ fn units_along(vectors: usize) -> usize {
 }
 
 /// Returns how many cubes of `units` units run at once.
-pub fn resident_cubes<R: CubeRuntime>(client: &ComputeClient<R>, units: u32) -> usize {
+pub fn resident_cubes(client: &Client, units: u32) -> usize {
     let processors = client.properties().hardware.num_streaming_multiprocessors.unwrap_or(16);
     (processors * (RESIDENT_UNITS / units).max(1)) as usize
 }
 
 /// Returns `cubes` cubes, or some more: over several dimensions if one does not take them.
-pub fn cube_count<R: CubeRuntime>(client: &ComputeClient<R>, cubes: usize) -> CubeCount {
+pub fn cube_count(client: &Client, cubes: usize) -> CubeCount {
     calculate_cube_count_elemwise(client, cubes, CubeDim::new_single())
 }
 
 /// Rows and columns.
-pub fn dims<R: CubeRuntime>(tensor: &CubeTensor<R>) -> [usize; 2] {
+pub fn dims(tensor: &CubeTensor) -> [usize; 2] {
     [0, 1].map(|dimension| tensor.meta.shape()[dimension])
 }
 
@@ -177,7 +173,7 @@ pub fn cube_max(value: f32, #[comptime] units: usize) -> f32 {
 
 #[cube]
 fn cube_tree(value: f32, #[comptime] units: usize, #[comptime] is_sum: bool) -> f32 {
-    let mut parts = SharedMemory::<f32>::new(units);
+    let mut parts = Shared::<[f32]>::new_slice(units);
     let unit = UNIT_POS as usize;
     parts[unit] = value;
     sync_cube();

@@ -3,23 +3,23 @@
 use std::ffi::c_void;
 
 use burn::tensor::DType;
-use cubecl::server::Binding;
+use cubecl::server::BufferBinding;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 
 use super::factor::Factor;
 
-/// What plans may use of the device's memory: what NVIDIA recommends for Hopper, and more than for Ampere.
+/// Memory of the device that plans may use: what NVIDIA recommends for Hopper, and more than for Ampere.
 pub(super) const WORKSPACE_BYTES: usize = 32 << 20;
 
 const UNSUPPORTED: CublasError = CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
 
-/// What tells products of one kind from others.
+/// Kind of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
-    /// Of the factors, and of the output.
+    /// Types of the factors, and of the output.
     pub dtypes: [DType; 2],
-    /// Of `a` and `b`.
+    /// Layouts of `a` and `b`.
     pub factors: [Factor; 2],
     /// `[rows, depth, columns]` of `[rows, depth] · [depth, columns]`
     pub shape: [usize; 3],
@@ -27,11 +27,11 @@ pub(super) struct Kind {
     pub batch: Batch,
 }
 
-/// How often a product is computed in one call, each time of other rows of `a`, for other rows of the output.
+/// Products of one call, each of other rows of `a`, for other rows of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Batch {
     pub count: usize,
-    /// From the rows of one to those of the next, in numbers: of `a`, and of the output.
+    /// Numbers from the rows of one to those of the next: of `a`, and of the output.
     pub strides: [usize; 2],
 }
 
@@ -43,18 +43,18 @@ impl Batch {
     };
 }
 
-/// What tells plans from others.
+/// Kind of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlanKind {
     pub kind: Kind,
-    /// To how many bytes `a`, `b` and the output are aligned.
+    /// Bytes that `a`, `b` and the output are aligned to.
     pub alignments: [u32; 3],
 }
 
 impl PlanKind {
-    /// The plan's kind of a product whose `a`, `b` and output are in these buffers. CubeCL aligns the beginning of its
-    /// memory further than it matters here.
-    pub fn of(kind: Kind, buffers: &[Binding; 3]) -> Self {
+    /// Returns the plan's kind of a product whose `a`, `b` and output are in these buffers. CubeCL aligns the beginning
+    /// of its memory further than it matters here.
+    pub fn of(kind: Kind, buffers: &[BufferBinding; 3]) -> Self {
         let [of_a, of_output] = kind.batch.strides;
         let [of_factors, of_sums] = kind.dtypes.map(|dtype| dtype.size());
         // Where every product of a batch begins.
@@ -67,7 +67,7 @@ impl PlanKind {
     }
 }
 
-/// Where a product's matrices are on the device.
+/// Addresses of a product's matrices on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Addresses {
     pub a: u64,
@@ -79,13 +79,13 @@ pub(super) struct Addresses {
 /// A described product.
 pub(super) struct Plan {
     description: sys::cublasLtMatmulDesc_t,
-    /// Of the library's first factor, its second, and its output.
+    /// Layouts of the library's first factor, its second, and its output.
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
-/// The library's name of a type; none for those that are not multiplied there, f64 among them, which CubeCL does not
-/// have on CUDA.
+/// Returns the library's name of a type; none for those that are not multiplied there, f64 among them, which CubeCL
+/// does not have on CUDA.
 pub(super) fn data_type(dtype: DType) -> Option<sys::cudaDataType> {
     match dtype {
         DType::F32 => Some(sys::cudaDataType::CUDA_R_32F),
@@ -295,7 +295,7 @@ fn set_layout<V>(
     unsafe { result::set_matrix_layout_attribute(layout, attribute, value.cast(), size_of::<V>()) }
 }
 
-/// What the library is to look for.
+/// Kernels that the library is to look for.
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {

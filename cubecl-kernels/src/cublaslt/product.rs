@@ -3,74 +3,64 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 use std::sync::LazyLock;
 
-use cubecl::server::Binding;
+use burn::tensor::DType;
+use cubecl::server::BufferBinding;
 use cubecl_common::device_handle::DeviceHandle;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use cudarc::driver;
 use parking_lot::Mutex;
 
-use super::plan::{Addresses, Choice, Plan, PlanKind, WORKSPACE_BYTES};
-use crate::cuda::{Server, address, compute_stream};
+use super::plan::{Addresses, Choice, Kind, Plan, PlanKind, WORKSPACE_BYTES};
+use crate::cuda::{CallBuffers, Server, queue};
 
 /// The kinds of products that are kept; a model has some dozens.
 const MOST_PLANS: usize = 1024;
 
 thread_local! {
-    /// What a server's thread has of the library. A server has one thread, and a thread one device.
+    /// Library of a server's thread. A server has one thread, and a thread one device.
     static LIBRARY: RefCell<Option<Library>> = const { RefCell::new(None) };
 }
 
-/// Why a product failed.
-static FAILED: Mutex<Option<String>> = Mutex::new(None);
-
-/// Why an earlier product failed, if one did.
-pub(super) fn failure() -> Option<String> {
-    FAILED.lock().clone()
-}
-
 /// The library on a device.
-struct Library {
+pub(super) struct Library {
     handle: sys::cublasLtHandle_t,
-    /// What CubeCL computes on.
-    stream: driver::sys::CUstream,
-    /// Of all products: they run one after another.
-    workspace: u64,
+    /// Memory for the products of a stream, which run one after another.
+    workspaces: HashMap<driver::sys::CUstream, u64>,
     plans: HashMap<PlanKind, Plan>,
 }
 
 pub(super) struct QueuedProduct {
     pub kind: PlanKind,
     /// `a`, `b` and the output, which is row-major.
-    pub buffers: [Binding; 3],
-    pub bias: Option<Binding>,
-    /// Whether the product is added to what the output holds.
+    pub buffers: [BufferBinding; 3],
+    pub bias: Option<BufferBinding>,
+    /// True if the product is added to what the output holds.
     pub is_added: bool,
 }
 
-/// Whether the library has a kernel for a product. Waits for the server at the first one of its kind, and tells where
-/// it has none.
-pub(super) fn has_kernel(product: &QueuedProduct, server: &DeviceHandle<Server>) -> bool {
+/// Returns whether the library has a kernel for a kind of products. Waits for the server at the first one, and reports
+/// if it has none.
+pub(super) fn has_kernel(kind: PlanKind, server: &DeviceHandle<Server>) -> bool {
     static KNOWN: LazyLock<Mutex<HashMap<PlanKind, bool>>> = LazyLock::new(Mutex::default);
     let known = || KNOWN.lock();
-    if let Some(&has_kernel) = known().get(&product.kind) {
+    if let Some(&has_kernel) = known().get(&kind) {
         return has_kernel;
     }
-    let (what, kind) = (product.describe(), product.kind);
-    let found = server.submit_blocking(move |server| {
-        prepare(server)?;
-        with_library(|library| Ok(library.plan(kind).map(drop)))
-    });
+    let found = server.submit_blocking(move |_| with_library(|library| Ok(library.plan(kind).map(drop))));
     let refusal = match found {
-        Ok(Ok(Ok(()))) => None,
-        Ok(Ok(Err(error))) => Some(error.to_string()),
-        // It comes again when the product is queued, which then says so.
-        Ok(Err(_)) | Err(_) => None,
+        Ok(Ok(Err(error))) => Some(error),
+        // Another error comes again when a product is queued, and is reported then.
+        _ => None,
     };
     if let Some(error) = &refusal {
-        eprintln!("cuBLASLt has no kernel for {what} ({error}): burn's product runs instead");
+        eprintln!(
+            "cuBLASLt has no kernel for {} ({error}): burn's product runs instead",
+            kind.kind
+        );
     }
     let mut known = known();
     if known.len() >= MOST_PLANS {
@@ -80,90 +70,73 @@ pub(super) fn has_kernel(product: &QueuedProduct, server: &DeviceHandle<Server>)
     refusal.is_none()
 }
 
-/// Prepares the library on the device of this server. Called on its thread.
-pub(super) fn prepare(server: &mut Server) -> Result<(), String> {
-    LIBRARY.with_borrow_mut(|library| {
-        if library.is_none() {
-            *library = Some(Library::new(server)?);
+impl QueuedProduct {
+    /// Queues it after what this thread has launched.
+    pub fn queue(self, server: &DeviceHandle<Server>) {
+        let Self {
+            kind,
+            buffers: [a, b, output],
+            bias,
+            is_added,
+        } = self;
+        let buffers = CallBuffers {
+            read: [a, b].into_iter().chain(bias).collect(),
+            written: vec![output],
+        };
+        queue::<Library>(server, buffers, move |stream, addresses| {
+            let addresses = match *addresses {
+                [a, b, bias, output] => Addresses {
+                    a,
+                    b,
+                    output,
+                    bias: Some(bias),
+                },
+                [a, b, output] => Addresses {
+                    a,
+                    b,
+                    output,
+                    bias: None,
+                },
+                _ => unreachable!("an address for each buffer"),
+            };
+            let run = with_library(|library| library.run(kind, addresses, is_added, stream));
+            run.map_err(|error| format!("cuBLASLt fails at the product {}: {error}", kind.kind))
+        });
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([rows, depth, columns], name) = (self.shape, |dtype: DType| format!("{dtype:?}").to_lowercase());
+        let [of_factors, of_output] = self.dtypes.map(name);
+        if self.batch.count > 1 {
+            write!(formatter, "{} times ", self.batch.count)?;
         }
-        Ok(())
+        write!(
+            formatter,
+            "[{rows}, {depth}] · [{depth}, {columns}] of {of_factors} to {of_output}"
+        )
+    }
+}
+
+/// Does something with the library of this thread, a server's, which is opened first.
+pub(super) fn with_library<T>(act: impl FnOnce(&mut Library) -> Result<T, String>) -> Result<T, String> {
+    LIBRARY.with_borrow_mut(|library| match library {
+        Some(library) => act(library),
+        None => act(library.insert(Library::new()?)),
     })
 }
 
-impl QueuedProduct {
-    /// Queues it after what was launched before; must run on the server's thread.
-    pub fn run(self, server: &mut Server) {
-        let (what, mut output) = (self.describe(), None);
-        let done = prepare(server).and_then(|()| self.queue(server, &mut output));
-        if let Err(error) = done {
-            let why = format!("cuBLASLt fails at the product {what}: {error}");
-            eprintln!("{why}");
-            if let Some((address, bytes)) = output {
-                spoil(address, bytes);
-            }
-            FAILED.lock().get_or_insert(why);
-        }
-    }
-
-    fn describe(&self) -> String {
-        let kind = &self.kind.kind;
-        let ([rows, depth, columns], [of_factors, of_output]) = (kind.shape, kind.dtypes.map(super::name));
-        let times = match kind.batch.count {
-            1 => String::new(),
-            count => format!("{count} times "),
-        };
-        format!("{times}[{rows}, {depth}] · [{depth}, {columns}] of {of_factors} to {of_output}")
-    }
-
-    /// Leaves in `place` where the output is, once that is known, and its length in bytes.
-    fn queue(self, server: &mut Server, place: &mut Option<(u64, usize)>) -> Result<(), String> {
-        let PlanKind { kind, alignments } = self.kind;
-        let ([rows, _, columns], batch) = (kind.shape, kind.batch);
-        let addresses = Addresses::of(server, self.buffers, self.bias)?;
-        // Of a batch, with what is between its outputs.
-        let elements = rows * columns + (batch.count - 1) * batch.strides[1];
-        *place = Some((addresses.output, elements * kind.dtypes[1].size()));
-        let Addresses { a, b, output, .. } = addresses;
-        let are_aligned = std::iter::zip([a, b, output], alignments).all(|(at, to)| at.is_multiple_of(to.into()));
-        if !are_aligned {
-            return Err(format!("its buffers are not aligned to {alignments:?} bytes"));
-        }
-        with_library(|library| library.run(self.kind, addresses, self.is_added))
-    }
-}
-
-impl Addresses {
-    /// Called on the server's thread.
-    fn of(server: &mut Server, [a, b, output]: [Binding; 3], bias: Option<Binding>) -> Result<Self, String> {
-        Ok(Self {
-            a: address(server, a)?,
-            b: address(server, b)?,
-            output: address(server, output)?,
-            bias: bias.map(|bias| address(server, bias)).transpose()?,
-        })
-    }
-}
-
-/// Does something with the library of this thread.
-fn with_library<T>(act: impl FnOnce(&mut Library) -> Result<T, String>) -> Result<T, String> {
-    LIBRARY.with_borrow_mut(|library| act(library.as_mut().ok_or("it was not prepared")?))
-}
-
 impl Library {
-    fn new(server: &mut Server) -> Result<Self, String> {
-        let stream = compute_stream(server)?;
-        let handle = result::create_handle().map_err(|error| format!("cublasLtCreate: {error}"))?;
-        // SAFETY: on the server's thread its context is current. The memory is never given back.
-        let workspace = unsafe { driver::result::malloc_sync(WORKSPACE_BYTES) };
+    fn new() -> Result<Self, String> {
         Ok(Self {
-            handle,
-            stream,
-            workspace: workspace.map_err(|error| format!("no workspace of {WORKSPACE_BYTES} bytes: {error:?}"))?,
+            handle: result::create_handle().map_err(|error| format!("cublasLtCreate: {error}"))?,
+            workspaces: HashMap::new(),
             plans: HashMap::new(),
         })
     }
 
-    /// The plan of a kind, made at its first product.
+    /// Returns the plan of a kind, made at its first product.
     fn plan(&mut self, kind: PlanKind) -> Result<&Plan, CublasError> {
         if self.plans.len() >= MOST_PLANS {
             self.plans.clear();
@@ -174,8 +147,33 @@ impl Library {
         }
     }
 
-    fn run(&mut self, kind: PlanKind, addresses: Addresses, is_added: bool) -> Result<(), String> {
-        let (handle, workspace, stream) = (self.handle, self.workspace, self.stream);
+    /// Returns a stream's workspace, made at its first product and never given back.
+    fn workspace(&mut self, stream: driver::sys::CUstream) -> Result<u64, String> {
+        Ok(match self.workspaces.entry(stream) {
+            Entry::Occupied(workspace) => *workspace.get(),
+            Entry::Vacant(place) => {
+                // SAFETY: on the server's thread its context is current.
+                let workspace = unsafe { driver::result::malloc_sync(WORKSPACE_BYTES) };
+                *place.insert(workspace.map_err(|error| format!("no workspace of {WORKSPACE_BYTES} bytes: {error:?}"))?)
+            }
+        })
+    }
+
+    /// Runs a product on a stream of the device.
+    fn run(
+        &mut self,
+        kind: PlanKind,
+        addresses: Addresses,
+        is_added: bool,
+        stream: driver::sys::CUstream,
+    ) -> Result<(), String> {
+        let (handle, workspace) = (self.handle, self.workspace(stream)?);
+        let Addresses { a, b, output, .. } = addresses;
+        let alignments = kind.alignments;
+        let are_aligned = std::iter::zip([a, b, output], alignments).all(|(at, to)| at.is_multiple_of(to.into()));
+        if !are_aligned {
+            return Err(format!("its buffers are not aligned to {alignments:?} bytes"));
+        }
         let plan = self
             .plan(kind)
             .map_err(|error| format!("it has no kernel for it: {error}"))?;
@@ -184,14 +182,4 @@ impl Library {
         let launched = unsafe { plan.launch(handle, addresses, is_added, workspace, stream.cast()) };
         launched.map_err(|error| error.to_string())
     }
-}
-
-/// Fills an output that was not computed with what is not a number, so that nothing made of it looks whole.
-fn spoil(address: u64, bytes: usize) {
-    LIBRARY.with_borrow(|library| {
-        if let Some(library) = library {
-            // SAFETY: as of a product's output.
-            let _ = unsafe { driver::result::memset_d8_async(address, 0xff, bytes, library.stream) };
-        }
-    });
 }

@@ -2,34 +2,33 @@
 
 use std::mem::MaybeUninit;
 
-use burn::tensor::{Element, Int, Tensor};
-use burn_flex::Flex;
+use burn::tensor::Element;
+use burn_backend::ops::FloatTensorOps;
+use burn_flex::{Flex, FlexTensor};
 use parking_lot::Mutex;
 
-use super::TokenRange;
+use super::{AddRows, TokenRange};
 use crate::flex::blocks::{Rows, in_blocks, in_tasks, uninit};
 use crate::flex::lanes::{Destination, accumulate};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
-use crate::flex::tensor::{flat, tensor};
-use crate::precision::narrow;
-use crate::tape::float;
+use crate::flex::tensor::{dims, in_order, tensor};
 
 /// Rows of the table that one task adds to.
 const ROWS_EACH: usize = 32;
 
 /// Returns each token's row; zeros for tokens outside the range.
-pub fn forward(table: Tensor<Flex, 2>, tokens: Tensor<Flex, 1, Int>, range: TokenRange) -> Tensor<Flex, 2> {
+pub fn forward(table: FlexTensor, tokens: FlexTensor, range: TokenRange) -> FlexTensor {
     with_number!(table.dtype(), T => forward_in::<T>(table, rows_of(tokens, range)))
 }
 
-fn forward_in<T: Number>(table: Tensor<Flex, 2>, rows: Vec<Option<usize>>) -> Tensor<Flex, 2> {
-    let [_, columns] = table.dims();
+fn forward_in<T: Number>(table: FlexTensor, rows: Vec<Option<usize>>) -> FlexTensor {
+    let [_, columns] = dims(&table);
     let shape = [rows.len(), columns];
     if columns == 0 {
         return tensor(Vec::<T>::new(), shape);
     }
-    let table = flat(table);
+    let table = in_order(table);
     let table = table.storage::<T>();
     let mut output = uninit::<T>(rows.len() * columns);
     in_blocks(shape, Rows::new(&mut output[..], columns), |range, output| {
@@ -49,31 +48,30 @@ fn forward_in<T: Number>(table: Tensor<Flex, 2>, rows: Vec<Option<usize>>) -> Te
 
 /// Returns the sums with each token's gradient added to its row.
 pub fn add_rows(
-    sums: Tensor<Flex, 1>,
-    offset: usize,
-    tokens: Tensor<Flex, 1, Int>,
-    gradient: Tensor<Flex, 2>,
-    range: TokenRange,
-) -> Tensor<Flex, 1> {
+    sums: FlexTensor,
+    tokens: FlexTensor,
+    gradient: FlexTensor,
+    &AddRows { offset, range }: &AddRows,
+) -> FlexTensor {
     let rows = rows_of(tokens, range);
     with_number!(sums.dtype(), S => {
         if gradient.dtype() == S::dtype() {
             add_in::<S, S>(sums, offset, rows, gradient)
         } else {
             type Wide = <S as Number>::Real;
-            add_in::<S, Wide>(sums, offset, rows, narrow(gradient, Wide::dtype()))
+            add_in::<S, Wide>(sums, offset, rows, Flex::float_cast(gradient, Wide::dtype().into()))
         }
     })
 }
 
 fn add_in<S: Number, G: Number<Real = S::Real>>(
-    sums: Tensor<Flex, 1>,
+    sums: FlexTensor,
     offset: usize,
     rows: Vec<Option<usize>>,
-    gradient: Tensor<Flex, 2>,
-) -> Tensor<Flex, 1> {
-    let [_, columns] = gradient.dims();
-    let (mut sums, gradient) = (flat(sums), flat(gradient));
+    gradient: FlexTensor,
+) -> FlexTensor {
+    let [_, columns] = dims(&gradient);
+    let (mut sums, gradient) = (in_order(sums), in_order(gradient));
     let gradient = gradient.storage::<G>();
     let mut order: Vec<(usize, usize)> = rows
         .into_iter()
@@ -81,7 +79,7 @@ fn add_in<S: Number, G: Number<Real = S::Real>>(
         .filter_map(|(index, row)| Some((row?, index)))
         .collect();
     if columns == 0 || order.is_empty() {
-        return float(sums);
+        return sums;
     }
     // By rows, and those of a row in the tokens' order.
     order.sort_unstable();
@@ -100,7 +98,7 @@ fn add_in<S: Number, G: Number<Real = S::Real>>(
         );
     });
     drop(tasks);
-    float(sums)
+    sums
 }
 
 /// Adds the sum of a row's terms to its place.
@@ -158,7 +156,7 @@ fn split<T>(rows: impl Iterator<Item = T>) -> impl Iterator<Item = Vec<T>> {
 }
 
 /// Each token's row, none for one outside the range.
-fn rows_of(tokens: Tensor<Flex, 1, Int>, range: TokenRange) -> Vec<Option<usize>> {
+fn rows_of(tokens: FlexTensor, range: TokenRange) -> Vec<Option<usize>> {
     let tokens = tokens.into_data();
     tokens.iter::<i64>().map(|token| range.row(token)).collect()
 }

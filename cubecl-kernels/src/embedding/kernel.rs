@@ -10,14 +10,14 @@ pub(super) const TOKENS_EACH: usize = 16;
 /// Writes each token's row of the table; zeros where the table has none.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn rows<F: Float, I: Int, N: Size>(
-    table: &Array<Vector<F, N>>,
-    tokens: &Array<I>,
-    output: &mut Array<Vector<F, N>>,
+    table: &[Vector<F, N>],
+    tokens: &[I],
+    output: &mut [Vector<F, N>],
     num_tokens: usize,
     vectors: usize,
     first: usize,
     count: usize,
-    #[define(F, I)] _dtypes: [StorageType; 2],
+    #[define(F, I)] _dtypes: [ElemType; 2],
 ) {
     let vector = own_column();
     if vector >= vectors {
@@ -53,9 +53,9 @@ pub(super) fn rows<F: Float, I: Int, N: Size>(
 /// one unit for each vector, and its terms are added in the order of the positions.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn add_rows<S: Float, G: Float, I: Int, N: Size>(
-    tokens: &Array<I>,
-    gradient: &Array<Vector<G, N>>,
-    sums: &mut Array<Vector<S, N>>,
+    tokens: &[I],
+    gradient: &[Vector<G, N>],
+    sums: &mut [Vector<S, N>],
     num_tokens: usize,
     vectors: usize,
     parts: usize,
@@ -63,7 +63,7 @@ pub(super) fn add_rows<S: Float, G: Float, I: Int, N: Size>(
     first: usize,
     count: usize,
     #[comptime] units: usize,
-    #[define(S, G, I)] _dtypes: [StorageType; 3],
+    #[define(S, G, I)] _dtypes: [ElemType; 3],
 ) {
     let own = CUBE_POS / parts;
     if own >= num_tokens {
@@ -74,7 +74,7 @@ pub(super) fn add_rows<S: Float, G: Float, I: Int, N: Size>(
         terminate!();
     }
     let vector = (CUBE_POS % parts) * units + UNIT_POS as usize;
-    let mut found = SharedMemory::<u32>::new(units);
+    let mut found = Shared::<[u32]>::new_slice(units);
     let mut sum = Vector::<f32, N>::new(f32::new(0.0));
     let mut is_first = true;
     let mut start = 0usize;
@@ -112,8 +112,8 @@ pub(super) fn add_rows<S: Float, G: Float, I: Int, N: Size>(
 /// Returns at which of the unit's own positions from `start` on the token is: a bit for each. The units' positions
 /// follow each other; they are read across, so that units that are next to each other read numbers that are.
 #[cube]
-fn find<I: Int>(tokens: &Array<I>, number: I, start: usize, num_tokens: usize, #[comptime] units: usize) -> u32 {
-    let mut is_there = SharedMemory::<u32>::new(comptime!(units * (TOKENS_EACH + 1)));
+fn find<I: Int>(tokens: &[I], number: I, start: usize, num_tokens: usize, #[comptime] units: usize) -> u32 {
+    let mut is_there = Shared::<[u32]>::new_slice(comptime!(units * (TOKENS_EACH + 1)));
     let unit = UNIT_POS as usize;
     #[unroll]
     for step in 0..comptime!(TOKENS_EACH) {
@@ -134,7 +134,7 @@ fn find<I: Int>(tokens: &Array<I>, number: I, start: usize, num_tokens: usize, #
     bits
 }
 
-/// Whether a token has a row here: compared in its own type, because it may not fit another.
+/// Returns whether a token has a row here: compared in its own type, because it may not fit another.
 #[cube]
 fn is_within<I: Int>(number: I, first: usize, count: usize) -> bool {
     number >= I::cast_from(first) && number < I::cast_from(first + count)

@@ -1,12 +1,12 @@
 //! Embeddings in burn's operations.
 
-use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, backend::Backend};
+use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor};
 
-use super::TokenRange;
+use super::{AddRows, TokenRange};
 use crate::precision::{compute_type, narrow, widen, zeros};
 
 /// Returns each token's row; zeros for tokens outside the range.
-pub fn forward<B: Backend>(table: Tensor<B, 2>, tokens: Tensor<B, 1, Int>, range: TokenRange) -> Tensor<B, 2> {
+pub fn forward(table: Tensor<2>, tokens: Tensor<1, Int>, range: TokenRange) -> Tensor<2> {
     let ([count], [_, columns]) = (tokens.dims(), table.dims());
     if range.count == 0 || count * columns == 0 {
         return zeros([count, columns], &table.device(), table.dtype());
@@ -17,13 +17,12 @@ pub fn forward<B: Backend>(table: Tensor<B, 2>, tokens: Tensor<B, 1, Int>, range
 }
 
 /// Returns the sums with each token's gradient added to its row.
-pub fn add_rows<B: Backend>(
-    sums: Tensor<B, 1>,
-    offset: usize,
-    tokens: Tensor<B, 1, Int>,
-    gradient: Tensor<B, 2>,
-    range: TokenRange,
-) -> Tensor<B, 1> {
+pub fn add_rows(
+    sums: Tensor<1>,
+    tokens: Tensor<1, Int>,
+    gradient: Tensor<2>,
+    &AddRows { offset, range }: &AddRows,
+) -> Tensor<1> {
     let [count, columns] = gradient.dims();
     let length = range.count * columns;
     if count * length == 0 {
@@ -41,7 +40,7 @@ pub fn add_rows<B: Backend>(
 }
 
 /// Returns each token's row, 0 for one outside the range, and whether it is outside.
-fn localize<B: Backend>(tokens: Tensor<B, 1, Int>, range: TokenRange) -> (Tensor<B, 1, Int>, Tensor<B, 1, Bool>) {
+fn localize(tokens: Tensor<1, Int>, range: TokenRange) -> (Tensor<1, Int>, Tensor<1, Bool>) {
     let rows = tokens - range.first as i64;
     let before = rows.clone().lower_elem(0);
     let elsewhere = before.bool_or(rows.clone().greater_equal_elem(range.count as i64));

@@ -17,7 +17,7 @@ pub struct Problem {
     pub d_head: usize,
     /// 1 where a query sees the keys up to its own position alone; 0 where [ranges](KeyRanges) say what it sees.
     pub is_causal: u32,
-    /// What scores are multiplied by.
+    /// Factor of scores.
     pub scale: f32,
     /// −∞, which not every shader language has a literal for.
     pub nothing: f32,
@@ -91,12 +91,12 @@ pub struct HeadRows {
     pub d_head: usize,
 }
 
-/// Which keys each query sees, where that is something else than all keys, or all up to its own.
+/// Keys that each query sees, where that is something else than all keys, or all up to its own.
 #[derive(CubeType, CubeLaunch)]
 pub struct KeyRanges {
-    /// Of each query of a sample, the first key that it sees and the one after its last; then of each key the first
-    /// query that sees it and the one after its last. Neither decreases from one query or key to the next.
-    pub bounds: Array<u32>,
+    /// First key that each query of a sample sees and the one after its last; then the first query that sees each key
+    /// and the one after its last. Neither decreases from one query or key to the next.
+    pub bounds: Box<[u32]>,
     /// From one sample's to the next one's, 0 where all samples are alike.
     pub sample: usize,
 }
@@ -105,7 +105,7 @@ pub struct KeyRanges {
 #[derive(CubeType, CubeLaunch)]
 pub struct RelativeBias {
     /// `[heads, queries + keys - 1]`
-    pub table: Array<f32>,
+    pub table: Box<[f32]>,
 }
 
 /// Some keys or queries of a sample: from `from` up to `to`, which is not one of them.
@@ -186,7 +186,7 @@ pub fn common_queries(
     }
 }
 
-/// Whether one of those from `first` up to `end` is not in a span; never, where there are no ranges.
+/// Returns whether one of those from `first` up to `end` is not in a span; never, where there are no ranges.
 #[cube]
 pub fn is_outside(ranges: &ComptimeOption<KeyRanges>, span: &Span, first: usize, end: usize) -> bool {
     if comptime!(ranges.is_some()) {
@@ -255,7 +255,7 @@ pub fn bias_of(bias: &ComptimeOption<RelativeBias>, problem: &Problem, head: usi
     bias.table[head * distances + select(distance < distances, distance, 0usize)]
 }
 
-/// What the weights of a query are multiplied by, from the key `first` on, a multiple of their number.
+/// Returns the factors of the weights of a query, from the key `first` on, a multiple of their number.
 #[cube]
 pub fn factors<C: Size>(
     dropped: &ComptimeOption<DroppedRows>,
@@ -272,7 +272,7 @@ pub fn factors<C: Size>(
     dropout_factors::<C>(&dropped.dropout, &row, first as u32)
 }
 
-/// What the four weights of an accumulator fragment of a matrix unit are multiplied by: two of row `lane / 4`, two of
+/// Returns the factors of the four weights of an accumulator fragment of a matrix unit: two of row `lane / 4`, two of
 /// the row eight below; `query` and `key` are the first of the tile of 16 by 8.
 ///
 /// Two adjacent lanes hold four keys of both rows. One draws the four words of the first row, the other those of the
@@ -294,14 +294,30 @@ pub fn fragment_factors(
     let query = select(query < problem.queries, query, 0usize);
     let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
     let words = dropout_words(&dropped.dropout, &row, (key / 4) as u32 + lane % 4 / 2);
-    let given_0 = plane_shuffle_xor(select(is_second, words[0], words[2]), 1u32);
-    let given_1 = plane_shuffle_xor(select(is_second, words[1], words[3]), 1u32);
+    let given_0 = plane_shuffle_xor(select(is_second, words.extract(0usize), words.extract(2usize)), 1u32);
+    let given_1 = plane_shuffle_xor(select(is_second, words.extract(1usize), words.extract(3usize)), 1u32);
     let threshold = dropped.dropout.threshold;
     let scale = dropped.dropout.scale;
     let mut kept = Array::<f32>::new(4usize);
-    kept[0] = select(select(is_second, given_0, words[0]) >= threshold, scale, 0.0f32);
-    kept[1] = select(select(is_second, given_1, words[1]) >= threshold, scale, 0.0f32);
-    kept[2] = select(select(is_second, words[2], given_0) >= threshold, scale, 0.0f32);
-    kept[3] = select(select(is_second, words[3], given_1) >= threshold, scale, 0.0f32);
+    kept[0] = select(
+        select(is_second, given_0, words.extract(0usize)) >= threshold,
+        scale,
+        0.0f32,
+    );
+    kept[1] = select(
+        select(is_second, given_1, words.extract(1usize)) >= threshold,
+        scale,
+        0.0f32,
+    );
+    kept[2] = select(
+        select(is_second, words.extract(2usize), given_0) >= threshold,
+        scale,
+        0.0f32,
+    );
+    kept[3] = select(
+        select(is_second, words.extract(3usize), given_1) >= threshold,
+        scale,
+        0.0f32,
+    );
     kept
 }

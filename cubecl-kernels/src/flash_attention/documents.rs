@@ -14,7 +14,7 @@ use crate::error::{Check, KernelError};
 /// blocks that these documents reach.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Documents {
-    /// Of each token of each sample, the first token of its document and the one after its last.
+    /// First token of the document, and the one after its last, of each token of each sample.
     bounds: Arc<[[u32; 2]]>,
     tokens: usize,
 }
@@ -112,7 +112,7 @@ impl Documents {
         })
     }
 
-    /// Of each token of each sample, the first token of its document and the one after its last.
+    /// First token of the document, and the one after its last, of each token of each sample.
     #[cfg(feature = "cubecl")]
     pub(super) fn bounds(&self) -> &Arc<[[u32; 2]]> {
         &self.bounds

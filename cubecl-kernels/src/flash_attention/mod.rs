@@ -3,32 +3,35 @@
 //! The forward pass goes over blocks of keys with a running maximum and sum of each query, and keeps `log Σ exp` of
 //! each row of scores; the backward pass computes the weights of a block again from it.
 
-pub(crate) mod autodiff;
 #[cfg(feature = "cubecl")]
 mod device;
 mod documents;
-pub(crate) mod flex;
+mod flex;
 pub mod host;
 mod key_lengths;
 #[cfg(feature = "cubecl")]
-pub(crate) mod launch;
+mod launch;
 #[cfg(feature = "cubecl")]
 mod matrix;
+mod operation;
 mod options;
 #[cfg(feature = "cubecl")]
 mod portable;
-pub mod reference;
+mod projections;
+mod reference;
 mod sizes;
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor};
 
 pub use self::documents::Documents;
 pub use self::key_lengths::KeyLengths;
 pub use self::options::{AttentionMask, AttentionOptions};
+use self::projections::Projections;
 pub use self::sizes::AttentionSizes;
-use crate::KernelBackend;
 use crate::error::{Check, KernelError};
+use crate::operation::apply;
 use crate::precision::compute_type;
+use crate::tape::{Kept, inner, keep, record};
 
 /// The largest head.
 pub const MAX_HEAD: usize = 256;
@@ -36,9 +39,9 @@ pub const MAX_HEAD: usize = 256;
 /// How many heads a packed tensor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedHeads {
-    /// Of the queries.
+    /// Heads of the queries.
     pub queries: usize,
-    /// Of the keys, and also of the values; divides that of the queries.
+    /// Heads of the keys, and also of the values; their number divides that of the queries.
     pub keys: usize,
 }
 
@@ -47,37 +50,34 @@ impl PackedHeads {
     pub fn total(self) -> usize {
         self.queries + 2 * self.keys
     }
+
+    /// The first head and the number of heads of the queries, the keys and the values.
+    fn parts(self) -> [(usize, usize); 3] {
+        let Self { queries, keys } = self;
+        [(0, queries), (queries, keys), (queries + keys, keys)]
+    }
 }
 
-/// What the forward pass gives.
+/// The forward pass.
 #[derive(Clone, Debug)]
-pub struct AttentionForward<B: Backend> {
-    /// `[batch, queries, heads, d_head]`
-    pub output: Tensor<B, 4>,
-    /// `log Σ exp(scale · q kᵀ + bias)` over the keys that a query sees, `[batch, heads, queries]`, in the type that is
-    /// computed in; −∞ where it sees none.
-    pub log_sum_exp: Tensor<B, 3>,
+struct Forward(AttentionOptions);
+
+/// The backward pass.
+#[derive(Clone, Debug)]
+struct Backward {
+    options: AttentionOptions,
+    /// True if the gradient of the bias is computed.
+    is_bias_wanted: bool,
 }
 
-/// What the backward pass takes in addition to queries, keys and values.
-#[derive(Clone, Debug)]
-pub struct AttentionBackward<B: Backend> {
-    /// What the forward pass gave.
-    pub forward: AttentionForward<B>,
-    /// The output's gradient.
-    pub gradient: Tensor<B, 4>,
-    /// The bias of the scores, where there is one.
-    pub bias: Option<BackwardBias<B>>,
-}
-
-/// A relative bias in the backward pass.
-#[derive(Clone, Debug)]
-pub struct BackwardBias<B: Backend> {
-    /// `[heads, queries + keys - 1]`, as in the forward pass.
-    pub table: Tensor<B, 2>,
-    /// Whether its gradient is computed.
-    pub is_wanted: bool,
-}
+/// The forward pass's inputs and outputs, and the output's gradient.
+type BackwardInputs = (
+    Projections<Tensor<4>>,
+    Option<Tensor<2>>,
+    Tensor<4>,
+    Tensor<3>,
+    Tensor<4>,
+);
 
 /// Applies attention: each query's mean of the values, weighted by the softmax of its scaled products with the keys.
 ///
@@ -98,17 +98,17 @@ pub struct BackwardBias<B: Backend> {
 ///
 /// # Reference
 /// Dao 2023, arXiv:2307.08691, algorithms 1 and 2; Ainslie et al. 2023, arXiv:2305.13245.
-pub fn flash_attention<B: KernelBackend>(
-    query: Tensor<B, 4>,
-    key: Tensor<B, 4>,
-    value: Tensor<B, 4>,
+pub fn flash_attention(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
     options: AttentionOptions,
-) -> Result<Tensor<B, 4>, KernelError> {
+) -> Result<Tensor<4>, KernelError> {
     separate(Check("flash_attention"), [query, key, value], None, options)
 }
 
-/// As [`flash_attention`] with a bias that is added to the scaled scores, where there is one: a number for each head
-/// and distance between key and query.
+/// Applies [`flash_attention`] with a bias that is added to the scaled scores, where there is one: a number for each
+/// head and distance between key and query.
 ///
 /// `score(h, q, k) = scale · q kᵀ + bias[h, k - q + queries - 1]`. The bias has a gradient where it is tracked: the sum
 /// of the scores' gradients over the batch and along the diagonal. T5 gathers the table from its buckets; ALiBi's is
@@ -125,17 +125,17 @@ pub fn flash_attention<B: KernelBackend>(
 ///
 /// # Reference
 /// Raffel et al. 2020, arXiv:1910.10683, section 2.1; Press et al. 2022, arXiv:2108.12409.
-pub fn flash_attention_with_bias<B: KernelBackend>(
-    query: Tensor<B, 4>,
-    key: Tensor<B, 4>,
-    value: Tensor<B, 4>,
-    bias: Option<Tensor<B, 2>>,
+pub fn flash_attention_with_bias(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    bias: Option<Tensor<2>>,
     options: AttentionOptions,
-) -> Result<Tensor<B, 4>, KernelError> {
+) -> Result<Tensor<4>, KernelError> {
     separate(Check("flash_attention_with_bias"), [query, key, value], bias, options)
 }
 
-/// As [`flash_attention`] of queries, keys and values that are in one tensor, where no copy of them is made.
+/// Applies [`flash_attention`] to queries, keys and values that are in one tensor, of which no copy is made.
 ///
 /// # Shapes
 /// - `packed`: `[batch, seq, heads + 2 * kv_heads, d_head]`: the queries' heads, the keys', the values'
@@ -143,15 +143,15 @@ pub fn flash_attention_with_bias<B: KernelBackend>(
 ///
 /// # Errors
 /// As [`flash_attention`].
-pub fn flash_attention_packed<B: KernelBackend>(
-    packed: Tensor<B, 4>,
+pub fn flash_attention_packed(
+    packed: Tensor<4>,
     heads: PackedHeads,
     options: AttentionOptions,
-) -> Result<Tensor<B, 4>, KernelError> {
+) -> Result<Tensor<4>, KernelError> {
     in_one(Check("flash_attention_packed"), packed, heads, None, options)
 }
 
-/// As [`flash_attention_with_bias`] of queries, keys and values that are in one tensor.
+/// Applies [`flash_attention_with_bias`] to queries, keys and values that are in one tensor.
 ///
 /// # Shapes
 /// - `packed`: `[batch, seq, heads + 2 * kv_heads, d_head]`: the queries' heads, the keys', the values'
@@ -160,66 +160,82 @@ pub fn flash_attention_packed<B: KernelBackend>(
 ///
 /// # Errors
 /// As [`flash_attention_with_bias`].
-pub fn flash_attention_packed_with_bias<B: KernelBackend>(
-    packed: Tensor<B, 4>,
+pub fn flash_attention_packed_with_bias(
+    packed: Tensor<4>,
     heads: PackedHeads,
-    bias: Option<Tensor<B, 2>>,
+    bias: Option<Tensor<2>>,
     options: AttentionOptions,
-) -> Result<Tensor<B, 4>, KernelError> {
+) -> Result<Tensor<4>, KernelError> {
     in_one(Check("flash_attention_packed_with_bias"), packed, heads, bias, options)
 }
 
 /// Cuts a packed tensor into queries, keys and values: views, where the backend has them.
-pub fn unpack<B: Backend>(packed: Tensor<B, 4>, heads: PackedHeads) -> [Tensor<B, 4>; 3] {
-    let PackedHeads { queries, keys } = heads;
-    [(0, queries), (queries, keys), (queries + keys, keys)]
-        .map(|(start, length)| packed.clone().narrow(2, start, length))
+pub fn unpack(packed: Tensor<4>, heads: PackedHeads) -> [Tensor<4>; 3] {
+    heads
+        .parts()
+        .map(|(first, count)| packed.clone().narrow(2, first, count))
 }
 
-fn separate<B: KernelBackend>(
+fn separate(
     check: Check,
-    inputs: [Tensor<B, 4>; 3],
-    bias: Option<Tensor<B, 2>>,
+    inputs: [Tensor<4>; 3],
+    bias: Option<Tensor<2>>,
     options: AttentionOptions,
-) -> Result<Tensor<B, 4>, KernelError> {
+) -> Result<Tensor<4>, KernelError> {
     let [query, key, value] = &inputs;
     let sizes = AttentionSizes::of(query.dims(), key.dims());
     let expected = [sizes.batch, sizes.keys, sizes.kv_heads, sizes.d_head];
-    check.float::<B>("the query", query.dtype(), &query.device())?;
+    check.float("the query", query.dtype(), &query.device())?;
     check.shape("the key", &key.dims(), &expected)?;
     check.shape("the value", &value.dims(), &expected)?;
     check.same_type("the key", key.dtype(), query.dtype())?;
     check.same_type("the value", value.dtype(), query.dtype())?;
-    options.check(check, sizes)?;
-    check_bias(check, bias.as_ref(), query, sizes)?;
-    B::check_attention(&query.device(), check.0, query.dtype(), sizes)?;
-    Ok(B::flash_attention(inputs, bias, options))
+    attend(check, Projections::Separate(inputs), bias, options)
 }
 
-fn in_one<B: KernelBackend>(
+fn in_one(
     check: Check,
-    packed: Tensor<B, 4>,
+    packed: Tensor<4>,
     heads: PackedHeads,
-    bias: Option<Tensor<B, 2>>,
+    bias: Option<Tensor<2>>,
     options: AttentionOptions,
-) -> Result<Tensor<B, 4>, KernelError> {
+) -> Result<Tensor<4>, KernelError> {
     let [batch, seq, _, d_head] = packed.dims();
     let expected = [batch, seq, heads.total(), d_head];
-    check.float::<B>("the packed tensor", packed.dtype(), &packed.device())?;
+    check.float("the packed tensor", packed.dtype(), &packed.device())?;
     check.shape("the packed tensor", &packed.dims(), &expected)?;
-    let sizes = AttentionSizes::of_packed(packed.dims(), heads);
-    options.check(check, sizes)?;
-    check_bias(check, bias.as_ref(), &packed, sizes)?;
-    B::check_attention(&packed.device(), check.0, packed.dtype(), sizes)?;
-    Ok(B::flash_attention_packed(packed, heads, bias, options))
+    attend(check, Projections::Packed(packed, heads), bias, options)
 }
 
-fn check_bias<B: KernelBackend>(
+/// Returns the output, as a node that keeps queries, keys, values, the bias, the output and a number for each query and
+/// head.
+fn attend(
     check: Check,
-    bias: Option<&Tensor<B, 2>>,
-    query: &Tensor<B, 4>,
-    sizes: AttentionSizes,
-) -> Result<(), KernelError> {
+    inputs: Projections<Tensor<4>>,
+    bias: Option<Tensor<2>>,
+    options: AttentionOptions,
+) -> Result<Tensor<4>, KernelError> {
+    let (sizes, dtype) = (inputs.sizes(Tensor::dims), inputs.first().dtype());
+    options.check(check, sizes)?;
+    check_bias(check, bias.as_ref(), dtype, sizes)?;
+    #[cfg(feature = "cubecl")]
+    launch::check(&inputs.first().device(), check, dtype, sizes)?;
+    let (inside, table) = (inner(&inputs), inner(&bias));
+    let (output, log_sum_exp) = apply(&Forward(options.clone()), (inside.clone(), table.clone()));
+    let (inside, kept) = (inside.map(keep), keep(output.clone()));
+    let parents = (inputs.tensors(), bias);
+    Ok(record(parents, output, move |gradient, (_, is_bias_wanted)| {
+        let backward = Backward {
+            options,
+            is_bias_wanted,
+        };
+        let pass = (inside.map(Kept::get), table, kept.get(), log_sum_exp, gradient);
+        let (gradients, of_bias) = apply(&backward, pass);
+        (gradients.tensors(), of_bias)
+    }))
+}
+
+fn check_bias(check: Check, bias: Option<&Tensor<2>>, dtype: DType, sizes: AttentionSizes) -> Result<(), KernelError> {
     let Some(bias) = bias else { return Ok(()) };
     let distances = sizes.distances();
     check.value(
@@ -229,5 +245,5 @@ fn check_bias<B: KernelBackend>(
         || "at least 1 with a bias".to_owned(),
     )?;
     check.shape("the bias", &bias.dims(), &[sizes.heads, distances])?;
-    check.same_type("the bias", bias.dtype(), compute_type(query.dtype()))
+    check.same_type("the bias", bias.dtype(), compute_type(dtype))
 }

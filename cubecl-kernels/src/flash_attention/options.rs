@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::sizes::AttentionSizes;
 use super::{Documents, KeyLengths, MAX_HEAD};
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Part, of_range};
 use crate::random::RowDropout;
 
 /// Which keys a query sees.
@@ -54,6 +55,23 @@ pub struct AttentionOptions {
 }
 
 impl AttentionOptions {
+    /// Returns the options of the samples and heads that a rank has of the first input. A sample has this many queries.
+    pub(super) fn of_part(&self, queries: usize, part: &dyn Part) -> Self {
+        let (samples, heads) = (part.range(0, 0), part.range(0, 2));
+        let dropout = self.dropout.as_ref().map(|dropout| RowDropout {
+            first_head: dropout.first_head + heads.start as u32,
+            ..of_range(dropout, samples.start * queries..samples.end * queries)
+        });
+        let documents = self.documents.as_ref();
+        let key_lengths = self.key_lengths.as_ref();
+        Self {
+            dropout,
+            documents: documents.map(|documents| documents.of_samples(samples.clone())),
+            key_lengths: key_lengths.map(|lengths| lengths.of_samples(samples)),
+            ..self.clone()
+        }
+    }
+
     /// The keys that a query sees of `keys`. Neither end is before that of an earlier query of the sample.
     pub(super) fn keys_seen(&self, sample: usize, query: usize, keys: usize) -> Range<usize> {
         let documents = self.documents.as_ref();

@@ -1,29 +1,32 @@
 //! Attention in burn's operations, its weights in memory.
 
-use burn::tensor::{Bool, DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 
-use super::{AttentionBackward, AttentionForward, AttentionMask, AttentionOptions};
+use super::projections::Projections;
+use super::{AttentionMask, AttentionOptions, AttentionSizes};
+use super::{Backward, BackwardInputs};
 use crate::precision::{compute_type, narrow, widen, zeros, zeros_like};
 use crate::random::RowDropout;
 use crate::softmax::reference::later_keys;
 
 /// Returns output and row statistics.
-pub fn forward<B: Backend>(
-    [query, key, value]: [Tensor<B, 4>; 3],
-    bias: Option<Tensor<B, 2>>,
+pub fn forward(
+    inputs: Projections<Tensor<4>>,
+    bias: Option<Tensor<2>>,
     options: &AttentionOptions,
-) -> AttentionForward<B> {
+) -> (Tensor<4>, Tensor<3>) {
+    let sizes = inputs.sizes(Tensor::dims);
+    let AttentionSizes {
+        batch, queries, heads, ..
+    } = sizes;
+    let [query, key, value] = inputs.unpack();
     let dtype = query.dtype();
-    let [batch, queries, heads, _] = query.dims();
-    if is_nothing(&query, &key) {
-        let nothing = Tensor::<B, 3>::from_data(
+    if is_nothing(sizes) {
+        let nothing = Tensor::from_data(
             TensorData::full([batch, heads, queries], f32::NEG_INFINITY),
             (&query.device(), compute_type(dtype)),
         );
-        return AttentionForward {
-            output: zeros_like(&query),
-            log_sum_exp: nothing,
-        };
+        return (zeros_like(&query), nothing);
     }
     let [query, key, value] = [query, key, value].map(|tensor| by_head(tensor, heads));
     let (weights, log_sum_exp) = weights([query, key], bias, options);
@@ -31,27 +34,27 @@ pub fn forward<B: Backend>(
         Some(dropout) => (weights.clone() * factors(dropout, &weights)).matmul(value),
         None => weights.matmul(value),
     };
-    AttentionForward {
-        output: narrow(output.swap_dims(1, 2), dtype),
-        log_sum_exp,
-    }
+    (narrow(output.swap_dims(1, 2), dtype), log_sum_exp)
 }
 
-/// Returns the gradients of query, key and value for the output's, and of the bias where it is wanted.
-pub fn backward<B: Backend>(
-    [query, key, value]: [Tensor<B, 4>; 3],
-    pass: AttentionBackward<B>,
-    options: &AttentionOptions,
-) -> ([Tensor<B, 4>; 3], Option<Tensor<B, 2>>) {
-    let dtype = query.dtype();
-    let is_bias_wanted = pass.bias.as_ref().is_some_and(|bias| bias.is_wanted);
-    let bias = pass.bias.map(|bias| bias.table);
-    if is_nothing(&query, &key) {
-        let of_bias = bias.filter(|_| is_bias_wanted).map(|bias| zeros_like(&bias));
-        return ([query, key, value].map(|tensor| zeros_like(&tensor)), of_bias);
+/// Returns the gradients of queries, keys and values for the output's, and of the bias where it is wanted.
+pub fn backward(
+    (inputs, bias, _, _, gradient): BackwardInputs,
+    Backward {
+        options,
+        is_bias_wanted,
+    }: &Backward,
+) -> (Projections<Tensor<4>>, Option<Tensor<2>>) {
+    let sizes = inputs.sizes(Tensor::dims);
+    if is_nothing(sizes) {
+        let of_bias = bias.filter(|_| *is_bias_wanted).as_ref().map(zeros_like);
+        return (inputs.by_ref().map(zeros_like), of_bias);
     }
-    let (heads, kv_heads) = (query.dims()[2], key.dims()[2]);
-    let [query, key, value, gradient] = [query, key, value, pass.gradient].map(|tensor| by_head(tensor, heads));
+    let AttentionSizes { heads, kv_heads, .. } = sizes;
+    let packed = inputs.packed_heads();
+    let dtype = gradient.dtype();
+    let [query, key, value] = inputs.unpack();
+    let [query, key, value, gradient] = [query, key, value, gradient].map(|tensor| by_head(tensor, heads));
     let (weights, _) = weights([query.clone(), key.clone()], bias, options);
     let factors = options.dropout.as_ref().map(|dropout| factors(dropout, &weights));
     let mut of_weights = gradient.clone().matmul(value.swap_dims(2, 3));
@@ -64,26 +67,38 @@ pub fn backward<B: Backend>(
     let of_scores = weights * (of_weights - along);
     let of_bias = is_bias_wanted.then(|| along_diagonals(of_scores.clone()));
     let of_scores = of_scores.mul_scalar(options.scale);
-    let of_inputs = [
+    let gradients = [
         by_token(of_scores.clone().matmul(key), heads),
         by_token(of_scores.swap_dims(2, 3).matmul(query), kv_heads),
         by_token(kept.swap_dims(2, 3).matmul(gradient), kv_heads),
     ]
     .map(|gradient| narrow(gradient, dtype));
-    (of_inputs, of_bias)
+    let gradients = match packed {
+        None => Projections::Separate(gradients),
+        Some(heads) => Projections::Packed(Tensor::cat(gradients.to_vec(), 2), heads),
+    };
+    (gradients, of_bias)
 }
 
-/// Whether no query meets a key; burn's operations do not take empty tensors everywhere.
-pub(crate) fn is_nothing<B: Backend>(query: &Tensor<B, 4>, key: &Tensor<B, 4>) -> bool {
-    query.shape().num_elements() == 0 || key.shape().num_elements() == 0
+/// Returns whether no query meets a key; burn's operations do not take empty tensors everywhere.
+fn is_nothing(sizes: AttentionSizes) -> bool {
+    let AttentionSizes {
+        batch,
+        queries,
+        keys,
+        heads,
+        kv_heads,
+        d_head,
+    } = sizes;
+    batch * queries * keys * heads * kv_heads * d_head == 0
 }
 
 /// The weights before dropout, and `log Σ exp` of the rows of scores.
-fn weights<B: Backend>(
-    [query, key]: [Tensor<B, 4>; 2],
-    bias: Option<Tensor<B, 2>>,
+fn weights(
+    [query, key]: [Tensor<4>; 2],
+    bias: Option<Tensor<2>>,
     options: &AttentionOptions,
-) -> (Tensor<B, 4>, Tensor<B, 3>) {
+) -> (Tensor<4>, Tensor<3>) {
     let mut scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(options.scale);
     let dims @ [_, _, queries, keys] = scores.dims();
     if let Some(bias) = bias {
@@ -96,7 +111,7 @@ fn weights<B: Backend>(
         let hidden = later_keys(queries, &scores.device()).expand(dims);
         scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
     }
-    let maximum = scores.clone().detach().max_dim(3);
+    let maximum = scores.clone().max_dim(3);
     let maximum = maximum.clone().mask_fill(maximum.equal_elem(f64::NEG_INFINITY), 0.0);
     let exponentials = (scores - maximum.clone()).exp();
     let sum = exponentials.clone().sum_dim(3);
@@ -109,7 +124,7 @@ fn weights<B: Backend>(
 ///
 /// The last query's is a row's first `keys` numbers, that of the query before the ones after the first, and so on: as
 /// rows one longer have them, if the numbers of all rows follow each other.
-fn of_distances<B: Backend>(bias: Tensor<B, 2>, [queries, keys]: [usize; 2]) -> Tensor<B, 4> {
+fn of_distances(bias: Tensor<2>, [queries, keys]: [usize; 2]) -> Tensor<4> {
     let [heads, distances] = bias.dims();
     let rows = bias.reshape([heads, 1, distances]).expand([heads, queries, distances]);
     let rows = rows.reshape([heads, queries * distances]);
@@ -120,7 +135,7 @@ fn of_distances<B: Backend>(bias: Tensor<B, 2>, [queries, keys]: [usize; 2]) -> 
 
 /// The sums over the batch of what there is for each query and key, `[batch, heads, queries, keys]`, and along the
 /// diagonals: `[heads, queries + keys - 1]`.
-fn along_diagonals<B: Backend>(numbers: Tensor<B, 4>) -> Tensor<B, 2> {
+fn along_diagonals(numbers: Tensor<4>) -> Tensor<2> {
     let [_, heads, queries, keys] = numbers.dims();
     let distances = queries + keys - 1;
     // [1, heads, queries, keys]
@@ -132,11 +147,11 @@ fn along_diagonals<B: Backend>(numbers: Tensor<B, 4>) -> Tensor<B, 2> {
 }
 
 /// Which keys a query does not see, `[batch, 1, queries, keys]`.
-fn outside_ranges<B: Backend>(
+fn outside_ranges(
     options: &AttentionOptions,
     [batch, _, queries, keys]: [usize; 4],
-    device: &B::Device,
-) -> Tensor<B, 4, Bool> {
+    device: &Device,
+) -> Tensor<4, Bool> {
     let rows = (0..batch * queries).flat_map(|row| {
         let seen = options.keys_seen(row / queries, row % queries, keys);
         (0..keys).map(move |key| !seen.contains(&key))
@@ -146,7 +161,7 @@ fn outside_ranges<B: Backend>(
 }
 
 /// `[batch, seq, n, d_head]` to `[batch, heads, seq, d_head]`, shared heads repeated.
-fn by_head<B: Backend>(tensor: Tensor<B, 4>, heads: usize) -> Tensor<B, 4> {
+fn by_head(tensor: Tensor<4>, heads: usize) -> Tensor<4> {
     let [batch, seq, n, d_head] = tensor.dims();
     let tensor = widen(tensor).swap_dims(1, 2);
     if n == heads {
@@ -159,7 +174,7 @@ fn by_head<B: Backend>(tensor: Tensor<B, 4>, heads: usize) -> Tensor<B, 4> {
 }
 
 /// `[batch, heads, seq, d_head]` to `[batch, seq, n, d_head]`, summed over the heads that share.
-fn by_token<B: Backend>(tensor: Tensor<B, 4>, n: usize) -> Tensor<B, 4> {
+fn by_token(tensor: Tensor<4>, n: usize) -> Tensor<4> {
     let [batch, heads, seq, d_head] = tensor.dims();
     let tensor = if n == heads {
         tensor
@@ -172,8 +187,8 @@ fn by_token<B: Backend>(tensor: Tensor<B, 4>, n: usize) -> Tensor<B, 4> {
     tensor.swap_dims(1, 2)
 }
 
-/// What dropout multiplies each weight by.
-fn factors<B: Backend>(dropout: &RowDropout, weights: &Tensor<B, 4>) -> Tensor<B, 4> {
+/// Returns the factor of dropout for each weight.
+fn factors(dropout: &RowDropout, weights: &Tensor<4>) -> Tensor<4> {
     let dims @ [_, heads, queries, keys] = weights.dims();
     let mut factors = vec![0.0f64; dims.iter().product()];
     for (row, factors) in factors.chunks_exact_mut(keys.max(1)).enumerate() {
@@ -181,6 +196,5 @@ fn factors<B: Backend>(dropout: &RowDropout, weights: &Tensor<B, 4>) -> Tensor<B
         dropout.fill_row(factors, sample * queries + query, head, dropout.scale(), 0.0);
     }
     let data = TensorData::new(factors, dims);
-    let dtype: DType = weights.dtype();
-    Tensor::from_data(data, (&weights.device(), dtype))
+    Tensor::from_data(data, (&weights.device(), weights.dtype()))
 }

@@ -1,25 +1,24 @@
 //! Sums of squares on the CPU.
 
-use burn::tensor::Tensor;
-use burn_flex::Flex;
+use burn_flex::FlexTensor;
 
 use super::SquaredPart;
 use crate::flex::blocks::in_blocks;
 use crate::flex::lanes::sums;
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
-use crate::flex::tensor::{flat, tensor};
+use crate::flex::tensor::{in_order, tensor};
 
 /// Elements that are added up in their own type; these sums are added up in f64.
 const CHUNK: usize = 4096;
 
 /// Returns the sums over parts of buffers, of which there is one at least.
-pub fn sums_of_squares(buffers: Vec<Tensor<Flex, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Flex, 1> {
+pub fn sums_of_squares(buffers: Vec<FlexTensor>, parts: &[SquaredPart], sums: usize) -> FlexTensor {
     with_number!(buffers[0].dtype(), T => sums_in::<T>(buffers, parts, sums))
 }
 
-fn sums_in<T: Number>(buffers: Vec<Tensor<Flex, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Flex, 1> {
-    let buffers: Vec<_> = buffers.into_iter().map(flat).collect();
+fn sums_in<T: Number>(buffers: Vec<FlexTensor>, parts: &[SquaredPart], sums: usize) -> FlexTensor {
+    let buffers: Vec<_> = buffers.into_iter().map(in_order).collect();
     let mut totals = vec![0.0; sums];
     for part in parts {
         totals[part.sum] += sum_of_squares(&buffers[part.buffer].storage::<T>()[part.range.clone()]);

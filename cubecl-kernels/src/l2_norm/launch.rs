@@ -1,12 +1,14 @@
 //! Launches the kernels of sums of squares: one for each buffer of which something is added up, and one for all.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
-use cubecl::client::ComputeClient;
+use burn_backend::cubecl::dtype_to_elem_type;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use super::{SquaredPart, kernel};
-use crate::cube::launch::{address_type, empty_beside, into_contiguous};
+use crate::cube::launch::{address_type, empty_beside};
 use crate::cube::parts::{DeviceParts, Part};
 use crate::cube::walk::{UNITS, cube_count, resident_cubes};
 
@@ -22,11 +24,7 @@ struct SharedPart<'a> {
 }
 
 /// Returns the sums over parts of buffers, `[sums]` of f32.
-pub(crate) fn sums_of_squares<R: CubeRuntime>(
-    buffers: Vec<CubeTensor<R>>,
-    parts: &[SquaredPart],
-    sums: usize,
-) -> CubeTensor<R> {
+pub(crate) fn sums_of_squares(buffers: Vec<CubeTensor>, parts: &[SquaredPart], sums: usize) -> CubeTensor {
     let first = buffers[0].clone();
     let output = empty_beside(&first, &[sums], DType::F32);
     if sums == 0 {
@@ -45,12 +43,12 @@ pub(crate) fn sums_of_squares<R: CubeRuntime>(
     let table = DeviceParts::new(&client, ranges);
     // SAFETY: the ranges are those of the shares, and each cube writes one of the sums.
     unsafe {
-        kernel::add_up::launch_unchecked::<R>(
+        kernel::add_up::launch_unchecked(
             &client,
             cube_count(&client, table.cubes()),
             CubeDim::new_1d(UNITS),
-            shares.into_array_arg(),
-            output.clone().into_array_arg(),
+            shares.into_buffer_arg(),
+            output.clone().into_buffer_arg(),
             table.argument(),
             UNITS as usize,
         );
@@ -60,8 +58,8 @@ pub(crate) fn sums_of_squares<R: CubeRuntime>(
 
 /// Gives each part that is not empty its cubes and its place among the shares, those of a sum next to each other; also
 /// returns the range of shares of each sum.
-fn shared<'a, R: CubeRuntime>(
-    client: &ComputeClient<R>,
+fn shared<'a>(
+    client: &Client,
     vector_size: usize,
     parts: &'a [SquaredPart],
     sums: usize,
@@ -93,7 +91,7 @@ fn shared<'a, R: CubeRuntime>(
 
 /// Writes the shares of a buffer's parts: of those where a vector begins by vectors, of the others number by number. So
 /// a sum does not depend on the parts next to its own.
-fn square<R: CubeRuntime>(buffer: CubeTensor<R>, parts: &[&SharedPart<'_>], shares: &CubeTensor<R>) {
+fn square(buffer: CubeTensor, parts: &[&SharedPart<'_>], shares: &CubeTensor) {
     let largest = buffer.client.io_optimized_vector_sizes(buffer.dtype.size()).next();
     let largest = largest.unwrap_or(1);
     let (aligned, others): (Vec<_>, Vec<_>) = parts
@@ -103,12 +101,7 @@ fn square<R: CubeRuntime>(buffer: CubeTensor<R>, parts: &[&SharedPart<'_>], shar
     square_in_vectors(buffer, &others, shares, 1);
 }
 
-fn square_in_vectors<R: CubeRuntime>(
-    buffer: CubeTensor<R>,
-    parts: &[&SharedPart<'_>],
-    shares: &CubeTensor<R>,
-    vector_size: usize,
-) {
+fn square_in_vectors(buffer: CubeTensor, parts: &[&SharedPart<'_>], shares: &CubeTensor, vector_size: usize) {
     if parts.is_empty() {
         return;
     }
@@ -125,18 +118,18 @@ fn square_in_vectors<R: CubeRuntime>(
     // SAFETY: the kernel bounds vectors and elements by the parts, which are in the buffer, and each cube writes the
     // share that is counted for it.
     unsafe {
-        kernel::squares::launch_unchecked::<R>(
+        kernel::squares::launch_unchecked(
             &client,
             cube_count(&client, table.cubes()),
             CubeDim::new_1d(UNITS),
             address_type(&[&buffer]),
             vector_size,
-            buffer.clone().into_array_arg(),
-            buffer.clone().into_array_arg(),
-            shares.clone().into_array_arg(),
+            buffer.clone().into_buffer_arg(),
+            buffer.clone().into_buffer_arg(),
+            shares.clone().into_buffer_arg(),
             table.argument(),
             UNITS as usize,
-            buffer.dtype.into(),
+            dtype_to_elem_type(buffer.dtype),
         );
     }
 }

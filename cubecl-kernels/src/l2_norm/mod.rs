@@ -1,19 +1,23 @@
 //! Sums of squares over parts of buffers, for the norms of a model's gradients.
 
-pub(crate) mod flex;
+mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
 mod kernel;
 #[cfg(feature = "cubecl")]
-pub(crate) mod launch;
-pub mod reference;
+mod launch;
+mod reference;
 
 use std::ops::Range;
 
 use burn::tensor::Tensor;
+#[cfg(feature = "cubecl")]
+use burn_cubecl::tensor::CubeTensor;
+use burn_flex::FlexTensor;
 
-use crate::KernelBackend;
 use crate::error::{Check, KernelError};
+use crate::operation::{Operation, Spec, apply};
+use crate::precision::compute_type;
 
 /// A part of one of several buffers, and the sum that its squares belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +42,17 @@ pub struct SquaredPart {
 ///
 /// # Errors
 /// When the types differ or are not computed with, or a part is outside its buffer or the sums.
-pub fn sums_of_squares<B: KernelBackend>(
-    buffers: Vec<Tensor<B, 1>>,
+pub fn sums_of_squares(
+    buffers: Vec<Tensor<1>>,
     parts: &[SquaredPart],
     sums: usize,
-) -> Result<Option<Tensor<B, 1>>, KernelError> {
+) -> Result<Option<Tensor<1>>, KernelError> {
     let check = Check("sums_of_squares");
     let Some(first) = buffers.first() else {
         return Ok(None);
     };
     let dtype = first.dtype();
-    check.float::<B>("buffer 0", dtype, &first.device())?;
+    check.float("buffer 0", dtype, &first.device())?;
     for (index, buffer) in buffers.iter().enumerate() {
         check.same_type(format!("buffer {index}"), buffer.dtype(), dtype)?;
     }
@@ -65,19 +69,54 @@ pub fn sums_of_squares<B: KernelBackend>(
             format!("{} at least and {} at most", part.range.start, length.unwrap_or(0))
         })?;
     }
-    Ok(Some(B::sums_of_squares(buffers, parts, sums)))
+    let operation = Squares {
+        parts: parts.to_vec(),
+        sums,
+    };
+    Ok(Some(apply(&operation, buffers)))
 }
 
 /// Returns the sum of the squares of all elements, `[1]`: see [`sums_of_squares`].
 ///
 /// # Errors
 /// When the types differ or are not computed with.
-pub fn sum_of_squares<B: KernelBackend>(buffers: Vec<Tensor<B, 1>>) -> Result<Option<Tensor<B, 1>>, KernelError> {
-    let whole = |(buffer, tensor): (usize, &Tensor<B, 1>)| SquaredPart {
+pub fn sum_of_squares(buffers: Vec<Tensor<1>>) -> Result<Option<Tensor<1>>, KernelError> {
+    let whole = |(buffer, tensor): (usize, &Tensor<1>)| SquaredPart {
         buffer,
         range: 0..tensor.dims()[0],
         sum: 0,
     };
     let parts: Vec<SquaredPart> = buffers.iter().enumerate().map(whole).collect();
     sums_of_squares(buffers, &parts, 1)
+}
+
+/// Buffers to sums of the squares of their parts.
+#[derive(Clone, Debug)]
+struct Squares {
+    parts: Vec<SquaredPart>,
+    sums: usize,
+}
+
+impl Operation for Squares {
+    type Inputs = Vec<Tensor<1>>;
+    type Outputs = Tensor<1>;
+
+    const NAME: &'static str = "sums_of_squares";
+
+    fn outputs(&self, buffers: Vec<Spec>) -> Spec {
+        ([self.sums].into(), compute_type(buffers[0].1))
+    }
+
+    fn reference(&self, buffers: Vec<Tensor<1>>) -> Tensor<1> {
+        reference::sums_of_squares(buffers, &self.parts, self.sums)
+    }
+
+    fn flex(&self, buffers: Vec<FlexTensor>) -> FlexTensor {
+        flex::sums_of_squares(buffers, &self.parts, self.sums)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, buffers: Vec<CubeTensor>) -> CubeTensor {
+        launch::sums_of_squares(buffers, &self.parts, self.sums)
+    }
 }

@@ -1,12 +1,12 @@
 //! Sums of squares in burn's operations.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use super::SquaredPart;
 use crate::precision::{compute_type, widen, zeros};
 
 /// Returns the sums over parts of buffers, of which there is one at least.
-pub fn sums_of_squares<B: Backend>(buffers: Vec<Tensor<B, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<B, 1> {
+pub fn sums_of_squares(buffers: Vec<Tensor<1>>, parts: &[SquaredPart], sums: usize) -> Tensor<1> {
     let (device, dtype) = (buffers[0].device(), compute_type(buffers[0].dtype()));
     let squares = |part: &SquaredPart| {
         let buffer = widen(buffers[part.buffer].clone().slice(part.range.clone()));

@@ -1,71 +1,33 @@
 //! Products of some of a matrix's rows, written to some rows of another: what a linear layer multiplies while the other
 //! rows are still on their way.
 
-use std::ops::Range;
+use burn::tensor::{DType, Device, Tensor};
+#[cfg(feature = "cubecl")]
+use burn_cubecl::tensor::CubeTensor;
+#[cfg(feature = "cubecl")]
+use cubecl::client::Client;
 
-use burn::tensor::{DType, Tensor, backend::Backend};
-
-use super::{LinearInputs, WeightOrder};
-use crate::KernelBackend;
-
-/// Rows of a matrix: blocks of equal length, at equal distances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowBlocks {
-    /// The first row of the first block.
-    pub first: usize,
-    /// The rows of each block.
-    pub rows: usize,
-    /// From the beginning of one block to that of the next, in rows.
-    pub stride: usize,
-    /// The number of blocks.
-    pub count: usize,
-}
+use super::{LinearInputs, WeightOrder, affine};
+#[cfg(feature = "cubecl")]
+use super::{launch, product};
+use crate::operation::{Of, Operation, Spec, apply};
+pub use crate::row_blocks::RowBlocks;
 
 /// A product of some rows.
 #[derive(Clone, Debug)]
-pub struct BlockProduct<B: Backend> {
-    /// What is multiplied and added; of the input, only the rows `from`.
-    pub inputs: LinearInputs<B>,
+pub struct BlockProduct {
+    /// Terms of the product; of the input, only the rows `from`.
+    pub inputs: LinearInputs,
     /// Rows of the input.
     pub from: RowBlocks,
-    /// What the product is written to.
-    pub output: Tensor<B, 2>,
+    /// Matrix that the product is written to.
+    pub output: Tensor<2>,
     /// Rows of the output: the same number of blocks, each of the same number of rows.
     pub to: RowBlocks,
 }
 
-impl RowBlocks {
-    /// Returns the rows of one range.
-    pub fn range(rows: Range<usize>) -> Self {
-        Self {
-            first: rows.start,
-            rows: rows.len(),
-            stride: rows.len(),
-            count: 1,
-        }
-    }
-
-    /// Returns all rows of a matrix of `count` blocks of `rows` rows, without gaps.
-    pub fn adjacent(rows: usize, count: usize) -> Self {
-        Self {
-            first: 0,
-            rows,
-            stride: rows,
-            count,
-        }
-    }
-
-    /// The rows of each block.
-    pub fn ranges(self) -> impl Iterator<Item = Range<usize>> {
-        (0..self.count).map(move |block| {
-            let first = self.first + block * self.stride;
-            first..first + self.rows
-        })
-    }
-}
-
 impl WeightOrder {
-    /// The order of the same weight as it is multiplied with the gradient of the output.
+    /// Returns the order of the same weight as it is multiplied with the gradient of the output.
     pub fn turned(self) -> Self {
         match self {
             Self::InputFirst => Self::OutputFirst,
@@ -74,12 +36,12 @@ impl WeightOrder {
     }
 }
 
-impl<B: Backend> BlockProduct<B> {
+impl BlockProduct {
     /// Checks that the rows are there and apart, that their number is the same, and that columns and types fit.
     ///
     /// # Panics
     /// When they are not.
-    pub(crate) fn check(&self) {
+    fn check(&self) {
         let Self { from, to, .. } = self;
         assert_eq!(
             (from.rows, from.count),
@@ -122,48 +84,94 @@ impl<B: Backend> BlockProduct<B> {
 
 /// Returns a matrix whose elements are to be written, without gaps between its rows: burn's own of two dimensions may
 /// have such on a device.
-pub fn unwritten<B: Backend>([rows, columns]: [usize; 2], device: &B::Device, dtype: DType) -> Tensor<B, 2> {
-    Tensor::<B, 1>::empty([rows * columns], (device, dtype)).reshape([rows, columns])
+pub fn unwritten([rows, columns]: [usize; 2], device: &Device, dtype: DType) -> Tensor<2> {
+    Tensor::<1>::empty([rows * columns], (device, dtype)).reshape([rows, columns])
 }
 
-/// Returns `output` with the rows of the product, computed block by block.
-pub(crate) fn one_by_one<B: KernelBackend>(product: BlockProduct<B>) -> Tensor<B, 2> {
+/// Returns the product's output with its rows written: where the library has a kernel for it, all blocks by one call,
+/// from where they are to where they belong.
+///
+/// # Panics
+/// When the rows are not there, or their numbers differ.
+pub fn affine_blocks(product: BlockProduct) -> Tensor<2> {
+    product.check();
     let BlockProduct {
         inputs,
         from,
         output,
         to,
     } = product;
-    let [_, columns] = output.dims();
-    from.ranges().zip(to.ranges()).fold(output, |output, (from, to)| {
-        let rows = LinearInputs {
-            input: inputs.input.clone().slice([from]),
-            ..inputs.clone()
-        };
-        output.slice_assign([to, 0..columns], B::affine(rows))
-    })
+    let LinearInputs {
+        input,
+        weight,
+        bias,
+        order,
+    } = inputs;
+    apply(&Blocks { order, from, to }, (input, weight, bias, output))
+}
+
+/// Input, weight, bias and output to the output with the rows of the product.
+#[derive(Clone, Copy, Debug)]
+struct Blocks {
+    order: WeightOrder,
+    from: RowBlocks,
+    to: RowBlocks,
+}
+
+impl Operation for Blocks {
+    type Inputs = (Tensor<2>, Tensor<2>, Option<Tensor<1>>, Tensor<2>);
+    type Outputs = Tensor<2>;
+
+    const NAME: &'static str = "linear_blocks";
+
+    fn outputs(&self, (_, _, _, output): Of<Self::Inputs, Spec>) -> Spec {
+        output
+    }
+
+    fn reference(&self, (input, weight, bias, output): Self::Inputs) -> Tensor<2> {
+        let [_, columns] = output.dims();
+        let blocks = self.from.ranges().zip(self.to.ranges());
+        blocks.fold(output, |output, (from, to)| {
+            let rows = affine(LinearInputs {
+                input: input.clone().slice([from]),
+                weight: weight.clone(),
+                bias: bias.clone(),
+                order: self.order,
+            });
+            output.slice_assign([to, 0..columns], rows)
+        })
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn is_taken(&self, client: &Client, _inputs: Of<Self::Inputs, Spec>) -> bool {
+        self.from.rows * self.from.count > 0 && product::is_in_library(client)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, (input, weight, bias, output): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
+        launch::blocks((input, weight, self.order), bias, output, [self.from, self.to])
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use burn::tensor::{DType, Distribution, TensorData};
-    use burn_flex::Flex;
 
     use super::*;
 
     #[test]
     fn rows_of_the_input_come_to_their_places() {
-        let device = Default::default();
-        let random = |shape: [usize; 2]| Tensor::<Flex, 2>::random(shape, Distribution::Default, &device);
+        let device = Device::flex();
+        let random = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Default, &device);
         let (input, weight) = (random([12, 5]), random([7, 5]));
-        let bias = Tensor::<Flex, 1>::random([7], Distribution::Default, &device);
+        let bias = Tensor::<1>::random([7], Distribution::Default, &device);
         let inputs = LinearInputs {
             input: input.clone(),
             weight,
             bias: Some(bias),
             order: WeightOrder::OutputFirst,
         };
-        let whole = Flex::affine(inputs.clone());
+        let whole = affine(inputs.clone());
         // Rows 1 to 2 and 7 to 8, as the second part of each of two parts of four rows.
         let [from, to] = [[1, 6, 2], [2, 4, 2]].map(|[first, stride, count]| RowBlocks {
             first,
@@ -171,7 +179,7 @@ mod tests {
             stride,
             count,
         });
-        let output = Flex::affine_blocks(BlockProduct {
+        let output = affine_blocks(BlockProduct {
             inputs,
             from,
             output: Tensor::zeros([8, 7], (&device, DType::F32)),
@@ -190,15 +198,15 @@ mod tests {
     #[test]
     #[should_panic(expected = "rows up to 13 of an input of 12 rows")]
     fn rows_that_are_not_there_are_refused() {
-        let device = Default::default();
-        let matrix = |rows| Tensor::<Flex, 2>::zeros([rows, 1], &device);
+        let device = Device::flex();
+        let matrix = |rows| Tensor::<2>::zeros([rows, 1], &device);
         let blocks = |first| RowBlocks {
             first,
             rows: 3,
             stride: 6,
             count: 2,
         };
-        Flex::affine_blocks(BlockProduct {
+        affine_blocks(BlockProduct {
             inputs: LinearInputs {
                 input: matrix(12),
                 weight: matrix(1),

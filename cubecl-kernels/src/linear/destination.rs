@@ -8,75 +8,68 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::tensor::{Int, Tensor, backend::Backend, ops::FloatTensor};
+use burn::tensor::{Int, Tensor};
 
-use super::{LinearGradients, LinearWanted, WeightOrder};
-use crate::KernelBackend;
-use crate::accumulate::vectors::VectorDestination;
-use crate::bias_dropout_add::AddRule;
+use super::{LinearGradients, LinearWanted, WeightOrder, affine_backward};
+use crate::accumulate::vectors::{VectorDestination, VectorSums};
+use crate::bias_dropout_add::BackwardInto;
+use crate::operation::apply;
 pub use crate::tape::GradientRedirect;
-use crate::tape::{float, lead, led, zero};
+use crate::tape::{lead, led, node_id, zero};
 use crate::token_range::TokenRange;
 
-/// Where the gradient of one weight is added up.
-pub trait WeightSink<B: Backend>: Debug + Send + Sync {
+/// Destination of the gradient of one weight, which is added up there.
+pub trait WeightSink: Debug + Send + Sync {
     /// Adds `a · b`, the weight's gradient in the weight's layout.
-    fn add_product(&self, a: Tensor<B, 2>, b: Tensor<B, 2>);
+    fn add_product(&self, a: Tensor<2>, b: Tensor<2>);
 
     /// Adds the gradients of embeddings, where the weight is their table: see
     /// [`add_rows`](crate::embedding::add_rows).
-    fn add_rows(&self, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange);
+    fn add_rows(&self, tokens: Tensor<1, Int>, gradient: Tensor<2>, range: TokenRange);
 }
 
 /// Leads products' gradients of this weight to a sink. Its node then receives zeros that have one element, and the sums
 /// of these with the gradients of what else the weight is used for.
-pub fn redirect<B: Backend, C: CheckpointStrategy>(
-    weight: &FloatTensor<Autodiff<B, C>>,
-    sink: Arc<dyn WeightSink<B>>,
-) -> GradientRedirect {
-    lead(weight.node.id, sink)
+///
+/// `None` if the weight is not tracked.
+pub fn redirect(weight: &Tensor<2>, sink: Arc<dyn WeightSink>) -> Option<GradientRedirect> {
+    Some(lead(node_id(weight)?, sink))
 }
 
-/// The sink that a weight is led to.
-pub(crate) fn sink_of<B: Backend, C: CheckpointStrategy>(
-    weight: &FloatTensor<Autodiff<B, C>>,
-) -> Option<Arc<dyn WeightSink<B>>> {
-    led(weight.node.id)
+/// Returns the sink that a weight is led to.
+pub(crate) fn sink_of(weight: &Tensor<2>) -> Option<Arc<dyn WeightSink>> {
+    led(node_id(weight)?)
 }
 
-/// Where the gradients of a product's parameters go in place of the graph, if anywhere.
-pub struct LinearSinks<B: Backend> {
-    weight: Option<Arc<dyn WeightSink<B>>>,
-    bias: Option<VectorDestination<B>>,
+/// Destinations of the gradients of a product's parameters in place of the graph, if there are any.
+pub struct LinearSinks {
+    weight: Option<Arc<dyn WeightSink>>,
+    bias: Option<VectorDestination>,
 }
 
-impl<B: Backend> LinearSinks<B> {
-    /// Those that weight and bias are led to.
-    pub(super) fn of<C: CheckpointStrategy>(
-        weight: &FloatTensor<Autodiff<B, C>>,
-        bias: &FloatTensor<Autodiff<B, C>>,
-    ) -> Self {
+impl LinearSinks {
+    /// Returns those that weight and bias are led to.
+    pub(super) fn of(weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> Self {
         Self {
-            weight: sink_of::<B, C>(weight),
-            bias: VectorDestination::of::<C>(&[bias]),
+            weight: sink_of(weight),
+            bias: VectorDestination::of([bias]),
         }
     }
 }
 
-/// As [`KernelBackend::affine_backward`]; the gradients of weight and bias go to their sinks, if they have one.
-pub fn gradients<B: KernelBackend>(
-    input: Tensor<B, 2>,
-    weight: Tensor<B, 2>,
+/// Returns the gradients that are wanted for the output's; those of weight and bias go to their sinks, if they have
+/// one.
+pub fn gradients(
+    input: Tensor<2>,
+    weight: Tensor<2>,
     order: WeightOrder,
-    gradient: Tensor<B, 2>,
+    gradient: Tensor<2>,
     wanted: LinearWanted,
-    sinks: LinearSinks<B>,
-) -> LinearGradients<B> {
-    let is_computed = B::supports_dtype(&gradient.device(), gradient.dtype());
+    sinks: LinearSinks,
+) -> LinearGradients {
+    let (device, dtype) = (gradient.device(), gradient.dtype());
     let is_empty = input.dims().contains(&0) || gradient.dims().contains(&0);
-    let goes = is_computed && !is_empty;
+    let goes = device.supports_dtype(dtype) && !is_empty;
     let of_weight = sinks.weight.filter(|_| wanted.weight && goes);
     let of_bias = sinks.bias.filter(|_| wanted.bias && goes);
     let others = LinearWanted {
@@ -84,25 +77,16 @@ pub fn gradients<B: KernelBackend>(
         bias: wanted.bias && of_bias.is_none(),
         ..wanted
     };
-    let mut gradients = if others == LinearWanted::default() {
-        LinearGradients {
-            input: None,
-            weight: None,
-            bias: None,
-        }
-    } else {
-        B::affine_backward(input.clone(), weight, order, gradient.clone(), others)
-    };
+    let mut gradients = affine_backward(input.clone(), weight, order, gradient.clone(), others);
     if let Some(destination) = of_bias {
-        gradients.bias = Some(float(destination.nothing(&gradient)));
-        let rule = AddRule {
-            has_bias: true,
-            dropout: None,
-        };
-        destination.add(|to| B::bias_dropout_add_backward_into(gradient.clone(), &rule, to));
+        gradients.bias = Some(destination.nothing(&gradient));
+        destination.add(|VectorSums { sums, places }| {
+            let rule = BackwardInto { dropout: None, places };
+            apply(&rule, (gradient.clone(), sums))
+        });
     }
     if let Some(sink) = of_weight {
-        gradients.weight = Some(zero(&gradient.device(), gradient.dtype()));
+        gradients.weight = Some(zero(&device, dtype));
         match order {
             WeightOrder::InputFirst => sink.add_product(input.transpose(), gradient),
             WeightOrder::OutputFirst => sink.add_product(gradient.transpose(), input),
@@ -115,48 +99,42 @@ pub fn gradients<B: KernelBackend>(
 mod tests {
     use parking_lot::Mutex;
 
-    use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
-    use burn::tensor::Distribution;
-    use burn_flex::Flex;
+    use burn::tensor::{Device, Distribution};
 
     use super::*;
     use crate::embedding::{add_rows, embedding};
     use crate::linear::{linear, linear_transposed};
-    use crate::tape::primitive;
 
-    type B = Autodiff<Flex>;
     /// Applies a weight, the second.
-    type Way = fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 2>;
+    type Way = fn(Tensor<2>, Tensor<2>) -> Tensor<2>;
 
     /// The sum of what came.
     #[derive(Debug, Default)]
-    struct Sum(Mutex<Vec<Tensor<Flex, 2>>>);
+    struct Sum(Mutex<Vec<Tensor<2>>>);
 
-    impl WeightSink<Flex> for Sum {
-        fn add_product(&self, a: Tensor<Flex, 2>, b: Tensor<Flex, 2>) {
+    impl WeightSink for Sum {
+        fn add_product(&self, a: Tensor<2>, b: Tensor<2>) {
             self.0.lock().push(a.matmul(b));
         }
 
-        fn add_rows(&self, tokens: Tensor<Flex, 1, Int>, gradient: Tensor<Flex, 2>, range: TokenRange) {
+        fn add_rows(&self, tokens: Tensor<1, Int>, gradient: Tensor<2>, range: TokenRange) {
             let [_, columns] = gradient.dims();
-            let sums = Tensor::zeros([range.count * columns], &Default::default());
+            let sums = Tensor::zeros([range.count * columns], &Device::flex());
             let sums = add_rows(sums, 0, tokens, gradient, range).expect("fits");
             let mut products = self.0.lock();
             products.push(sums.reshape([range.count, columns]));
         }
     }
 
-    fn random(shape: [usize; 2]) -> Tensor<B, 2> {
-        Tensor::random(shape, Distribution::Default, &Default::default())
+    fn random(shape: [usize; 2]) -> Tensor<2> {
+        Tensor::random(shape, Distribution::Default, &Device::flex().autodiff())
     }
 
     /// The gradient that the graph gives a weight, those that its sink was given, and the gradient without a sink.
-    fn gradients_of(
-        loss: impl Fn(Tensor<B, 2>) -> Tensor<B, 1>,
-    ) -> (Tensor<Flex, 2>, Vec<Tensor<Flex, 2>>, Tensor<Flex, 2>) {
+    fn gradients_of(loss: impl Fn(Tensor<2>) -> Tensor<1>) -> (Tensor<2>, Vec<Tensor<2>>, Tensor<2>) {
         let weight = random([4, 4]).require_grad();
         let sink = Arc::new(Sum::default());
-        let led = redirect::<Flex, NoCheckpointing>(&primitive(weight.clone()), sink.clone());
+        let led = redirect(&weight, sink.clone()).expect("it is tracked");
         let of_graph = weight.grad(&loss(weight.clone()).backward()).expect("it is used");
         let products = std::mem::take(&mut *sink.0.lock());
         drop(led);
@@ -166,7 +144,7 @@ mod tests {
         (of_graph, products, alone)
     }
 
-    fn expect_same(found: Tensor<Flex, 2>, expected: Tensor<Flex, 2>) {
+    fn expect_same(found: Tensor<2>, expected: Tensor<2>) {
         found
             .into_data()
             .assert_approx_eq::<f32>(&expected.into_data(), burn::tensor::Tolerance::absolute(1e-5));
@@ -182,7 +160,7 @@ mod tests {
         for way in ways {
             let (of_graph, products, alone) = gradients_of(|weight| way(input.clone(), weight).powi_scalar(2).sum());
             assert_eq!(of_graph.dims(), [1, 1]);
-            assert_eq!(of_graph.into_scalar(), 0.0);
+            assert_eq!(of_graph.into_scalar::<f32>(), 0.0);
             assert_eq!(products.len(), 1);
             expect_same(products[0].clone(), alone);
         }
@@ -191,7 +169,7 @@ mod tests {
     #[test]
     fn a_weight_that_is_used_twice_gives_two_products() {
         let input = random([7, 4]);
-        let twice = |weight: Tensor<B, 2>| {
+        let twice = |weight: Tensor<2>| {
             let hidden = linear(input.clone(), weight.clone(), None).expect("fits").tanh();
             linear_transposed(hidden, weight).expect("fits").powi_scalar(2).sum()
         };
@@ -204,8 +182,8 @@ mod tests {
     #[test]
     fn a_tied_table_gives_a_product_and_rows() {
         let range = TokenRange { first: 2, count: 4 };
-        let tied = |weight: Tensor<B, 2>| {
-            let tokens = Tensor::from_ints([5, 2, 1, 5, 6, 3], &Default::default());
+        let tied = |weight: Tensor<2>| {
+            let tokens = Tensor::from_ints([5, 2, 1, 5, 6, 3], &Device::flex().autodiff());
             let hidden = embedding(weight.clone(), tokens, range).expect("fits").tanh();
             linear_transposed(hidden, weight).expect("fits").powi_scalar(2).sum()
         };
@@ -218,7 +196,7 @@ mod tests {
     #[test]
     fn what_is_no_product_stays_in_the_graph() {
         let input = random([7, 4]);
-        let both = |weight: Tensor<B, 2>| {
+        let both = |weight: Tensor<2>| {
             let product = linear(input.clone(), weight.clone(), None).expect("fits");
             product.powi_scalar(2).sum() + weight.powi_scalar(3).sum()
         };

@@ -7,17 +7,17 @@
 
 use std::mem::MaybeUninit;
 
-use burn::tensor::{Element, Tensor};
-use burn_flex::{Flex, FlexTensor};
+use burn::tensor::Element;
+use burn_flex::FlexTensor;
 
-use super::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
+use super::factors::{factor_gradients, input_first};
+use super::{LinearWanted, WeightOrder};
 use crate::flex::blocks::{add_up, in_blocks, share_out, uninit};
 use crate::flex::lanes::{Destination, accumulate};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
 use crate::flex::product::{Matrix, MatrixMut, Onto, product};
-use crate::flex::tensor::{flat, rounded, tensor};
-use crate::tape::primitive;
+use crate::flex::tensor::{in_order, rounded, tensor};
 
 /// Rows and columns of a tile, at most; the first are taken of which there are enough.
 const TILES: [[usize; 2]; 3] = [[512, 256], [256, 256], [256, 128]];
@@ -31,58 +31,42 @@ const WIDTH: usize = 64;
 const DEPTH: usize = 1024;
 
 /// Returns `input · weight + bias`.
-pub(crate) fn forward(inputs: LinearInputs<Flex>) -> Tensor<Flex, 2> {
-    with_number!(inputs.input.dtype(), T => forward_of::<T>(inputs))
-}
-
-/// Returns the gradients that are wanted for the output's.
-pub(crate) fn backward(
-    input: Tensor<Flex, 2>,
-    weight: Tensor<Flex, 2>,
+pub(super) fn forward(
+    input: FlexTensor,
+    weight: FlexTensor,
+    bias: Option<FlexTensor>,
     order: WeightOrder,
-    gradient: Tensor<Flex, 2>,
-    wanted: LinearWanted,
-) -> LinearGradients<Flex> {
-    with_number!(gradient.dtype(), T => backward_of::<T>(input, weight, order, gradient, wanted))
+) -> FlexTensor {
+    with_number!(input.dtype(), T => forward_of::<T>(input, weight, bias, order))
 }
 
-fn forward_of<T: Number>(inputs: LinearInputs<Flex>) -> Tensor<Flex, 2> {
-    let (input, weight) = (primitive(inputs.input), primitive(inputs.weight));
-    let (input, weight) = (matrix::<T>(&input), matrix::<T>(&weight));
-    let weight = match inputs.order {
-        WeightOrder::InputFirst => weight,
-        WeightOrder::OutputFirst => weight.transposed(),
-    };
-    let bias = inputs.bias.map(flat);
+/// Returns the gradients of input, weight and bias that are wanted for the output's.
+pub(super) fn backward(inputs: [FlexTensor; 3], order: WeightOrder, wanted: LinearWanted) -> Gradients {
+    with_number!(inputs[2].dtype(), T => backward_of::<T>(inputs, order, wanted))
+}
+
+type Gradients = (Option<FlexTensor>, Option<FlexTensor>, Option<FlexTensor>);
+
+fn forward_of<T: Number>(
+    input: FlexTensor,
+    weight: FlexTensor,
+    bias: Option<FlexTensor>,
+    order: WeightOrder,
+) -> FlexTensor {
+    let [input, weight] = [&input, &weight].map(matrix::<T>);
+    let weight = input_first(weight, order, Matrix::transposed);
+    let bias = bias.map(in_order);
     let mut buffer = Vec::new();
     let bias = bias.as_ref().map(|bias| T::read(bias.storage(), &mut buffer));
     let [output] = multiply([Some(Product::new(input, weight, bias))]);
     output.expect("asked for")
 }
 
-fn backward_of<T: Number>(
-    input: Tensor<Flex, 2>,
-    weight: Tensor<Flex, 2>,
-    order: WeightOrder,
-    gradient: Tensor<Flex, 2>,
-    wanted: LinearWanted,
-) -> LinearGradients<Flex> {
-    let [input, weight, gradient] = [input, weight, gradient].map(primitive);
-    let [x, w, dy] = [&input, &weight, &gradient].map(matrix::<T>);
-    let of_input = match order {
-        WeightOrder::InputFirst => Product::new(dy, w.transposed(), None),
-        WeightOrder::OutputFirst => Product::new(dy, w, None),
-    };
-    let of_weight = match order {
-        WeightOrder::InputFirst => Product::new(x.transposed(), dy, None),
-        WeightOrder::OutputFirst => Product::new(dy.transposed(), x, None),
-    };
-    let [of_input, of_weight] = multiply([wanted.input.then_some(of_input), wanted.weight.then_some(of_weight)]);
-    LinearGradients {
-        input: of_input,
-        weight: of_weight,
-        bias: wanted.bias.then(|| column_sums(dy)),
-    }
+fn backward_of<T: Number>(inputs: [FlexTensor; 3], order: WeightOrder, wanted: LinearWanted) -> Gradients {
+    let [x, w, dy] = inputs.each_ref().map(matrix::<T>);
+    let product = |a, b| Product::new(a, b, None);
+    let [of_input, of_weight] = multiply(factor_gradients([x, w, dy], order, wanted, Matrix::transposed, product));
+    (of_input, of_weight, wanted.bias.then(|| column_sums(dy)))
 }
 
 fn matrix<T: Number>(tensor: &FlexTensor) -> Matrix<'_, T> {
@@ -92,7 +76,7 @@ fn matrix<T: Number>(tensor: &FlexTensor) -> Matrix<'_, T> {
     Matrix::new(tensor.storage(), layout.start_offset(), shape, strides)
 }
 
-/// What is to be computed: `a · b + bias`.
+/// A product to compute: `a · b + bias`.
 struct Product<'a, T: Number> {
     a: Matrix<'a, T>,
     b: Matrix<'a, T>,
@@ -139,7 +123,7 @@ impl<'a, T: Number> Product<'a, T> {
 }
 
 /// Returns the products that are wanted, computed at the same time.
-fn multiply<T: Number, const N: usize>(products: [Option<Product<'_, T>>; N]) -> [Option<Tensor<Flex, 2>>; N] {
+fn multiply<T: Number, const N: usize>(products: [Option<Product<'_, T>>; N]) -> [Option<FlexTensor>; N] {
     // Each of several needs fewer tiles. Not of those that are wanted: the others must not change their bits.
     let enough = ENOUGH / N;
     let mut outputs = products.each_ref().map(|product| {
@@ -168,7 +152,7 @@ fn multiply<T: Number, const N: usize>(products: [Option<Product<'_, T>>; N]) ->
     })
 }
 
-/// How an output is cut: how many tiles there are down and across, and their rows and columns at most.
+/// Returns how many tiles an output is cut into, down and across, and their rows and columns at most.
 fn tiling([rows, columns]: [usize; 2], enough: usize) -> [[usize; 2]; 2] {
     let cut = |[tile_rows, tile_columns]: [usize; 2]| [rows.div_ceil(tile_rows), columns.div_ceil(tile_columns)];
     let is_enough = |tile: &[usize; 2]| cut(*tile).iter().product::<usize>() >= enough;
@@ -186,14 +170,14 @@ struct Tile<'a, T: Number> {
     b: Matrix<'a, T>,
     bias: Option<&'a [T::Real]>,
     to: *mut MaybeUninit<T>,
-    /// From one row of the output to the next.
+    /// Numbers from one row of the output to the next.
     stride: usize,
 }
 
 // SAFETY: what `to` points at is touched by `write` only, whose callers take care.
 unsafe impl<T: Number> Sync for Tile<'_, T> {}
 
-/// What a tile is computed in.
+/// Memory that a tile is computed in.
 #[derive(Default)]
 struct Scratch<R> {
     left: Vec<R>,
@@ -263,7 +247,7 @@ fn add_to_rows<'a, R: Real>(rows: impl Iterator<Item = &'a mut [R]>, bias: &[R])
 }
 
 /// Returns the sums over rows, those of blocks of them added up in order.
-fn column_sums<T: Number>(values: Matrix<'_, T>) -> Tensor<Flex, 1> {
+fn column_sums<T: Number>(values: Matrix<'_, T>) -> FlexTensor {
     let shape @ [_, columns] = values.shape();
     let sums = in_blocks(shape, (), |range, ()| {
         let mut sums = vec![T::Real::ZERO; columns];

@@ -4,24 +4,28 @@
 //! bits in their own type, added up in f32; there the sum with the bias is rounded a second time. On CUDA it may be
 //! cuBLASLt's instead (feature `cublaslt`).
 
-pub(crate) mod autodiff;
 pub mod blocks;
 pub mod destination;
-pub(crate) mod flex;
+mod factors;
+mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
-pub(crate) mod launch;
-pub(crate) mod product;
-pub mod reference;
+mod launch;
+mod operation;
+mod product;
+mod reference;
 pub mod retained;
 
-pub use autodiff::{inner_inputs, record_linear};
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
-use crate::KernelBackend;
+use self::destination::LinearSinks;
+use self::retained::RetainedWeight;
 use crate::error::{Check, KernelError};
+use crate::tape::{inner, keep, record};
+pub use operation::{affine, affine_backward};
+pub use product::{add_product, multiplies_in_library};
 
-/// In which order a weight's dimensions are stored.
+/// Order of a weight's dimensions in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightOrder {
     /// `[d_input, d_output]`, as of burn's linear layer.
@@ -30,38 +34,38 @@ pub enum WeightOrder {
     OutputFirst,
 }
 
-/// What is multiplied and added.
+/// Terms of `input · weight + bias`.
 #[derive(Clone, Debug)]
-pub struct LinearInputs<B: Backend> {
+pub struct LinearInputs {
     /// `[rows, d_input]`
-    pub input: Tensor<B, 2>,
-    /// As `order` says.
-    pub weight: Tensor<B, 2>,
+    pub input: Tensor<2>,
+    /// `[d_input, d_output]` or `[d_output, d_input]`, by `order`.
+    pub weight: Tensor<2>,
     /// `[d_output]`
-    pub bias: Option<Tensor<B, 1>>,
+    pub bias: Option<Tensor<1>>,
     /// The order of the weight's dimensions.
     pub order: WeightOrder,
 }
 
-/// The gradients that are wanted.
-#[derive(Clone, Debug)]
-pub struct LinearGradients<B: Backend> {
-    /// As the input.
-    pub input: Option<Tensor<B, 2>>,
-    /// As the weight.
-    pub weight: Option<Tensor<B, 2>>,
+/// Gradients of these terms, where they are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct LinearGradients {
+    /// `[rows, d_input]`
+    pub input: Option<Tensor<2>>,
+    /// In the weight's order.
+    pub weight: Option<Tensor<2>>,
     /// `[d_output]`
-    pub bias: Option<Tensor<B, 1>>,
+    pub bias: Option<Tensor<1>>,
 }
 
-/// Which gradients are wanted.
+/// Gradients that are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinearWanted {
-    /// That of the input.
+    /// The input's.
     pub input: bool,
-    /// That of the weight.
+    /// The weight's.
     pub weight: bool,
-    /// That of the bias.
+    /// The bias'.
     pub bias: bool,
 }
 
@@ -75,11 +79,7 @@ pub struct LinearWanted {
 ///
 /// # Errors
 /// When shapes or types do not fit each other, or the type is not computed with.
-pub fn linear<B: KernelBackend>(
-    input: Tensor<B, 2>,
-    weight: Tensor<B, 2>,
-    bias: Option<Tensor<B, 1>>,
-) -> Result<Tensor<B, 2>, KernelError> {
+pub fn linear(input: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, KernelError> {
     run(LinearInputs {
         input,
         weight,
@@ -97,10 +97,7 @@ pub fn linear<B: KernelBackend>(
 ///
 /// # Errors
 /// When shapes or types do not fit each other, or the type is not computed with.
-pub fn linear_transposed<B: KernelBackend>(
-    input: Tensor<B, 2>,
-    weight: Tensor<B, 2>,
-) -> Result<Tensor<B, 2>, KernelError> {
+pub fn linear_transposed(input: Tensor<2>, weight: Tensor<2>) -> Result<Tensor<2>, KernelError> {
     run(LinearInputs {
         input,
         weight,
@@ -109,31 +106,67 @@ pub fn linear_transposed<B: KernelBackend>(
     })
 }
 
-fn run<B: KernelBackend>(inputs: LinearInputs<B>) -> Result<Tensor<B, 2>, KernelError> {
-    checked(inputs).map(B::affine)
+fn run(inputs: LinearInputs) -> Result<Tensor<2>, KernelError> {
+    let inputs = inputs.checked()?;
+    let own = inputs.inner();
+    let (x, order) = (keep(own.input.clone()), own.order);
+    let weight = RetainedWeight::of(&inputs.weight);
+    Ok(record_linear(inputs, affine(own), move |gradient, wanted, sinks| {
+        destination::gradients(x.get(), weight.get(), order, gradient, wanted, sinks)
+    }))
 }
 
-/// Checks what [`linear`] and [`linear_transposed`] do, for those who run the product by themselves.
-///
-/// # Errors
-/// As these.
-pub fn checked<B: KernelBackend>(inputs: LinearInputs<B>) -> Result<LinearInputs<B>, KernelError> {
-    let check = Check(match inputs.order {
-        WeightOrder::InputFirst => "linear",
-        WeightOrder::OutputFirst => "linear_transposed",
-    });
-    let (dtype, [_, d_input]) = (inputs.input.dtype(), inputs.input.dims());
-    check.float::<B>("the input", dtype, &inputs.input.device())?;
-    let weight = inputs.weight.dims();
-    let (expected, d_output) = match inputs.order {
-        WeightOrder::InputFirst => ([d_input, weight[1]], weight[1]),
-        WeightOrder::OutputFirst => ([weight[0], d_input], weight[0]),
-    };
-    check.shape("the weight", &weight, &expected)?;
-    check.same_type("the weight", inputs.weight.dtype(), dtype)?;
-    if let Some(bias) = &inputs.bias {
-        check.shape("the bias", &bias.dims(), &[d_output])?;
-        check.same_type("the bias", bias.dtype(), dtype)?;
+impl LinearInputs {
+    /// Checks what [`linear`] and [`linear_transposed`] do, for those who run the product by themselves.
+    ///
+    /// # Errors
+    /// As these.
+    pub fn checked(self) -> Result<Self, KernelError> {
+        let check = Check(match self.order {
+            WeightOrder::InputFirst => "linear",
+            WeightOrder::OutputFirst => "linear_transposed",
+        });
+        let (dtype, [_, d_input]) = (self.input.dtype(), self.input.dims());
+        check.float("the input", dtype, &self.input.device())?;
+        let weight = self.weight.dims();
+        let (expected, d_output) = match self.order {
+            WeightOrder::InputFirst => ([d_input, weight[1]], weight[1]),
+            WeightOrder::OutputFirst => ([weight[0], d_input], weight[0]),
+        };
+        check.shape("the weight", &weight, &expected)?;
+        check.same_type("the weight", self.weight.dtype(), dtype)?;
+        if let Some(bias) = &self.bias {
+            check.shape("the bias", &bias.dims(), &[d_output])?;
+            check.same_type("the bias", bias.dtype(), dtype)?;
+        }
+        Ok(self)
     }
-    Ok(inputs)
+
+    /// Returns the same inputs, not tracked.
+    pub fn inner(&self) -> Self {
+        Self {
+            input: inner(&self.input),
+            weight: inner(&self.weight),
+            bias: inner(&self.bias),
+            order: self.order,
+        }
+    }
+}
+
+/// Returns `output`, a product of `inputs`, as a node of the graph, with `rule` for its backward step: from the
+/// output's gradient, those that are wanted; those of weight and bias through [`destination::gradients`], with the
+/// sinks that it is given.
+pub fn record_linear(
+    inputs: LinearInputs,
+    output: Tensor<2>,
+    rule: impl FnOnce(Tensor<2>, LinearWanted, LinearSinks) -> LinearGradients + Send + 'static,
+) -> Tensor<2> {
+    let LinearInputs {
+        input, weight, bias, ..
+    } = inputs;
+    let sinks = LinearSinks::of(&weight, bias.as_ref());
+    record((input, weight, bias), output, move |gradient, (input, weight, bias)| {
+        let gradients = rule(gradient, LinearWanted { input, weight, bias }, sinks);
+        (gradients.input, gradients.weight, gradients.bias)
+    })
 }

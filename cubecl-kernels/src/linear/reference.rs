@@ -1,63 +1,62 @@
-//! The product in burn's operations, of widened factors.
+//! The product in burn's operations.
+//!
+//! Burn's matmul on CubeCL takes factors of 16 bits as they are, adds up in f32 and rounds once
+//! (`MatmulElems::from_globals` in cubek-matmul), and takes transposed factors; with fusion the bias is fused with it,
+//! or with what comes after it. On other backends the factors are widened first.
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+#[cfg(feature = "cubecl")]
+use burn::backend::DispatchDevice;
+use burn::tensor::{DType, Tensor};
 
-use super::product::{affine, factor_gradients, multiply};
-use super::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
+use super::factors::{factor_gradients, input_first};
+use super::product::multiply;
+use super::{LinearWanted, WeightOrder};
+use crate::bias_dropout_add::Backward;
+use crate::operation::apply;
 use crate::precision::{compute_type, narrow, widen, zeros};
 
 /// Returns `input · weight + bias`.
-pub fn forward<B: Backend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
-    let LinearInputs {
-        input,
-        weight,
-        bias,
-        order,
-    } = inputs;
+pub fn forward(input: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>, order: WeightOrder) -> Tensor<2> {
     let dtype = input.dtype();
-    let inputs = LinearInputs {
-        input: widened(input),
-        weight: widened(weight),
-        bias: bias.map(widened),
-        order,
-    };
-    let output = affine(inputs, multiply);
-    narrowed(output, dtype)
+    let weight = input_first(widened(weight), order, Tensor::transpose);
+    narrowed(multiply(widened(input), weight, bias.map(widened)), dtype)
 }
 
-/// Returns the gradients that are wanted for the output's.
-pub fn backward<B: Backend>(
-    input: Tensor<B, 2>,
-    weight: Tensor<B, 2>,
+/// Returns the gradients that are wanted for the output's; the bias' is added up in f32.
+pub fn backward(
+    inputs: [Tensor<2>; 3],
     order: WeightOrder,
-    gradient: Tensor<B, 2>,
     wanted: LinearWanted,
-) -> LinearGradients<B> {
-    let (dtype, [rows, columns]) = (gradient.dtype(), gradient.dims());
-    let [input, weight, gradient] = [input, weight, gradient].map(widened::<B, 2>);
-    let of_bias = wanted.bias.then(|| match rows * columns {
-        0 => zeros([columns], &gradient.device(), dtype),
-        _ => narrow(gradient.clone().sum_dim(0).squeeze_dim::<1>(0), dtype),
-    });
-    let [of_input, of_weight] = factor_gradients(input, weight, order, gradient, wanted, multiply)
+) -> (Option<Tensor<2>>, Option<Tensor<2>>, Option<Tensor<1>>) {
+    let dtype = inputs[2].dtype();
+    // The sums of the columns: the gradient of a sum's bias.
+    let rule = Backward {
+        has_bias: true,
+        dropout: None,
+    };
+    let of_bias = wanted.bias.then(|| apply(&rule, inputs[2].clone()).1);
+    let multiply = |a, b| multiply(a, b, None);
+    let [of_input, of_weight] = factor_gradients(inputs.map(widened), order, wanted, Tensor::transpose, multiply)
         .map(|gradient| gradient.map(|gradient| narrowed(gradient, dtype)));
-    LinearGradients {
-        input: of_input,
-        weight: of_weight,
-        bias: of_bias,
-    }
+    (of_input, of_weight, of_bias.flatten())
 }
 
-/// As [`widen`], also of tensors without elements, which burn's cast does not take on CubeCL.
-fn widened<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
+/// Returns a tensor in the type that products are computed in, also one without elements, which burn's cast does not
+/// take on CubeCL.
+fn widened<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    let (device, dtype) = (tensor.device(), tensor.dtype());
+    #[cfg(feature = "cubecl")]
+    if matches!(device.as_dispatch(), DispatchDevice::Cube(_)) && device.supports_dtype(dtype) {
+        return tensor;
+    }
     match tensor.shape().num_elements() {
-        0 => zeros(tensor.dims(), &tensor.device(), compute_type(tensor.dtype())),
+        0 => zeros(tensor.dims(), &device, compute_type(dtype)),
         _ => widen(tensor),
     }
 }
 
-/// As [`narrow`], also of tensors without elements.
-fn narrowed<B: Backend, const D: usize>(tensor: Tensor<B, D>, dtype: DType) -> Tensor<B, D> {
+/// Returns the same as [`narrow`], also of tensors without elements.
+fn narrowed<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D> {
     match tensor.shape().num_elements() {
         0 => zeros(tensor.dims(), &tensor.device(), dtype),
         _ => narrow(tensor, dtype),

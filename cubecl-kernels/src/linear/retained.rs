@@ -6,46 +6,43 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
+use burn::tensor::Tensor;
 
-use crate::tape::{GradientRedirect, inner, lead, led, primitive};
+use crate::tape::{GradientRedirect, inner, lead, led, node_id};
 
-/// Where a graph gets a weight for its backward pass, in place of keeping it.
-pub trait WeightSource<B: Backend>: Debug + Send + Sync {
+/// Source of a weight for the backward pass of a graph that does not keep it.
+pub trait WeightSource: Debug + Send + Sync {
     /// Returns the weight as it was in the forward pass.
-    fn fetch(&self) -> Tensor<B, 2>;
+    fn fetch(&self) -> Tensor<2>;
 }
 
-type Source<B> = Arc<dyn WeightSource<B>>;
+type Source = Arc<dyn WeightSource>;
 
 /// Lets products with this weight fetch it for their backward pass, if they are recorded as long as this is kept.
-pub fn supply<B: Backend, C: CheckpointStrategy>(
-    weight: &FloatTensor<Autodiff<B, C>>,
-    source: Source<B>,
-) -> GradientRedirect {
-    lead(weight.node.id, source)
+///
+/// `None` if the weight is not tracked.
+pub fn supply(weight: &Tensor<2>, source: Arc<dyn WeightSource>) -> Option<GradientRedirect> {
+    Some(lead(node_id(weight)?, source))
 }
 
-/// What a graph has of a weight between its forward and its backward pass.
+/// Weight of a graph between its forward and its backward pass.
 #[derive(Clone, Debug)]
-pub enum RetainedWeight<B: Backend> {
+pub enum RetainedWeight {
     /// The weight.
-    Kept(Tensor<B, 2>),
-    /// Where it comes from.
-    Fetched(Source<B>),
+    Kept(Tensor<2>),
+    /// A source of it.
+    Fetched(Source),
 }
 
-impl<B: Backend> RetainedWeight<B> {
-    /// The source of a weight, if there is one, else the weight.
-    pub fn of<C: CheckpointStrategy>(weight: &Tensor<Autodiff<B, C>, 2>) -> Self {
-        let source = led::<Source<B>>(primitive(weight.clone()).node.id);
+impl RetainedWeight {
+    /// Returns the source of a weight, if there is one, else the weight.
+    pub fn of(weight: &Tensor<2>) -> Self {
+        let source = node_id(weight).and_then(led::<Source>);
         source.map_or_else(|| Self::Kept(inner(weight)), Self::Fetched)
     }
 
-    /// The weight.
-    pub fn get(self) -> Tensor<B, 2> {
+    /// Returns the weight.
+    pub fn get(self) -> Tensor<2> {
         match self {
             Self::Kept(weight) => weight,
             Self::Fetched(source) => source.fetch(),
@@ -57,20 +54,16 @@ impl<B: Backend> RetainedWeight<B> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
-    use burn::tensor::Distribution;
-    use burn_flex::Flex;
+    use burn::tensor::{Device, Distribution};
 
     use super::*;
     use crate::linear::linear;
 
-    type B = Autodiff<Flex>;
-
     #[derive(Debug)]
-    struct Counted(Tensor<Flex, 2>, AtomicUsize);
+    struct Counted(Tensor<2>, AtomicUsize);
 
-    impl WeightSource<Flex> for Counted {
-        fn fetch(&self) -> Tensor<Flex, 2> {
+    impl WeightSource for Counted {
+        fn fetch(&self) -> Tensor<2> {
             self.1.fetch_add(1, Ordering::Relaxed);
             self.0.clone()
         }
@@ -78,16 +71,17 @@ mod tests {
 
     #[test]
     fn a_supplied_weight_is_fetched_once_and_gives_the_same_gradients() {
-        let random = |shape: [usize; 2]| Tensor::<B, 2>::random(shape, Distribution::Default, &Default::default());
-        let (input, weight) = (random([7, 4]).require_grad(), random([4, 3]).require_grad());
+        let device = Device::flex().autodiff();
+        let random = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Default, &device).require_grad();
+        let (input, weight) = (random([7, 4]), random([4, 3]));
         let gradients = || {
             let output = linear(input.clone(), weight.clone(), None).expect("fits");
             let gradients = output.powi_scalar(2).sum().backward();
             [&input, &weight].map(|tensor| tensor.grad(&gradients).expect("it is used").into_data())
         };
         let kept = gradients();
-        let source = Arc::new(Counted(weight.clone().inner(), AtomicUsize::new(0)));
-        let supplied = supply::<Flex, NoCheckpointing>(&primitive(weight.clone()), source.clone());
+        let source = Arc::new(Counted(inner(&weight), AtomicUsize::new(0)));
+        let supplied = supply(&weight, source.clone()).expect("it is tracked");
         assert_eq!(gradients(), kept);
         drop(supplied);
         assert_eq!(gradients(), kept);

@@ -23,9 +23,9 @@ pub(super) struct Tile {
     pub page_size: usize,
     /// Vectors of a head.
     pub vectors: usize,
-    /// Whether the parts of several splits are to be added up.
+    /// True if the parts of several splits are to be added up.
     pub is_split: bool,
-    /// Whether queries see the last keys alone.
+    /// True if queries see the last keys alone.
     pub has_window: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Problem {
     pub nothing: f32,
 }
 
-/// What a cube works on.
+/// Rows and tokens that a cube works on.
 #[derive(CubeType, Clone, Copy)]
 struct Part {
     sample: usize,
@@ -79,28 +79,28 @@ struct Part {
 /// Cubes: splits, key heads and tiles of their rows, samples.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
-    query: &Array<Vector<F, N>>,
-    keys: &Array<Vector<F, N>>,
-    values: &Array<Vector<F, N>>,
-    block_table: &Array<I>,
-    lengths: &Array<I>,
-    slopes: ComptimeOption<Array<f32>>,
-    output: &mut Array<Vector<O, N>>,
-    log_sum_exp: &mut Array<f32>,
+    query: &[Vector<F, N>],
+    keys: &[Vector<F, N>],
+    values: &[Vector<F, N>],
+    block_table: &[I],
+    lengths: &[I],
+    slopes: ComptimeOption<&[f32]>,
+    output: &mut [Vector<O, N>],
+    log_sum_exp: &mut [f32],
     problem: Problem,
     #[comptime] tile: Tile,
-    #[define(F, O, I)] _dtypes: [StorageType; 3],
+    #[define(F, O, I)] _dtypes: [ElemType; 3],
 ) {
     let rows = tile.rows;
     let unit = UNIT_POS as usize;
     let part = own_part::<I>(lengths, &problem, tile);
-    let mut queries = SharedMemory::<Vector<f32, N>>::new(comptime!(tile.rows * tile.vectors));
+    let mut queries = Shared::<[Vector<f32, N>]>::new_slice(comptime!(tile.rows * tile.vectors));
     load_queries::<F, N>(query, &mut queries, &part, &problem, tile);
     sync_cube();
 
     // Where the tokens of a block are in the pool.
-    let mut places = SharedMemory::<u32>::new(UNITS);
-    let mut weights = SharedMemory::<f32>::new(comptime!(tile.rows * UNITS));
+    let mut places = Shared::<[u32]>::new_slice(UNITS);
+    let mut weights = Shared::<[f32]>::new_slice(comptime!(tile.rows * UNITS));
     let mut maxima = Array::<f32>::new(rows);
     let mut totals = Array::<f32>::new(rows);
     let mut sums = Array::<Vector<f32, N>>::new(comptime!(tile.rows * tile.columns()));
@@ -132,7 +132,7 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
             let is_seen = is_token(place, &problem, tile) && sees(key, row, &part, &problem, tile);
             let mut score = scores[row] * problem.scale;
             #[comptime]
-            if let ComptimeOption::Some(slopes) = &slopes {
+            if let ComptimeOption::Some(slopes) = slopes {
                 // What is not seen may be any number.
                 let distance = position_of(row, &part, &problem) - (key + 1);
                 score -= slopes[head_of(row, &part, &problem)] * f32::cast_from(distance);
@@ -147,9 +147,9 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
     store::<O, N>(output, log_sum_exp, &maxima, &totals, &sums, &part, &problem, tile);
 }
 
-/// What this cube works on.
+/// Returns the rows and tokens that this cube works on.
 #[cube]
-fn own_part<I: Int>(lengths: &Array<I>, problem: &Problem, #[comptime] tile: Tile) -> Part {
+fn own_part<I: Int>(lengths: &[I], problem: &Problem, #[comptime] tile: Tile) -> Part {
     let sample = CUBE_POS_Z as usize;
     let tiles = CUBE_POS_Y as usize;
     let length = lengths[sample];
@@ -169,8 +169,8 @@ fn own_part<I: Int>(lengths: &Array<I>, problem: &Problem, #[comptime] tile: Til
 /// Copies the cube's rows of the query into shared memory, in f32; those past the last are the last.
 #[cube]
 fn load_queries<F: Float, N: Size>(
-    query: &Array<Vector<F, N>>,
-    queries: &mut SharedMemory<Vector<f32, N>>,
+    query: &[Vector<F, N>],
+    queries: &mut Shared<[Vector<f32, N>]>,
     part: &Part,
     problem: &Problem,
     #[comptime] tile: Tile,
@@ -207,7 +207,7 @@ fn row_of(row: usize, part: &Part, problem: &Problem) -> usize {
     query * problem.kv_heads * problem.group + head
 }
 
-/// Whether a row of the cube sees a key.
+/// Returns whether a row of the cube sees a key.
 #[cube]
 fn sees(key: usize, row: usize, part: &Part, problem: &Problem, #[comptime] tile: Tile) -> bool {
     let query = (part.first_row + row) / problem.group;
@@ -221,13 +221,7 @@ fn sees(key: usize, row: usize, part: &Part, problem: &Problem, #[comptime] tile
 
 /// Returns which token of the pool a key is; the pool's end if it is none.
 #[cube]
-fn place_of<I: Int>(
-    block_table: &Array<I>,
-    key: usize,
-    part: &Part,
-    problem: &Problem,
-    #[comptime] tile: Tile,
-) -> usize {
+fn place_of<I: Int>(block_table: &[I], key: usize, part: &Part, problem: &Problem, #[comptime] tile: Tile) -> usize {
     let mut place = problem.pages * tile.page_size;
     if key < part.length {
         let page = block_table[part.sample * problem.most_pages + key / tile.page_size];
@@ -238,7 +232,7 @@ fn place_of<I: Int>(
     place
 }
 
-/// Whether a place is a token of the pool.
+/// Returns whether a place is a token of the pool.
 #[cube]
 fn is_token(place: usize, problem: &Problem, #[comptime] tile: Tile) -> bool {
     place < problem.pages * tile.page_size
@@ -253,8 +247,8 @@ fn start_of(place: usize, part: &Part, problem: &Problem, #[comptime] tile: Tile
 /// Returns the products of the rows with a key; 0 if it is none.
 #[cube]
 fn scores_of<F: Float, N: Size>(
-    queries: &SharedMemory<Vector<f32, N>>,
-    keys: &Array<Vector<F, N>>,
+    queries: &Shared<[Vector<f32, N>]>,
+    keys: &[Vector<F, N>],
     place: usize,
     part: &Part,
     problem: &Problem,
@@ -287,7 +281,7 @@ fn scores_of<F: Float, N: Size>(
 /// Turns a block's scores into weights under the rows' maxima so far, and scales what has been added up to these.
 #[cube]
 fn weigh<N: Size>(
-    weights: &mut SharedMemory<f32>,
+    weights: &mut Shared<[f32]>,
     maxima: &mut Array<f32>,
     totals: &mut Array<f32>,
     sums: &mut Array<Vector<f32, N>>,
@@ -295,7 +289,7 @@ fn weigh<N: Size>(
 ) {
     let columns = comptime!(tile.columns());
     let unit = UNIT_POS as usize;
-    let mut parts = SharedMemory::<f32>::new(comptime!(tile.rows * PARTS));
+    let mut parts = Shared::<[f32]>::new_slice(comptime!(tile.rows * PARTS));
     sync_cube();
     if unit < comptime!(tile.rows * PARTS) {
         let start = unit / PARTS * UNITS + unit % PARTS;
@@ -330,9 +324,9 @@ fn weigh<N: Size>(
 /// Adds the values of this unit's keys of a block, by their weights, to its vectors of the rows' sums.
 #[cube]
 fn add_values<F: Float, N: Size>(
-    values: &Array<Vector<F, N>>,
-    places: &SharedMemory<u32>,
-    weights: &SharedMemory<f32>,
+    values: &[Vector<F, N>],
+    places: &Shared<[u32]>,
+    weights: &Shared<[f32]>,
     totals: &mut Array<f32>,
     sums: &mut Array<Vector<f32, N>>,
     part: &Part,
@@ -372,8 +366,8 @@ fn add_values<F: Float, N: Size>(
 /// Adds up what the units have of each row, and writes it.
 #[cube]
 fn store<O: Float, N: Size>(
-    output: &mut Array<Vector<O, N>>,
-    log_sum_exp: &mut Array<f32>,
+    output: &mut [Vector<O, N>],
+    log_sum_exp: &mut [f32],
     maxima: &Array<f32>,
     totals: &Array<f32>,
     sums: &Array<Vector<f32, N>>,
@@ -385,8 +379,8 @@ fn store<O: Float, N: Size>(
     let slots = comptime!(tile.slots());
     let unit = UNIT_POS as usize;
     let slot = unit / tile.vectors;
-    let mut shared_sums = SharedMemory::<Vector<f32, N>>::new(comptime!(tile.slots() * tile.vectors));
-    let mut shared_totals = SharedMemory::<f32>::new(slots);
+    let mut shared_sums = Shared::<[Vector<f32, N>]>::new_slice(comptime!(tile.slots() * tile.vectors));
+    let mut shared_totals = Shared::<[f32]>::new_slice(slots);
     #[unroll]
     for row in 0..tile.rows {
         sync_cube();
@@ -430,13 +424,13 @@ fn store<O: Float, N: Size>(
 /// Writes the mean of the splits' outputs, each by its share of the sum of exponentials. A unit for each vector.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn join<F: Float, N: Size>(
-    parts: &Array<Vector<f32, N>>,
-    log_sum_exp: &Array<f32>,
-    output: &mut Array<Vector<F, N>>,
+    parts: &[Vector<f32, N>],
+    log_sum_exp: &[f32],
+    output: &mut [Vector<F, N>],
     rows: usize,
     vectors: usize,
     splits: usize,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let vector = ABSOLUTE_POS;
     if vector >= rows * vectors {

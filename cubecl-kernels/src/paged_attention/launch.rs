@@ -1,14 +1,16 @@
 //! Launches the kernels of paged attention.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
+use burn_backend::cubecl::dtype_to_elem_type;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
 use cubecl::calculate_cube_count_elemwise;
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 
-use super::PagedSizes;
 use super::kernel::{self, ProblemLaunch, Tile, UNITS};
-use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_integer, is_supported, vector_size};
+use super::{Attend, PagedSizes};
+use crate::cube::launch::{address_type, empty_beside, vector_size};
 
 /// Rows of a cube, at most.
 const MOST_ROWS: usize = 8;
@@ -17,59 +19,50 @@ const CUBES_EACH: usize = 4;
 /// Keys of a split, at least, if there is more than one.
 const LEAST_SPLIT: usize = 2 * UNITS;
 
-/// Query, keys and values, block table and lengths.
-pub(crate) struct Inputs<R: CubeRuntime> {
-    pub tensors: [CubeTensor<R>; 3],
-    pub block_table: CubeTensor<R>,
-    pub lengths: CubeTensor<R>,
-    pub slopes: Option<CubeTensor<R>>,
-}
-
-/// What is done with the scores.
-#[derive(Clone, Copy)]
-pub(crate) struct Scores {
-    pub scale: f64,
-    /// The keys that a query sees at most.
-    pub window: Option<usize>,
-}
-
-/// Whether the kernels take these inputs.
-pub(crate) fn runs<R: CubeRuntime>(inputs: &Inputs<R>, sizes: PagedSizes) -> bool {
-    let query = &inputs.tensors[0];
-    let (_, y, z) = query.client.properties().hardware.max_cube_count;
-    let elements = sizes.batch * sizes.queries * sizes.heads * sizes.d_head * sizes.pages * sizes.most_keys();
-    is_supported(&query.client, query.dtype)
-        && is_integer(inputs.lengths.dtype)
-        && inputs.block_table.dtype == inputs.lengths.dtype
-        && sizes.kv_heads * row_tiles(sizes) <= y as usize
+/// Returns whether the kernels take an attention of these sizes.
+pub fn fits(client: &Client, sizes: PagedSizes) -> bool {
+    let (_, y, z) = client.properties().hardware.max_cube_count;
+    sizes.kv_heads * row_tiles(sizes) <= y as usize
         && sizes.batch <= z as usize
         && u32::try_from(sizes.pages * sizes.page_size).is_ok()
-        && elements > 0
+}
+
+/// One attention.
+struct Launch<'a> {
+    query: CubeTensor,
+    /// Keys, values, block table and lengths.
+    cache: [CubeTensor; 4],
+    slopes: Option<CubeTensor>,
+    sizes: PagedSizes,
+    splits: Splits,
+    attend: &'a Attend,
 }
 
 /// Returns the output.
-pub(crate) fn forward<R: CubeRuntime>(inputs: Inputs<R>, sizes: PagedSizes, scores: Scores) -> CubeTensor<R> {
-    let inputs = Inputs {
-        tensors: inputs.tensors.map(into_contiguous),
-        block_table: into_contiguous(inputs.block_table),
-        lengths: into_contiguous(inputs.lengths),
-        slopes: inputs.slopes.map(into_contiguous),
+pub fn forward(query: CubeTensor, cache: [CubeTensor; 4], slopes: Option<CubeTensor>, attend: &Attend) -> CubeTensor {
+    let (query, cache) = (into_contiguous(query), cache.map(into_contiguous));
+    let [keys, _, block_table, _] = &cache;
+    let dims = query.meta.shape().dims();
+    let sizes = PagedSizes::of_dims(dims, keys.meta.shape().dims(), block_table.meta.shape().dims());
+    let splits = Splits::of(&query.client, sizes);
+    let output = empty_beside(&query, &dims, query.dtype);
+    let empty = |shape: &[usize]| empty_beside(&output, shape, DType::F32);
+    let launch = Launch {
+        query,
+        cache,
+        slopes: slopes.map(into_contiguous),
+        sizes,
+        splits,
+        attend,
     };
-    let query = &inputs.tensors[0];
-    let (client, dtype) = (query.client.clone(), query.dtype);
-    let splits = Splits::of(&client, sizes);
-    let dims = [sizes.batch, sizes.queries, sizes.heads, sizes.d_head];
-    let output = empty_beside(query, &dims, dtype);
     if splits.count == 1 {
         // Nothing is written of the statistics.
-        let statistics = empty_beside(query, &[1], DType::F32);
-        attend(inputs, sizes, splits, scores, [output.clone(), statistics]);
+        launch.run([output.clone(), empty(&[1])]);
         return output;
     }
     let rows = sizes.batch * sizes.queries * sizes.heads;
-    let parts = empty_beside(query, &[splits.count, rows, sizes.d_head], DType::F32);
-    let statistics = empty_beside(query, &[splits.count, rows], DType::F32);
-    attend(inputs, sizes, splits, scores, [parts.clone(), statistics.clone()]);
+    let (parts, statistics) = (empty(&[splits.count, rows, sizes.d_head]), empty(&[splits.count, rows]));
+    launch.run([parts.clone(), statistics.clone()]);
     join(parts, statistics, &output, [rows, sizes.d_head], splits.count);
     output
 }
@@ -83,7 +76,7 @@ struct Splits {
 
 impl Splits {
     /// Enough to fill the device, of whole blocks of keys.
-    fn of<R: CubeRuntime>(client: &ComputeClient<R>, sizes: PagedSizes) -> Self {
+    fn of(client: &Client, sizes: PagedSizes) -> Self {
         let processors = client.properties().hardware.num_streaming_multiprocessors.unwrap_or(16);
         let wanted = processors as usize * CUBES_EACH;
         let cubes = sizes.batch * sizes.kv_heads * row_tiles(sizes);
@@ -107,91 +100,88 @@ fn row_tiles(sizes: PagedSizes) -> usize {
     (sizes.queries * sizes.group()).div_ceil(tile_rows(sizes))
 }
 
-fn attend<R: CubeRuntime>(
-    inputs: Inputs<R>,
-    sizes: PagedSizes,
-    splits: Splits,
-    scores: Scores,
-    [output, statistics]: [CubeTensor<R>; 2],
-) {
-    let [query, keys, values] = inputs.tensors;
-    let (client, dtype) = (query.client.clone(), query.dtype);
-    let vector_size = vector_size(&client, dtype, sizes.d_head);
-    let tile = Tile {
-        rows: tile_rows(sizes),
-        page_size: sizes.page_size,
-        vectors: sizes.d_head / vector_size,
-        is_split: splits.count > 1,
-        has_window: scores.window.is_some(),
-    };
-    let problem = ProblemLaunch::new(
-        sizes.queries,
-        sizes.kv_heads,
-        sizes.group(),
-        sizes.pages,
-        sizes.most_pages,
-        row_tiles(sizes),
-        splits.keys,
-        sizes.batch * sizes.queries * sizes.heads,
-        // One that is longer than all keys hides none of them.
-        scores.window.map_or(0, |window| window.min(sizes.most_keys())),
-        scores.scale as f32,
-        f32::NEG_INFINITY,
-    );
-    let dtypes = [dtype.into(), output.dtype.into(), inputs.lengths.dtype.into()];
-    // SAFETY: rows, pages and keys are bounded by the sizes of the tensors, which they are.
-    unsafe {
-        kernel::attend::launch_unchecked::<R>(
-            &client,
-            CubeCount::Static(
-                splits.count as u32,
-                (sizes.kv_heads * row_tiles(sizes)) as u32,
-                sizes.batch as u32,
-            ),
-            CubeDim::new_1d(UNITS as u32),
-            address_type(&[&query, &keys, &output]),
-            vector_size,
-            query.into_array_arg(),
-            keys.into_array_arg(),
-            values.into_array_arg(),
-            inputs.block_table.into_array_arg(),
-            inputs.lengths.into_array_arg(),
-            inputs.slopes.map(CubeTensor::into_array_arg).into(),
-            output.into_array_arg(),
-            statistics.into_array_arg(),
-            problem,
-            tile,
-            dtypes,
+impl Launch<'_> {
+    fn run(self, [output, statistics]: [CubeTensor; 2]) {
+        let Self {
+            query,
+            cache: [keys, values, block_table, lengths],
+            slopes,
+            sizes,
+            splits,
+            attend,
+        } = self;
+        let client = query.client.clone();
+        let vector_size = vector_size(&client, query.dtype, sizes.d_head);
+        let tile = Tile {
+            rows: tile_rows(sizes),
+            page_size: sizes.page_size,
+            vectors: sizes.d_head / vector_size,
+            is_split: splits.count > 1,
+            has_window: attend.window.is_some(),
+        };
+        let problem = ProblemLaunch::new(
+            sizes.queries,
+            sizes.kv_heads,
+            sizes.group(),
+            sizes.pages,
+            sizes.most_pages,
+            row_tiles(sizes),
+            splits.keys,
+            sizes.batch * sizes.queries * sizes.heads,
+            // One that is longer than all keys hides none of them.
+            attend.window.map_or(0, |window| window.min(sizes.most_keys())),
+            attend.scale as f32,
+            f32::NEG_INFINITY,
         );
+        let dtypes = [query.dtype, output.dtype, lengths.dtype].map(dtype_to_elem_type);
+        // SAFETY: rows, pages and keys are bounded by the sizes of the tensors, which they are.
+        unsafe {
+            kernel::attend::launch_unchecked(
+                &client,
+                CubeCount::Static(
+                    splits.count as u32,
+                    (sizes.kv_heads * row_tiles(sizes)) as u32,
+                    sizes.batch as u32,
+                ),
+                CubeDim::new_1d(UNITS as u32),
+                address_type(&[&query, &keys, &output]),
+                vector_size,
+                query.into_buffer_arg(),
+                keys.into_buffer_arg(),
+                values.into_buffer_arg(),
+                block_table.into_buffer_arg(),
+                lengths.into_buffer_arg(),
+                slopes.map(CubeTensor::into_buffer_arg).into(),
+                output.into_buffer_arg(),
+                statistics.into_buffer_arg(),
+                problem,
+                tile,
+                dtypes,
+            );
+        }
     }
 }
 
-fn join<R: CubeRuntime>(
-    parts: CubeTensor<R>,
-    statistics: CubeTensor<R>,
-    output: &CubeTensor<R>,
-    [rows, d_head]: [usize; 2],
-    splits: usize,
-) {
+fn join(parts: CubeTensor, statistics: CubeTensor, output: &CubeTensor, [rows, d_head]: [usize; 2], splits: usize) {
     let client = parts.client.clone();
     let vector_size = vector_size(&client, DType::F32, d_head).min(vector_size(&client, output.dtype, d_head));
     let vectors = d_head / vector_size;
     let cube_dim = CubeDim::new_1d(UNITS as u32);
     // SAFETY: each unit checks that its vector is one of the output's; the parts have the same number for each split.
     unsafe {
-        kernel::join::launch_unchecked::<R>(
+        kernel::join::launch_unchecked(
             &client,
             calculate_cube_count_elemwise(&client, rows * vectors, cube_dim),
             cube_dim,
             address_type(&[&parts, output]),
             vector_size,
-            parts.into_array_arg(),
-            statistics.into_array_arg(),
-            output.clone().into_array_arg(),
+            parts.into_buffer_arg(),
+            statistics.into_buffer_arg(),
+            output.clone().into_buffer_arg(),
             rows,
             vectors,
             splits,
-            output.dtype.into(),
+            dtype_to_elem_type(output.dtype),
         );
     }
 }

@@ -1,13 +1,13 @@
 //! Paged attention in burn's operations: the pages are gathered, and their attention is computed as a tensor.
 
-use burn::tensor::{Bool, FloatDType, Int, Tensor, backend::Backend};
+use burn::tensor::{Bool, FloatDType, Int, Tensor};
 
 use super::{PagedCache, PagedOptions, PagedSizes};
 use crate::precision::{narrow, widen, zeros_like};
-use crate::softmax::{self, SoftmaxMask};
+use crate::softmax;
 
 /// Returns the output.
-pub fn forward<B: Backend>(query: Tensor<B, 4>, cache: PagedCache<B>, options: PagedOptions<B>) -> Tensor<B, 4> {
+pub fn forward(query: Tensor<4>, cache: PagedCache, options: PagedOptions) -> Tensor<4> {
     let sizes = PagedSizes::of(&query, &cache);
     if query.dims().contains(&0) || sizes.pages * sizes.most_keys() == 0 {
         return zeros_like(&query);
@@ -26,13 +26,17 @@ pub fn forward<B: Backend>(query: Tensor<B, 4>, cache: PagedCache<B>, options: P
         scores = scores.mul_scalar(scale) + bias;
         scale = 1.0;
     }
-    let mask = SoftmaxMask::Given(unseen_keys(sizes, distances, hidden, options.window));
-    let output = softmax::reference::forward(scores, mask, scale).matmul(values);
+    let unseen = unseen_keys(sizes, distances, hidden, options.window);
+    let of_scores = softmax::Forward {
+        is_causal: false,
+        scale,
+    };
+    let output = softmax::reference::forward(scores, Some(unseen), &of_scores).matmul(values);
     narrow(ungrouped(sizes, output), dtype)
 }
 
 /// `[batch, most_keys]`: whether a key is after the sequence's last one, or its page not one of the pool.
-fn hidden_keys<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>) -> Tensor<B, 2, Bool> {
+fn hidden_keys(sizes: PagedSizes, cache: &PagedCache) -> Tensor<2, Bool> {
     let (batch, keys) = (sizes.batch, sizes.most_keys());
     let table = cache.block_table.clone();
     let is_outside = table
@@ -48,11 +52,11 @@ fn hidden_keys<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>) -> Tensor<B
 }
 
 /// `[batch, 1, queries * group, most_keys]`: a key's position less that of a query.
-fn distances<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>) -> Tensor<B, 4, Int> {
+fn distances(sizes: PagedSizes, cache: &PagedCache) -> Tensor<4, Int> {
     let (batch, keys, rows) = (sizes.batch, sizes.most_keys(), sizes.queries * sizes.group());
     let dims = [batch, 1, rows, keys];
     let nth: Vec<i64> = (0..rows).map(|row| (row / sizes.group()) as i64).collect();
-    let nth = Tensor::<B, 1, Int>::from_data(nth.as_slice(), &cache.lengths.device());
+    let nth = Tensor::<1, Int>::from_data(nth.as_slice(), &cache.lengths.device());
     let most = cache
         .lengths
         .clone()
@@ -63,12 +67,12 @@ fn distances<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>) -> Tensor<B, 
 }
 
 /// `[batch, 1, queries * group, most_keys]`: whether a query does not see a key.
-fn unseen_keys<B: Backend>(
+fn unseen_keys(
     sizes: PagedSizes,
-    distances: Tensor<B, 4, Int>,
-    hidden: Tensor<B, 2, Bool>,
+    distances: Tensor<4, Int>,
+    hidden: Tensor<2, Bool>,
     window: Option<usize>,
-) -> Tensor<B, 4, Bool> {
+) -> Tensor<4, Bool> {
     let dims = distances.dims();
     let mut unseen = distances.clone().greater_elem(0);
     if let Some(window) = window {
@@ -80,7 +84,7 @@ fn unseen_keys<B: Backend>(
 }
 
 /// `[1, kv_heads, queries * group, 1]`: each row's slope.
-fn of_rows<B: Backend>(sizes: PagedSizes, slopes: Tensor<B, 1>) -> Tensor<B, 4> {
+fn of_rows(sizes: PagedSizes, slopes: Tensor<1>) -> Tensor<4> {
     let (kv_heads, group) = (sizes.kv_heads, sizes.group());
     slopes
         .reshape([kv_heads, 1, group])
@@ -89,20 +93,15 @@ fn of_rows<B: Backend>(sizes: PagedSizes, slopes: Tensor<B, 1>) -> Tensor<B, 4> 
 }
 
 /// `[batch, keys]`: the keys' positions.
-fn positions<B: Backend>(keys: usize, cache: &PagedCache<B>) -> Tensor<B, 2, Int> {
+fn positions(keys: usize, cache: &PagedCache) -> Tensor<2, Int> {
     let [batch] = cache.lengths.dims();
-    Tensor::<B, 1, Int>::arange(0..keys as i64, &cache.lengths.device())
+    Tensor::<1, Int>::arange(0..keys as i64, &cache.lengths.device())
         .unsqueeze::<2>()
         .expand([batch, keys])
 }
 
 /// `[pages, page_size, kv_heads, d_head]` to the sequences' `[batch, kv_heads, most_keys, d_head]`, 0 where hidden.
-fn by_head<B: Backend>(
-    sizes: PagedSizes,
-    pool: Tensor<B, 4>,
-    block_table: &Tensor<B, 2, Int>,
-    hidden: Tensor<B, 2, Bool>,
-) -> Tensor<B, 4> {
+fn by_head(sizes: PagedSizes, pool: Tensor<4>, block_table: &Tensor<2, Int>, hidden: Tensor<2, Bool>) -> Tensor<4> {
     let PagedSizes {
         batch,
         kv_heads,
@@ -123,7 +122,7 @@ fn by_head<B: Backend>(
 }
 
 /// `[batch, queries, heads, d_head]` to `[batch, kv_heads, queries * group, d_head]`.
-fn grouped<B: Backend>(sizes: PagedSizes, query: Tensor<B, 4>) -> Tensor<B, 4> {
+fn grouped(sizes: PagedSizes, query: Tensor<4>) -> Tensor<4> {
     let PagedSizes {
         batch,
         queries,
@@ -138,7 +137,7 @@ fn grouped<B: Backend>(sizes: PagedSizes, query: Tensor<B, 4>) -> Tensor<B, 4> {
 }
 
 /// The way back of [`grouped`].
-fn ungrouped<B: Backend>(sizes: PagedSizes, output: Tensor<B, 4>) -> Tensor<B, 4> {
+fn ungrouped(sizes: PagedSizes, output: Tensor<4>) -> Tensor<4> {
     let PagedSizes {
         batch,
         queries,

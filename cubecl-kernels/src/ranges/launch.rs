@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
+use burn_backend::cubecl::dtype_to_elem_type;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::{BufferRange, RangeTarget, kernel};
-use crate::cube::launch::{address_type, empty_beside, into_contiguous, own};
+use crate::cube::launch::{address_type, empty_beside, own};
 use crate::cube::parts::{DeviceParts, Part};
 use crate::cube::walk::{UNITS, cube_count};
 
@@ -21,7 +23,7 @@ struct Copied {
 }
 
 /// Returns the elements of ranges one after the other.
-pub(crate) fn gather<R: CubeRuntime>(buffers: Vec<CubeTensor<R>>, ranges: &[BufferRange]) -> CubeTensor<R> {
+pub(crate) fn gather(buffers: Vec<CubeTensor>, ranges: &[BufferRange]) -> CubeTensor {
     let count = ranges.iter().map(|range| range.range.len()).sum::<usize>();
     let output = empty_beside(&buffers[0], &[count], buffers[0].dtype);
     let mut to = 0;
@@ -45,14 +47,7 @@ pub(crate) fn gather<R: CubeRuntime>(buffers: Vec<CubeTensor<R>>, ranges: &[Buff
 }
 
 /// Returns the buffer with the values in its ranges, in its own memory if nothing else holds that.
-pub(crate) fn scatter<R: CubeRuntime>(
-    buffer: CubeTensor<R>,
-    values: CubeTensor<R>,
-    targets: &[RangeTarget],
-) -> CubeTensor<R> {
-    if buffer.meta.shape()[0] == 0 {
-        return buffer;
-    }
+pub(crate) fn scatter(buffer: CubeTensor, values: CubeTensor, targets: &[RangeTarget]) -> CubeTensor {
     let buffer = own(buffer);
     let copied = targets.iter().map(|target| Copied {
         from: target.start,
@@ -64,7 +59,7 @@ pub(crate) fn scatter<R: CubeRuntime>(
 }
 
 /// Returns the buffer with zeros in the ranges, in its own memory if nothing else holds that.
-pub(crate) fn clear<R: CubeRuntime>(buffer: CubeTensor<R>, ranges: &[Range<usize>]) -> CubeTensor<R> {
+pub(crate) fn clear(buffer: CubeTensor, ranges: &[Range<usize>]) -> CubeTensor {
     let ranges: Vec<Copied> = ranges
         .iter()
         .filter(|range| !range.is_empty())
@@ -81,22 +76,22 @@ pub(crate) fn clear<R: CubeRuntime>(buffer: CubeTensor<R>, ranges: &[Range<usize
     let (vector_size, table) = plan(&buffer, &ranges);
     // SAFETY: the ranges are in the buffer, and begin and end where vectors do.
     unsafe {
-        kernel::clear_parts::launch_unchecked::<R>(
+        kernel::clear_parts::launch_unchecked(
             &buffer.client,
             cube_count(&buffer.client, table.cubes()),
             CubeDim::new_1d(UNITS),
             address_type(&[&buffer]),
             vector_size,
-            buffer.clone().into_array_arg(),
+            buffer.clone().into_buffer_arg(),
             table.argument(),
             UNITS as usize,
-            buffer.dtype.into(),
+            dtype_to_elem_type(buffer.dtype),
         );
     }
     buffer
 }
 
-fn copy<R: CubeRuntime>(input: CubeTensor<R>, output: &CubeTensor<R>, mut ranges: Vec<Copied>) {
+fn copy(input: CubeTensor, output: &CubeTensor, mut ranges: Vec<Copied>) {
     ranges.retain(|range| range.count > 0);
     if ranges.is_empty() {
         return;
@@ -105,23 +100,23 @@ fn copy<R: CubeRuntime>(input: CubeTensor<R>, output: &CubeTensor<R>, mut ranges
     let (vector_size, table) = plan(&input, &ranges);
     // SAFETY: the ranges are in both buffers, and begin and end where vectors do.
     unsafe {
-        kernel::copy_parts::launch_unchecked::<R>(
+        kernel::copy_parts::launch_unchecked(
             &client,
             cube_count(&client, table.cubes()),
             CubeDim::new_1d(UNITS),
             address_type(&[&input, output]),
             vector_size,
-            input.clone().into_array_arg(),
-            output.clone().into_array_arg(),
+            input.clone().into_buffer_arg(),
+            output.clone().into_buffer_arg(),
             table.argument(),
             UNITS as usize,
-            input.dtype.into(),
+            dtype_to_elem_type(input.dtype),
         );
     }
 }
 
 /// Returns how many elements a vector has such that ranges begin and end where vectors do, and the ranges as a table.
-fn plan<R: CubeRuntime>(buffer: &CubeTensor<R>, ranges: &[Copied]) -> (usize, DeviceParts) {
+fn plan(buffer: &CubeTensor, ranges: &[Copied]) -> (usize, DeviceParts) {
     let mut sizes = buffer.client.io_optimized_vector_sizes(buffer.dtype.size());
     let fits = |size: &usize| {
         let mut numbers = ranges.iter().flat_map(|range| [range.from, range.to, range.count]);

@@ -1,20 +1,23 @@
 //! Ranges of flat buffers: copied into one buffer side by side and back, which is how several parameters' gradients are
 //! reduced in one call; and cleared.
 
-pub(crate) mod flex;
+mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
 mod kernel;
 #[cfg(feature = "cubecl")]
-pub(crate) mod launch;
-pub mod reference;
+mod launch;
+mod reference;
 
 use std::ops::Range;
 
 use burn::tensor::Tensor;
+#[cfg(feature = "cubecl")]
+use burn_cubecl::tensor::CubeTensor;
+use burn_flex::FlexTensor;
 
-use crate::KernelBackend;
 use crate::error::{Check, KernelError};
+use crate::operation::{Operation, Spec, apply};
 
 /// A range of one of several buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,16 +46,13 @@ pub struct RangeTarget {
 ///
 /// # Errors
 /// When the types differ or are not computed with, or a range is outside its buffer.
-pub fn gather_ranges<B: KernelBackend>(
-    buffers: Vec<Tensor<B, 1>>,
-    ranges: &[BufferRange],
-) -> Result<Option<Tensor<B, 1>>, KernelError> {
+pub fn gather_ranges(buffers: Vec<Tensor<1>>, ranges: &[BufferRange]) -> Result<Option<Tensor<1>>, KernelError> {
     let check = Check("gather_ranges");
     let Some(first) = buffers.first() else {
         return Ok(None);
     };
     let dtype = first.dtype();
-    check.float::<B>("buffer 0", dtype, &first.device())?;
+    check.float("buffer 0", dtype, &first.device())?;
     for (index, buffer) in buffers.iter().enumerate() {
         check.same_type(format!("buffer {index}"), buffer.dtype(), dtype)?;
     }
@@ -63,7 +63,7 @@ pub fn gather_ranges<B: KernelBackend>(
         })?;
         check_range(check, range, length.unwrap_or(0))?;
     }
-    Ok(Some(B::gather_ranges(buffers, ranges)))
+    Ok(Some(apply(&Gather(ranges.to_vec()), buffers)))
 }
 
 /// Writes values to ranges of a buffer, in one launch. Ranges are apart from each other.
@@ -74,14 +74,10 @@ pub fn gather_ranges<B: KernelBackend>(
 ///
 /// # Errors
 /// When the types differ or are not computed with, or a range is outside the buffer or the values.
-pub fn scatter_ranges<B: KernelBackend>(
-    buffer: Tensor<B, 1>,
-    values: Tensor<B, 1>,
-    targets: &[RangeTarget],
-) -> Result<Tensor<B, 1>, KernelError> {
+pub fn scatter_ranges(buffer: Tensor<1>, values: Tensor<1>, targets: &[RangeTarget]) -> Result<Tensor<1>, KernelError> {
     let check = Check("scatter_ranges");
     let ([elements], [available]) = (buffer.dims(), values.dims());
-    check.float::<B>("the buffer", buffer.dtype(), &buffer.device())?;
+    check.float("the buffer", buffer.dtype(), &buffer.device())?;
     check.same_type("the values", values.dtype(), buffer.dtype())?;
     for RangeTarget { range, start } in targets {
         check_range(check, range, elements)?;
@@ -90,7 +86,7 @@ pub fn scatter_ranges<B: KernelBackend>(
             format!("such that {} values end at {available} at most", range.len())
         })?;
     }
-    Ok(B::scatter_ranges(buffer, values, targets))
+    Ok(apply(&Scatter(targets.to_vec()), [buffer, values]))
 }
 
 /// Writes zeros to ranges of a buffer, in one launch.
@@ -100,17 +96,14 @@ pub fn scatter_ranges<B: KernelBackend>(
 ///
 /// # Errors
 /// When the type is not computed with, or a range is outside the buffer.
-pub fn clear_ranges<B: KernelBackend>(
-    buffer: Tensor<B, 1>,
-    ranges: &[Range<usize>],
-) -> Result<Tensor<B, 1>, KernelError> {
+pub fn clear_ranges(buffer: Tensor<1>, ranges: &[Range<usize>]) -> Result<Tensor<1>, KernelError> {
     let check = Check("clear_ranges");
     let [elements] = buffer.dims();
-    check.float::<B>("the buffer", buffer.dtype(), &buffer.device())?;
+    check.float("the buffer", buffer.dtype(), &buffer.device())?;
     for range in ranges {
         check_range(check, range, elements)?;
     }
-    Ok(B::clear_ranges(buffer, ranges))
+    Ok(apply(&Clear(ranges.to_vec()), buffer))
 }
 
 fn check_range(check: Check, range: &Range<usize>, length: usize) -> Result<(), KernelError> {
@@ -118,4 +111,85 @@ fn check_range(check: Check, range: &Range<usize>, length: usize) -> Result<(), 
     check.value("a range's end", range.end as f64, is_inside, || {
         format!("{} at least and {length} at most", range.start)
     })
+}
+
+/// Buffers to the elements of their ranges.
+#[derive(Clone, Debug)]
+struct Gather(Vec<BufferRange>);
+
+impl Operation for Gather {
+    type Inputs = Vec<Tensor<1>>;
+    type Outputs = Tensor<1>;
+
+    const NAME: &'static str = "gather_ranges";
+
+    fn outputs(&self, buffers: Vec<Spec>) -> Spec {
+        let count = self.0.iter().map(|range| range.range.len()).sum::<usize>();
+        ([count].into(), buffers[0].1)
+    }
+
+    fn reference(&self, buffers: Vec<Tensor<1>>) -> Tensor<1> {
+        reference::gather(buffers, &self.0)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, buffers: Vec<CubeTensor>) -> CubeTensor {
+        launch::gather(buffers, &self.0)
+    }
+}
+
+/// A buffer and values to the buffer with these in its ranges.
+#[derive(Clone, Debug)]
+struct Scatter(Vec<RangeTarget>);
+
+impl Operation for Scatter {
+    type Inputs = [Tensor<1>; 2];
+    type Outputs = Tensor<1>;
+
+    const NAME: &'static str = "scatter_ranges";
+
+    fn outputs(&self, [buffer, _]: [Spec; 2]) -> Spec {
+        buffer
+    }
+
+    fn reference(&self, [buffer, values]: [Tensor<1>; 2]) -> Tensor<1> {
+        reference::scatter(buffer, values, &self.0)
+    }
+
+    fn flex(&self, [buffer, values]: [FlexTensor; 2]) -> FlexTensor {
+        flex::scatter(buffer, values, &self.0)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, [buffer, values]: [CubeTensor; 2]) -> CubeTensor {
+        launch::scatter(buffer, values, &self.0)
+    }
+}
+
+/// A buffer to the buffer with zeros in its ranges.
+#[derive(Clone, Debug)]
+struct Clear(Vec<Range<usize>>);
+
+impl Operation for Clear {
+    type Inputs = Tensor<1>;
+    type Outputs = Tensor<1>;
+
+    const NAME: &'static str = "clear_ranges";
+
+    fn outputs(&self, buffer: Spec) -> Spec {
+        buffer
+    }
+
+    fn reference(&self, buffer: Tensor<1>) -> Tensor<1> {
+        reference::clear(buffer, &self.0)
+    }
+
+    fn flex(&self, buffer: FlexTensor) -> FlexTensor {
+        flex::clear(buffer, &self.0)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, buffer: CubeTensor) -> CubeTensor {
+        launch::clear(buffer, &self.0)
+    }
 }

@@ -2,19 +2,18 @@
 
 use std::mem::MaybeUninit;
 
-use burn::tensor::{Int, Tensor};
-use burn_flex::{Flex, FlexTensor};
+use burn_flex::FlexTensor;
 
-use super::{Direction, RotaryAngles, RotaryHeads, RotaryLayout};
+use super::{Angles, Direction, RotaryHeads, RotaryLayout};
 use crate::flex::blocks::{Rows, each_row, in_blocks, uninit};
 use crate::flex::lanes::{map, map_neighbours, map_pairs};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
-use crate::flex::tensor::{flat, tensor};
+use crate::flex::tensor::{dims, in_order, tensor};
 
 /// Returns all query heads, all key heads and all value heads; queries and keys rotated.
-pub fn forward(input: Tensor<Flex, 4>, angles: Option<RotaryAngles<Flex>>) -> Tensor<Flex, 3> {
-    let shape @ [tokens, _, _, d_head] = input.dims();
+pub fn forward(input: FlexTensor, angles: Option<Angles<FlexTensor>>) -> FlexTensor {
+    let shape @ [tokens, _, _, d_head] = dims(&input);
     let heads = RotaryHeads::of(shape);
     let pass = Pass {
         heads: heads_to_write(heads, Direction::Forward),
@@ -23,20 +22,20 @@ pub fn forward(input: Tensor<Flex, 4>, angles: Option<RotaryAngles<Flex>>) -> Te
     };
     let angles = angles.map(Turns::of);
     with_number!(input.dtype(), T => {
-        tensor(pass.run::<T>(tokens, flat(input), angles), [tokens, heads.total(), d_head])
+        tensor(pass.run::<T>(tokens, in_order(input), angles), [tokens, heads.total(), d_head])
     })
 }
 
 /// Returns the input's gradient for the output's.
-pub fn backward(gradient: Tensor<Flex, 3>, heads: RotaryHeads, angles: Option<RotaryAngles<Flex>>) -> Tensor<Flex, 4> {
-    let [tokens, _, d_head] = gradient.dims();
+pub fn backward(gradient: FlexTensor, heads: RotaryHeads, angles: Option<Angles<FlexTensor>>) -> FlexTensor {
+    let [tokens, _, d_head] = dims(&gradient);
     let pass = Pass {
         heads: heads_to_write(heads, Direction::Backward),
         d_head,
         direction: Direction::Backward,
     };
     let (angles, shape) = (angles.map(Turns::of), [tokens, heads.groups, heads.queries + 2, d_head]);
-    with_number!(gradient.dtype(), T => tensor(pass.run::<T>(tokens, flat(gradient), angles), shape))
+    with_number!(gradient.dtype(), T => tensor(pass.run::<T>(tokens, in_order(gradient), angles), shape))
 }
 
 /// A head to be written.
@@ -70,10 +69,10 @@ struct Turns {
 }
 
 impl Turns {
-    fn of(angles: RotaryAngles<Flex>) -> Self {
-        let [count, half] = angles.cosine.dims();
+    fn of(angles: Angles<FlexTensor>) -> Self {
+        let [count, half] = dims(&angles.cosine);
         Self {
-            tables: [flat(angles.cosine), flat(angles.sine)],
+            tables: [in_order(angles.cosine), in_order(angles.sine)],
             rows: rows_of(angles.positions, count),
             half,
             layout: angles.layout,
@@ -82,7 +81,7 @@ impl Turns {
 }
 
 /// The positions, each of which has a row in the tables.
-fn rows_of(positions: Tensor<Flex, 1, Int>, count: usize) -> Vec<usize> {
+fn rows_of(positions: FlexTensor, count: usize) -> Vec<usize> {
     let positions = positions.into_data();
     let row = |(token, position): (usize, i64)| match usize::try_from(position) {
         Ok(row) if row < count => row,

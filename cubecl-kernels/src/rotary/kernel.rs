@@ -45,11 +45,11 @@ struct Own {
 /// Writes all heads in their new order, without turning any.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn split<F: Float, N: Size>(
-    input: &Array<Vector<F, N>>,
-    output: &mut Array<Vector<F, N>>,
+    input: &[Vector<F, N>],
+    output: &mut [Vector<F, N>],
     sizes: &Sizes,
     #[comptime] direction: Direction,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let row = sizes.groups * (sizes.queries + 2usize) * sizes.vectors;
     let column = own_column();
@@ -73,16 +73,16 @@ pub(super) fn split<F: Float, N: Size>(
 /// Writes all heads in their new order, queries and keys turned: zeros where the tables have no row for a position.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn rotate<F: Float, I: Int, N: Size>(
-    input: &Array<Vector<F, N>>,
-    cosine: &Array<Vector<f32, N>>,
-    sine: &Array<Vector<f32, N>>,
-    positions: &Array<I>,
-    output: &mut Array<Vector<F, N>>,
+    input: &[Vector<F, N>],
+    cosine: &[Vector<f32, N>],
+    sine: &[Vector<f32, N>],
+    positions: &[I],
+    output: &mut [Vector<F, N>],
     sizes: &Sizes,
     num_positions: usize,
     #[comptime] layout: RotaryLayout,
     #[comptime] direction: Direction,
-    #[define(F, I)] _dtypes: [StorageType; 2],
+    #[define(F, I)] _dtypes: [ElemType; 2],
 ) {
     let row = sizes.groups * (sizes.queries + 2usize) * sizes.vectors;
     let column = own_column();
@@ -209,9 +209,9 @@ fn of_pairs<N: Size>(x1: Vector<f32, N>, x2: Vector<f32, N>, #[comptime] which: 
     for pair in 0..size {
         let at = comptime!(2 * pair + which);
         if comptime!(at < size) {
-            result[pair] = x1[at];
+            result.insert(pair, x1.extract(at));
         } else {
-            result[pair] = x2[comptime!(at - size)];
+            result.insert(pair, x2.extract(comptime!(at - size)));
         }
     }
     result
@@ -226,9 +226,9 @@ fn next_to_each_other<N: Size>(y1: Vector<f32, N>, y2: Vector<f32, N>, #[comptim
     for lane in 0..size {
         let at = comptime!(which * size + lane);
         if comptime!(at % 2 == 0) {
-            result[lane] = y1[comptime!(at / 2)];
+            result.insert(lane, y1.extract(comptime!(at / 2)));
         } else {
-            result[lane] = y2[comptime!(at / 2)];
+            result.insert(lane, y2.extract(comptime!(at / 2)));
         }
     }
     result

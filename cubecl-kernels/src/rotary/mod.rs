@@ -4,27 +4,28 @@
 //! they are. Queries and keys are rotated on the way from the projection's order, group by group, to that of attention:
 //! each element is read and written once. The backward pass is the opposite rotation on the way back.
 
-pub(crate) mod autodiff;
-pub(crate) mod flex;
+mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
 mod kernel;
 #[cfg(feature = "cubecl")]
-pub(crate) mod launch;
-pub mod reference;
+mod launch;
+mod reference;
 pub mod tables;
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::tensor::{DType, Int, Tensor, backend::Backend};
+use burn::tensor::{DType, Int, Tensor};
+#[cfg(feature = "cubecl")]
+use burn_cubecl::tensor::CubeTensor;
+use burn_flex::FlexTensor;
 use serde::{Deserialize, Serialize};
 
-use crate::KernelBackend;
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Names, PartRule};
+use crate::operation::{Of, Operation, Spec, apply};
 use crate::precision::compute_type;
-use crate::tape::inner;
+use crate::tape::{inner, record};
 
-/// Which two elements of a head are rotated together. Pair `i` of `rotated / 2` has the angle of column `i` of the
+/// The two elements of a head that are rotated together. Pair `i` of `rotated / 2` has the angle of column `i` of the
 /// tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -40,18 +41,27 @@ pub enum RotaryLayout {
 ///
 /// The tables are f32 where the input has 16 bits or is f32, and f64 where it is f64.
 #[derive(Clone, Debug)]
-pub struct RotaryAngles<B: Backend> {
+pub struct RotaryAngles {
     /// The cosines, `[positions, rotated / 2]`.
-    pub cosine: Tensor<B, 2>,
+    pub cosine: Tensor<2>,
     /// The sines, of the same shape.
-    pub sine: Tensor<B, 2>,
+    pub sine: Tensor<2>,
     /// The row of the tables for each token, `[tokens]`.
-    pub positions: Tensor<B, 1, Int>,
-    /// Which elements are rotated together.
+    pub positions: Tensor<1, Int>,
+    /// The elements that are rotated together.
     pub layout: RotaryLayout,
 }
 
-impl<B: Backend> RotaryAngles<B> {
+impl RotaryAngles {
+    fn of(([cosine, sine], positions): Tables, layout: RotaryLayout) -> Self {
+        Self {
+            cosine,
+            sine,
+            positions,
+            layout,
+        }
+    }
+
     /// The number of a head's elements that are rotated, its first ones.
     pub fn rotated(&self) -> usize {
         2 * self.cosine.dims()[1]
@@ -77,19 +87,7 @@ impl<B: Backend> RotaryAngles<B> {
     }
 }
 
-impl<B: Backend, C: CheckpointStrategy> RotaryAngles<Autodiff<B, C>> {
-    /// The angles without a graph.
-    pub(crate) fn inner(self) -> RotaryAngles<B> {
-        RotaryAngles {
-            cosine: inner(&self.cosine),
-            sine: inner(&self.sine),
-            positions: self.positions.inner(),
-            layout: self.layout,
-        }
-    }
-}
-
-/// How many heads a query-key-value projection has.
+/// Heads of a query-key-value projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotaryHeads {
     /// The groups, each with one key head and one value head.
@@ -132,7 +130,7 @@ impl RotaryHeads {
     }
 }
 
-/// Which way heads go.
+/// Direction in which heads go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Direction {
     /// Split and rotated.
@@ -162,20 +160,132 @@ pub(crate) enum Direction {
 ///
 /// # Reference
 /// Su et al. 2021, arXiv:2104.09864, section 3.4.2.
-pub fn rotary<B: KernelBackend>(
-    input: Tensor<B, 4>,
-    angles: Option<RotaryAngles<B>>,
-) -> Result<Tensor<B, 3>, KernelError> {
+pub fn rotary(input: Tensor<4>, angles: Option<RotaryAngles>) -> Result<Tensor<3>, KernelError> {
     let check = Check("rotary");
     let (dtype, [tokens, _, heads, d_head]) = (input.dtype(), input.dims());
-    check.float::<B>("the input", dtype, &input.device())?;
+    check.float("the input", dtype, &input.device())?;
     check.value("the heads of a group", heads as f64, heads >= 3, || {
         "at least 3: queries, a key, a value".to_owned()
     })?;
     if let Some(angles) = &angles {
         angles.check(check, dtype, [tokens, d_head])?;
     }
-    Ok(B::rotary(input, angles.filter(|angles| angles.rotated() > 0)))
+    let angles = angles.filter(|angles| angles.rotated() > 0);
+    let layout = angles.as_ref().map_or_else(Default::default, |angles| angles.layout);
+    let tables: Option<Tables> = angles.map(|angles| ([angles.cosine, angles.sine], angles.positions));
+    let tables = inner(&tables);
+    let output = apply(&Forward(layout), (inner(&input), tables.clone()));
+    let heads = RotaryHeads::of(input.dims());
+    Ok(record(input, output, move |gradient, _| {
+        Some(apply(&Backward { heads, layout }, (gradient, tables)))
+    }))
+}
+
+/// Cosine and sine, and positions.
+type Tables = ([Tensor<2>; 2], Tensor<1, Int>);
+
+/// The names of their dimensions, for ranks that have parts of the tokens.
+fn names(_tables: Of<Tables, Spec>) -> Of<Tables, &'static str> {
+    ([".."; 2], "t")
+}
+
+/// The angles of a rotation on a backend.
+struct Angles<T> {
+    cosine: T,
+    sine: T,
+    positions: T,
+    layout: RotaryLayout,
+}
+
+impl<T> Angles<T> {
+    fn of(([cosine, sine], positions): ([T; 2], T), layout: RotaryLayout) -> Self {
+        Self {
+            cosine,
+            sine,
+            positions,
+            layout,
+        }
+    }
+}
+
+/// A projection to its heads, split and rotated.
+#[derive(Clone, Copy, Debug)]
+struct Forward(RotaryLayout);
+
+impl Operation for Forward {
+    type Inputs = (Tensor<4>, Option<Tables>);
+    type Outputs = Tensor<3>;
+
+    const NAME: &'static str = "rotary";
+
+    fn outputs(&self, ((shape, dtype), _): Of<Self::Inputs, Spec>) -> Spec {
+        let shape @ [tokens, _, _, d_head] = shape.dims();
+        ([tokens, RotaryHeads::of(shape).total(), d_head].into(), dtype)
+    }
+
+    /// Groups are whole: heads that are cut by groups would be at several places of the output.
+    fn part_rule(&self, (_, tables): Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        Names::of::<Self>(("t...", tables.map(names)), "t..")
+            .linear_in_first()
+            .rule()
+    }
+
+    fn reference(&self, (input, tables): Self::Inputs) -> Tensor<3> {
+        reference::forward(input, tables.map(|tables| RotaryAngles::of(tables, self.0)))
+    }
+
+    fn flex(&self, (input, tables): Of<Self::Inputs, FlexTensor>) -> FlexTensor {
+        flex::forward(input, tables.map(|tables| Angles::of(tables, self.0)))
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, (input, tables): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
+        launch::forward(input, tables.map(|tables| Angles::of(tables, self.0)))
+    }
+}
+
+/// The heads' gradient to that of the projection.
+#[derive(Clone, Copy, Debug)]
+struct Backward {
+    heads: RotaryHeads,
+    layout: RotaryLayout,
+}
+
+impl Operation for Backward {
+    type Inputs = (Tensor<3>, Option<Tables>);
+    type Outputs = Tensor<4>;
+
+    const NAME: &'static str = "rotary_backward";
+
+    fn outputs(&self, ((shape, dtype), _): Of<Self::Inputs, Spec>) -> Spec {
+        let [tokens, _, d_head] = shape.dims();
+        (
+            [tokens, self.heads.groups, self.heads.queries + 2, d_head].into(),
+            dtype,
+        )
+    }
+
+    fn part_rule(&self, (_, tables): Of<Self::Inputs, Spec>) -> Option<PartRule> {
+        Names::of::<Self>(("t..", tables.map(names)), "t...")
+            .linear_in_first()
+            .rule()
+    }
+
+    fn reference(&self, (gradient, tables): Self::Inputs) -> Tensor<4> {
+        let angles = tables.map(|tables| RotaryAngles::of(tables, self.layout));
+        reference::backward(gradient, self.heads, angles)
+    }
+
+    fn flex(&self, (gradient, tables): Of<Self::Inputs, FlexTensor>) -> FlexTensor {
+        let angles = tables.map(|tables| Angles::of(tables, self.layout));
+        flex::backward(gradient, self.heads, angles)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, (gradient, tables): Of<Self::Inputs, CubeTensor>) -> CubeTensor {
+        let angles = tables.map(|tables| Angles::of(tables, self.layout));
+        launch::backward(gradient, self.heads, angles)
+    }
 }
 
 #[cfg(test)]

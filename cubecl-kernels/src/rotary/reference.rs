@@ -1,12 +1,12 @@
 //! The split and the rotation in burn's operations.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use super::{RotaryAngles, RotaryHeads, RotaryLayout};
 use crate::precision::{narrow, widen, zeros};
 
 /// Returns all query heads, all key heads and all value heads; queries and keys rotated.
-pub fn forward<B: Backend>(input: Tensor<B, 4>, angles: Option<RotaryAngles<B>>) -> Tensor<B, 3> {
+pub fn forward(input: Tensor<4>, angles: Option<RotaryAngles>) -> Tensor<3> {
     let shape @ [tokens, groups, _, d_head] = input.dims();
     let heads = RotaryHeads::of(shape);
     if shape.contains(&0) {
@@ -27,11 +27,7 @@ pub fn forward<B: Backend>(input: Tensor<B, 4>, angles: Option<RotaryAngles<B>>)
 }
 
 /// Returns the input's gradient for the output's.
-pub fn backward<B: Backend>(
-    gradient: Tensor<B, 3>,
-    heads: RotaryHeads,
-    angles: Option<RotaryAngles<B>>,
-) -> Tensor<B, 4> {
+pub fn backward(gradient: Tensor<3>, heads: RotaryHeads, angles: Option<RotaryAngles>) -> Tensor<4> {
     let RotaryHeads { groups, queries } = heads;
     let [tokens, _, d_head] = gradient.dims();
     let shape = [tokens, groups, queries + 2, d_head];
@@ -52,7 +48,7 @@ pub fn backward<B: Backend>(
     };
     let of_queries = turning.clone().narrow(1, 0, groups * queries);
     let of_keys = turning.narrow(1, groups * queries, groups);
-    let of_group = |part: Tensor<B, 3>, count| part.reshape([tokens, groups, count, d_head]);
+    let of_group = |part: Tensor<3>, count| part.reshape([tokens, groups, count, d_head]);
     Tensor::cat(
         vec![of_group(of_queries, queries), of_group(of_keys, 1), of_group(values, 1)],
         2,
@@ -60,7 +56,7 @@ pub fn backward<B: Backend>(
 }
 
 /// Rotates the first elements of all heads.
-fn turn<B: Backend>(heads: Tensor<B, 3>, angles: RotaryAngles<B>) -> Tensor<B, 3> {
+fn turn(heads: Tensor<3>, angles: RotaryAngles) -> Tensor<3> {
     let (dtype, [tokens, count, d_head]) = (heads.dtype(), heads.dims());
     let rotated = angles.rotated();
     let half = rotated / 2;

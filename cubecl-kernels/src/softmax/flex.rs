@@ -1,41 +1,36 @@
 //! The softmax on the CPU.
 
-use burn::tensor::Tensor;
-use burn_flex::Flex;
+use burn_flex::FlexTensor;
 
-use super::SoftmaxMask;
+use super::Forward;
 use crate::flex::blocks::{each_row, in_blocks};
 use crate::flex::lanes::{Destination, map, mask, maximum, sum, sums};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
-use crate::flex::tensor::{Place, flat, in_order};
+use crate::flex::tensor::{Place, dims, in_order};
 
 /// Returns the probabilities.
-pub fn forward(scores: Tensor<Flex, 4>, mask: SoftmaxMask<Flex>, scale: f64) -> Tensor<Flex, 4> {
-    with_number!(scores.dtype(), T => forward_in::<T>(scores, mask, scale))
+pub fn forward(scores: FlexTensor, masked: Option<FlexTensor>, softmax: &Forward) -> FlexTensor {
+    with_number!(scores.dtype(), T => forward_in::<T>(scores, masked, softmax))
 }
 
 /// Returns the scores' gradient for that of the probabilities.
-pub fn backward(output: Tensor<Flex, 4>, gradient: Tensor<Flex, 4>, scale: f64) -> Tensor<Flex, 4> {
+pub fn backward(output: FlexTensor, gradient: FlexTensor, scale: f64) -> FlexTensor {
     with_number!(output.dtype(), T => backward_in::<T>(output, gradient, scale))
 }
 
-fn forward_in<T: Number>(scores: Tensor<Flex, 4>, mask: SoftmaxMask<Flex>, scale: f64) -> Tensor<Flex, 4> {
-    let dims @ [batch, heads, queries, keys] = scores.dims();
-    let is_causal = matches!(mask, SoftmaxMask::Causal);
-    let given = match mask {
-        SoftmaxMask::Given(mask) => Some((mask.dims(), in_order(mask.into_primitive()))),
-        SoftmaxMask::Nothing | SoftmaxMask::Causal => None,
-    };
-    let given = given.as_ref().map(|(dims, mask)| (dims, mask.storage::<u8>()));
+fn forward_in<T: Number>(scores: FlexTensor, masked: Option<FlexTensor>, softmax: &Forward) -> FlexTensor {
+    let shape @ [batch, heads, queries, keys] = dims(&scores);
+    let masked = masked.map(in_order);
+    let masked = masked.as_ref().map(|masked| (dims(masked), masked.storage::<u8>()));
     let masked_in = |row: usize| {
-        given.map(|([mask_batch, mask_heads, ..], mask)| {
+        masked.map(|([mask_batch, mask_heads, _, _], masked)| {
             let [sample, head, query] = [row / queries / heads, row / queries % heads, row % queries];
             let [sample, head] = [sample % mask_batch, head % mask_heads];
-            &mask[((sample * mask_heads + head) * queries + query) * keys..][..keys]
+            &masked[((sample * mask_heads + head) * queries + query) * keys..][..keys]
         })
     };
-    let scale = T::Real::of(scale);
+    let scale = T::Real::of(softmax.scale);
     let mut place = Place::<T>::over(scores);
     in_blocks([batch * heads * queries, keys], place.rows(keys), |range, rows| {
         vectorised(
@@ -47,7 +42,7 @@ fn forward_in<T: Number>(scores: Tensor<Flex, 4>, mask: SoftmaxMask<Flex>, scale
                     rows,
                     #[inline(always)]
                     |row, scores| {
-                        let seen = if is_causal { row % queries + 1 } else { keys };
+                        let seen = if softmax.is_causal { row % queries + 1 } else { keys };
                         T::through(
                             scores.values,
                             &mut buffer,
@@ -59,7 +54,7 @@ fn forward_in<T: Number>(scores: Tensor<Flex, 4>, mask: SoftmaxMask<Flex>, scale
                                     Some(masked) => Destination::Over(mask_row(scores, masked)),
                                     None => scores,
                                 };
-                                softmax(scores, scale);
+                                probabilities(scores, scale);
                             },
                         );
                     },
@@ -68,7 +63,7 @@ fn forward_in<T: Number>(scores: Tensor<Flex, 4>, mask: SoftmaxMask<Flex>, scale
         );
     });
     // SAFETY: every row was written, including what is after the query.
-    unsafe { place.finish(dims) }
+    unsafe { place.finish(shape) }
 }
 
 #[inline(always)]
@@ -78,7 +73,7 @@ fn mask_row<'a, R: Real>(scores: Destination<'a, R>, masked: &[u8]) -> &'a mut [
 
 /// The row's probabilities; zeros where no score is above −∞.
 #[inline(always)]
-fn softmax<R: Real>(scores: Destination<'_, R>, scale: R) {
+fn probabilities<R: Real>(scores: Destination<'_, R>, scale: R) {
     let largest = maximum(scores.source());
     // A NaN is passed over by the maximum, and shows in the results.
     if largest == R::NEG_INFINITY && scores.source().iter().all(|&score| score <= largest) {
@@ -100,9 +95,9 @@ fn softmax<R: Real>(scores: Destination<'_, R>, scale: R) {
     );
 }
 
-fn backward_in<T: Number>(output: Tensor<Flex, 4>, gradient: Tensor<Flex, 4>, scale: f64) -> Tensor<Flex, 4> {
-    let dims @ [batch, heads, queries, keys] = output.dims();
-    let output = flat(output);
+fn backward_in<T: Number>(output: FlexTensor, gradient: FlexTensor, scale: f64) -> FlexTensor {
+    let shape @ [batch, heads, queries, keys] = dims(&output);
+    let output = in_order(output);
     let output = output.storage::<T>();
     let scale = T::Real::of(scale);
     let mut place = Place::<T>::over(gradient);
@@ -143,5 +138,5 @@ fn backward_in<T: Number>(output: Tensor<Flex, 4>, gradient: Tensor<Flex, 4>, sc
         );
     });
     // SAFETY: every row was mapped.
-    unsafe { place.finish(dims) }
+    unsafe { place.finish(shape) }
 }

@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 use crate::cube::math::exp_or_zero;
 use crate::cube::reduce::{RowLayout, Rows, row_max, row_sum, vector_max, vector_sum};
 
-/// What a row's place among samples, heads and queries follows from, and the mask's row from that.
+/// Sizes that a row's place among samples, heads and queries follows from, and the mask's row from that.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(super) struct Places {
     /// The queries of a head.
@@ -26,9 +26,9 @@ pub(super) struct Places {
 /// literal for.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn forward<E: Float, M: Numeric, N: Size>(
-    scores: &Array<Vector<E, N>>,
-    mask: &ComptimeOption<Array<Vector<M, N>>>,
-    output: &mut Array<Vector<E, N>>,
+    scores: &[Vector<E, N>],
+    mask: ComptimeOption<&[Vector<M, N>]>,
+    output: &mut [Vector<E, N>],
     rows: &Rows,
     places: &Places,
     sharpness: f32,
@@ -36,7 +36,7 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
     #[comptime] is_causal: bool,
     #[comptime] is_fast: bool,
     #[comptime] layout: RowLayout,
-    #[define(E, M)] _types: [StorageType; 2],
+    #[define(E, M)] _types: [ElemType; 2],
 ) {
     let slots = comptime!(layout.slots);
     let is_unrolled = comptime!(layout.is_unrolled);
@@ -93,7 +93,8 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
                     if index + 1 == readable {
                         #[unroll]
                         for element in 0..size {
-                            value[element] = select(index * size + element > query, nothing, value[element]);
+                            let score = select(index * size + element > query, nothing, value.extract(element));
+                            value.insert(element, score);
                         }
                     }
                 }
@@ -101,8 +102,8 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
                     let own = masked[slot];
                     #[unroll]
                     for element in 0..size {
-                        let is_masked = own[element] != M::from_int(0);
-                        value[element] = select(is_masked, nothing, value[element]);
+                        let is_masked = own.extract(element) != M::from_int(0);
+                        value.insert(element, select(is_masked, nothing, value.extract(element)));
                     }
                 }
             }
@@ -135,13 +136,13 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
 /// Writes `scale * p * (g - sum(p * g))` for probabilities `p` and their gradient `g`.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn backward<E: Float, N: Size>(
-    output: &Array<Vector<E, N>>,
-    gradient: &Array<Vector<E, N>>,
-    result: &mut Array<Vector<E, N>>,
+    output: &[Vector<E, N>],
+    gradient: &[Vector<E, N>],
+    result: &mut [Vector<E, N>],
     rows: &Rows,
     scale: f32,
     #[comptime] layout: RowLayout,
-    #[define(E)] _type: StorageType,
+    #[define(E)] _type: ElemType,
 ) {
     let slots = comptime!(layout.slots);
     let is_unrolled = comptime!(layout.is_unrolled);

@@ -1,25 +1,22 @@
 //! The softmax in burn's operations.
 
-use burn::tensor::{Bool, Int, Tensor, backend::Backend};
+use burn::tensor::{Bool, Device, Int, Tensor};
 
-use super::SoftmaxMask;
+use super::Forward;
 use crate::precision::{narrow, widen};
 
 /// Returns the probabilities.
-pub fn forward<B: Backend>(scores: Tensor<B, 4>, mask: SoftmaxMask<B>, scale: f64) -> Tensor<B, 4> {
+pub fn forward(scores: Tensor<4>, masked: Option<Tensor<4, Bool>>, softmax: &Forward) -> Tensor<4> {
     let (dtype, dims) = (scores.dtype(), scores.dims());
     if dims.contains(&0) {
         return scores;
     }
-    let mut scores = widen(scores).mul_scalar(scale);
-    let masked = match mask {
-        SoftmaxMask::Nothing => None,
-        SoftmaxMask::Causal => Some(later_keys(dims[2], &scores.device()).expand(dims)),
-        SoftmaxMask::Given(mask) => Some(mask.expand(dims)),
-    };
+    let mut scores = widen(scores).mul_scalar(softmax.scale);
+    let masked = masked.or_else(|| softmax.is_causal.then(|| later_keys(dims[2], &scores.device())));
     if let Some(masked) = masked {
-        scores = scores.mask_fill(masked, f64::NEG_INFINITY);
+        scores = scores.mask_fill(masked.expand(dims), f64::NEG_INFINITY);
     }
+    // Paged attention may be tracked.
     let maximum = scores.clone().detach().max_dim(3);
     // Without a key left, backends say −∞ or their lowest number.
     let is_infinite = maximum.clone().equal_elem(f64::NEG_INFINITY);
@@ -31,7 +28,7 @@ pub fn forward<B: Backend>(scores: Tensor<B, 4>, mask: SoftmaxMask<B>, scale: f6
 }
 
 /// Returns the scores' gradient for that of the probabilities.
-pub fn backward<B: Backend>(output: Tensor<B, 4>, gradient: Tensor<B, 4>, scale: f64) -> Tensor<B, 4> {
+pub fn backward(output: Tensor<4>, gradient: Tensor<4>, scale: f64) -> Tensor<4> {
     let dtype = output.dtype();
     if output.dims().contains(&0) {
         return output;
@@ -42,8 +39,8 @@ pub fn backward<B: Backend>(output: Tensor<B, 4>, gradient: Tensor<B, 4>, scale:
 }
 
 /// Returns `[1, 1, seq, seq]`: whether the key is after the query.
-pub(crate) fn later_keys<B: Backend>(seq: usize, device: &B::Device) -> Tensor<B, 4, Bool> {
-    let positions = Tensor::<B, 1, Int>::arange(0..seq as i64, device);
+pub(crate) fn later_keys(seq: usize, device: &Device) -> Tensor<4, Bool> {
+    let positions = Tensor::<1, Int>::arange(0..seq as i64, device);
     let queries = positions.clone().reshape([1, 1, seq, 1]).expand([1, 1, seq, seq]);
     let keys = positions.reshape([1, 1, 1, seq]).expand([1, 1, seq, seq]);
     keys.greater(queries)

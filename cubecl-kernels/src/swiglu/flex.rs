@@ -1,29 +1,28 @@
 //! SwiGLU on the CPU.
 
-use burn::tensor::Tensor;
-use burn_flex::Flex;
+use burn_flex::FlexTensor;
 
 use super::FAR;
 use crate::flex::blocks::{Rows, each_row, in_blocks, uninit};
 use crate::flex::lanes::{map, map_pairs};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
-use crate::flex::tensor::{Place, flat, tensor};
+use crate::flex::tensor::{Place, dims, in_order, tensor};
 
 /// Returns `silu(gate) ∘ up`.
-pub fn forward(input: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
+pub fn forward(input: FlexTensor) -> FlexTensor {
     with_number!(input.dtype(), T => forward_in::<T>(input))
 }
 
 /// Returns the input's gradient for the output's.
-pub fn backward(input: Tensor<Flex, 2>, gradient: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
+pub fn backward(input: FlexTensor, gradient: FlexTensor) -> FlexTensor {
     with_number!(input.dtype(), T => backward_in::<T>(input, gradient))
 }
 
-fn forward_in<T: Number>(input: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
-    let [rows, both] = input.dims();
+fn forward_in<T: Number>(input: FlexTensor) -> FlexTensor {
+    let [rows, both] = dims(&input);
     let columns = both / 2;
-    let input = flat(input);
+    let input = in_order(input);
     let input = input.storage::<T>();
     let mut output = uninit::<T>(rows * columns);
     in_blocks([rows, both], Rows::new(&mut output, columns), |range, rows| {
@@ -65,10 +64,10 @@ fn forward_in<T: Number>(input: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
     tensor(unsafe { output.assume_init() }.into_vec(), [rows, columns])
 }
 
-fn backward_in<T: Number>(input: Tensor<Flex, 2>, gradient: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
-    let shape @ [_, both] = input.dims();
+fn backward_in<T: Number>(input: FlexTensor, gradient: FlexTensor) -> FlexTensor {
+    let shape @ [_, both] = dims(&input);
     let columns = both / 2;
-    let gradient = flat(gradient);
+    let gradient = in_order(gradient);
     let gradient = gradient.storage::<T>();
     let mut place = Place::<T>::over(input);
     in_blocks(shape, place.rows(both), |range, rows| {

@@ -1,18 +1,22 @@
 //! `silu(gate) ∘ up`, the gated activation of Llama's MLP, in one pass.
 
-pub(crate) mod autodiff;
-pub(crate) mod flex;
+mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
 mod kernel;
 #[cfg(feature = "cubecl")]
-pub(crate) mod launch;
-pub mod reference;
+mod launch;
+mod reference;
 
 use burn::tensor::Tensor;
+#[cfg(feature = "cubecl")]
+use burn_cubecl::tensor::CubeTensor;
+use burn_flex::FlexTensor;
 
-use crate::KernelBackend;
 use crate::error::{Check, KernelError};
+use crate::operation::parts::{Names, PartRule};
+use crate::operation::{Operation, Spec, apply};
+use crate::tape::{inner, keep, record};
 
 /// Beyond ± this, `silu(x)` is `x` or 0 to the last digit of f64, and its derivative 1 or 0.
 const FAR: f64 = 800.0;
@@ -30,12 +34,82 @@ const FAR: f64 = 800.0;
 ///
 /// # Reference
 /// Shazeer 2020, arXiv:2002.05202, section 2.
-pub fn swiglu<B: KernelBackend>(input: Tensor<B, 2>) -> Result<Tensor<B, 2>, KernelError> {
+pub fn swiglu(input: Tensor<2>) -> Result<Tensor<2>, KernelError> {
     let check = Check("swiglu");
-    check.float::<B>("the input", input.dtype(), &input.device())?;
-    let columns = input.dims()[1];
+    let [_, columns] = input.dims();
+    check.float("the input", input.dtype(), &input.device())?;
     check.value("the input's columns", columns as f64, columns.is_multiple_of(2), || {
         "even".to_owned()
     })?;
-    Ok(B::swiglu(input))
+    let x = inner(&input);
+    let output = apply(&Forward, x.clone());
+    let x = keep(x);
+    Ok(record(input, output, move |gradient, _| {
+        Some(apply(&Backward, [x.get(), gradient]))
+    }))
+}
+
+/// `[gate | up]` to `silu(gate) ∘ up`.
+#[derive(Clone, Copy, Debug)]
+struct Forward;
+
+impl Operation for Forward {
+    type Inputs = Tensor<2>;
+    type Outputs = Tensor<2>;
+
+    const NAME: &'static str = "swiglu";
+
+    fn outputs(&self, (mut shape, dtype): Spec) -> Spec {
+        shape[1] /= 2;
+        (shape, dtype)
+    }
+
+    fn part_rule(&self, _input: Spec) -> Option<PartRule> {
+        Names::of::<Self>("r.", "r.").rule()
+    }
+
+    fn reference(&self, input: Tensor<2>) -> Tensor<2> {
+        reference::forward(input)
+    }
+
+    fn flex(&self, input: FlexTensor) -> FlexTensor {
+        flex::forward(input)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, input: CubeTensor) -> CubeTensor {
+        launch::forward(input)
+    }
+}
+
+/// `[gate | up]` and the output's gradient to the input's.
+#[derive(Clone, Copy, Debug)]
+struct Backward;
+
+impl Operation for Backward {
+    type Inputs = [Tensor<2>; 2];
+    type Outputs = Tensor<2>;
+
+    const NAME: &'static str = "swiglu_backward";
+
+    fn outputs(&self, [input, _]: [Spec; 2]) -> Spec {
+        input
+    }
+
+    fn part_rule(&self, _inputs: [Spec; 2]) -> Option<PartRule> {
+        Names::of::<Self>(["r."; 2], "r.").linear_in_last().rule()
+    }
+
+    fn reference(&self, [input, gradient]: [Tensor<2>; 2]) -> Tensor<2> {
+        reference::backward(input, gradient)
+    }
+
+    fn flex(&self, [input, gradient]: [FlexTensor; 2]) -> FlexTensor {
+        flex::backward(input, gradient)
+    }
+
+    #[cfg(feature = "cubecl")]
+    fn cube(&self, [input, gradient]: [CubeTensor; 2]) -> CubeTensor {
+        launch::backward(input, gradient)
+    }
 }

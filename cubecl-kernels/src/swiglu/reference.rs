@@ -1,12 +1,12 @@
 //! SwiGLU in burn's operations.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use super::FAR;
 use crate::precision::{at_least, at_most, narrow, sigmoid, widen, zeros};
 
 /// Returns `silu(gate) ∘ up`.
-pub fn forward<B: Backend>(input: Tensor<B, 2>) -> Tensor<B, 2> {
+pub fn forward(input: Tensor<2>) -> Tensor<2> {
     let (dtype, [rows, columns]) = (input.dtype(), input.dims());
     if rows * columns == 0 {
         return zeros([rows, columns / 2], &input.device(), dtype);
@@ -18,7 +18,7 @@ pub fn forward<B: Backend>(input: Tensor<B, 2>) -> Tensor<B, 2> {
 }
 
 /// Returns the input's gradient for the output's.
-pub fn backward<B: Backend>(input: Tensor<B, 2>, gradient: Tensor<B, 2>) -> Tensor<B, 2> {
+pub fn backward(input: Tensor<2>, gradient: Tensor<2>) -> Tensor<2> {
     let dtype = input.dtype();
     if input.dims().contains(&0) {
         return input;
@@ -34,7 +34,7 @@ pub fn backward<B: Backend>(input: Tensor<B, 2>, gradient: Tensor<B, 2>) -> Tens
     narrow(Tensor::cat(vec![of_gate, gradient * silu], 1), dtype)
 }
 
-fn halves<B: Backend>(input: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
+fn halves(input: Tensor<2>) -> [Tensor<2>; 2] {
     let columns = input.dims()[1] / 2;
     [0, 1].map(|half| input.clone().narrow(1, half * columns, columns))
 }

@@ -1,107 +1,196 @@
-//! Nodes of burn's autodiff graph with a backward rule of their own, on the inner backend's tensors.
+//! Nodes of burn's autodiff graph with a backward rule of their own.
 //!
-//! A backward step cannot run tracked operations, so what a rule needs is captured on the inner backend; activations as
-//! what [`keep`] makes of them, which may be elsewhere until the rule runs.
+//! Rules run on tensors that are not tracked: what a rule needs is captured as [`inner`] gives it; activations as what
+//! [`keep`] makes of them, which may be elsewhere until the rule runs.
 
 mod kept;
+mod parents;
 mod redirect;
 mod zero;
 
+use std::fmt;
 use std::sync::Arc;
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::base::Checkpointer;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::tensor::{Tensor, TensorPrimitive, backend::Backend, ops::FloatTensor};
+#[cfg(feature = "slot")]
+use burn::backend::NdArray;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{
+    Autodiff, AutodiffBackend, Backend, BackendTensor, DispatchAutodiffContext, DispatchKindConversion, DispatchTensor,
+    DispatchTensorKind, Flex, GradientCheckpointingStrategy,
+};
+use burn::tensor::Tensor;
+use burn_autodiff::NodeId;
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
+#[cfg(feature = "cubecl")]
+use burn_cubecl::Cube;
 use parking_lot::Mutex;
 
+use crate::operation::Tensors;
 pub use kept::{Keeper, Kept, Return, keep, keeping};
+pub use parents::Parents;
 pub use redirect::GradientRedirect;
 pub(crate) use redirect::{lead, led};
 pub use zero::zero;
 
-/// From the output's gradient and which parents want one, the parents' gradients.
-type Rule<B, const N: usize> = Box<dyn FnOnce(FloatTensor<B>, [bool; N]) -> [Option<FloatTensor<B>>; N] + Send>;
+/// Parents of a node, at most; where there are fewer, nodes that no gradient goes to are in their place.
+const MOST: usize = 5;
 
-/// The inner backend's tensor.
-pub fn inner<B: Backend, C: CheckpointStrategy, const D: usize>(tensor: &Tensor<Autodiff<B, C>, D>) -> Tensor<B, D> {
-    float(tensor.clone().into_primitive().tensor().primitive)
+/// Runs `$work` with `$backend` for the backend of a kind of tensors.
+macro_rules! of_kind {
+    ($kind:expr, $backend:ident => $work:expr) => {
+        match $kind {
+            DispatchTensorKind::Flex(_) => {
+                type $backend = Flex;
+                $work
+            }
+            #[cfg(feature = "cubecl")]
+            DispatchTensorKind::Cube(_) => {
+                type $backend = Cube;
+                $work
+            }
+            #[cfg(feature = "slot")]
+            DispatchTensorKind::NdArray(_) => {
+                type $backend = NdArray;
+                $work
+            }
+            #[allow(unreachable_patterns, reason = "of other backends, if burn has them")]
+            other => unimplemented!("operations on {other:?}: turn on the feature of cubecl-kernels for its backend"),
+        }
+    };
 }
 
-/// The tensor of a primitive.
-pub fn float<B: Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> {
-    Tensor::from_primitive(TensorPrimitive::Float(primitive))
+/// Returns the same tensors, not tracked.
+pub fn inner<T: Tensors + Clone>(tensors: &T) -> T {
+    T::from_dispatch(T::map(tensors.clone().into_dispatch(), &mut untracked))
 }
 
-/// The primitive of a tensor.
-pub fn primitive<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B> {
-    tensor.into_primitive().tensor()
+fn untracked(mut tensor: DispatchTensor) -> DispatchTensor {
+    if let DispatchTensorKind::Autodiff(kind) = &tensor.kind {
+        return of_kind!(&**kind, B => wrap::<B>(tracked::<B>(tensor).into_primitive()));
+    }
+    // Whole numbers and booleans, which belong to a graph by name alone.
+    tensor.autodiff = DispatchAutodiffContext::Disabled;
+    tensor
 }
 
-/// An optional tensor as a parent of a node; where there is none, one like another in its place, that no gradient goes
-/// to.
-pub(crate) fn or_stand_in<B: Backend, C: CheckpointStrategy, const D: usize, const E: usize>(
-    tensor: Option<Tensor<Autodiff<B, C>, D>>,
-    like: &Tensor<Autodiff<B, C>, E>,
-) -> FloatTensor<Autodiff<B, C>> {
-    let stand_in = || primitive(Tensor::<Autodiff<B, C>, E>::from_inner(inner(like)));
-    tensor.map_or_else(stand_in, primitive)
+/// Returns the node of a tensor, if it is of a graph.
+pub fn node_id<const D: usize>(tensor: &Tensor<D>) -> Option<NodeId> {
+    let tensor = tensor.clone().into_dispatch();
+    match &tensor.kind {
+        DispatchTensorKind::Autodiff(kind) => Some(of_kind!(&**kind, B => tracked::<B>(tensor).node().id())),
+        _ => None,
+    }
 }
 
-/// Returns `output` as a node of the graph, with `rule` for its backward step.
+/// Returns `output`, which is not tracked, as a node of the parents' graph, with `rule` for its backward step.
 ///
-/// The rule is given the output's gradient, and for each of the parents whether its gradient is wanted. It runs once at
-/// most, so that what it captured can be written in place; where no parent is tracked it is dropped at once.
-pub fn record<B: Backend, C: CheckpointStrategy, const N: usize, const D: usize>(
-    parents: [FloatTensor<Autodiff<B, C>>; N],
-    output: Tensor<B, D>,
-    rule: impl FnOnce(Tensor<B, D>, [bool; N]) -> [Option<FloatTensor<B>>; N] + Send + 'static,
-) -> Tensor<Autodiff<B, C>, D> {
+/// The rule is given the output's gradient, and for each of the parents whether its gradient is wanted; a gradient that
+/// is not wanted is dropped. It runs once at most, so that what it captured can be written in place; where no parent is
+/// tracked it is dropped at once.
+pub fn record<P: Parents, const D: usize>(
+    parents: P,
+    output: Tensor<D>,
+    rule: impl FnOnce(Tensor<D>, P::Wanted) -> P::Gradients + Send + 'static,
+) -> Tensor<D> {
+    let mut tensors = Vec::new();
+    parents.flatten(&mut tensors);
+    let contexts = tensors.iter().flatten().map(|tensor| tensor.autodiff);
+    let context = contexts.fold(DispatchAutodiffContext::Disabled, DispatchAutodiffContext::merge);
+    if context == DispatchAutodiffContext::Disabled {
+        return output;
+    }
+    let rule = move |gradient, wanted: [bool; MOST]| {
+        let gradients = rule(Tensor::from_dispatch(gradient), P::wanted(&mut wanted.into_iter()));
+        let mut flat = Vec::new();
+        P::flatten_gradients(gradients, &mut flat);
+        flat
+    };
+    let output = output.into_dispatch();
+    let mut output = of_kind!(&output.kind, B => record_on::<B>(tensors, output, Box::new(rule)));
+    output.autodiff = context;
+    Tensor::from_dispatch(output)
+}
+
+/// From the output's gradient and which parents want one, the parents' gradients.
+type Rule = Box<dyn FnOnce(DispatchTensor, [bool; MOST]) -> Vec<Option<DispatchTensor>> + Send>;
+
+fn record_on<B: Backend>(parents: Vec<Option<DispatchTensor>>, output: DispatchTensor, rule: Rule) -> DispatchTensor
+where
+    DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B, NoCheckpointing>>,
+{
+    let output = of_backend::<B>(output).float();
+    let mut parents = parents.into_iter().map(|tensor| {
+        let tensor = tensor?;
+        // Constants have no node.
+        matches!(tensor.kind, DispatchTensorKind::Autodiff(_)).then(|| tracked::<B>(tensor).into_parts().1)
+    });
+    let stand_in = Autodiff::<B>::from_inner(output.clone());
     // Referenced until the node after them is registered: after every backward pass, even one of another thread, burn
     // frees what no tensor refers to.
-    let nodes = parents.each_ref().map(|parent| parent.node.clone());
-    let output = primitive(output);
-    let tracked = match Step.prepare::<C>(nodes).compute_bound().stateful() {
-        OpsKind::Tracked(prep) => {
-            let rule: Rule<B, N> = Box::new(move |gradient, wanted| rule(float(gradient), wanted));
-            prep.finish(State::<B, N>(Arc::new(Mutex::new(Some(rule)))), output)
-        }
+    let nodes: [NodeGuard; MOST] = std::array::from_fn(|_| parents.next().flatten().unwrap_or_else(|| stand_in.node()));
+    assert!(parents.next().is_none(), "a node of more than {MOST} parents");
+    let output = match Step.prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(prep) => prep.finish(State(Arc::new(Mutex::new(Some(rule)))), output),
         OpsKind::UnTracked(prep) => prep.finish(output),
     };
-    drop(parents);
-    Tensor::from_primitive(TensorPrimitive::Float(tracked))
+    <DispatchTensor as DispatchKindConversion<Autodiff<B, NoCheckpointing>>>::from_backend(BackendTensor::Float(output))
+}
+
+/// Returns a dispatched tensor of a graph as the backend's.
+fn tracked<B: Backend>(mut tensor: DispatchTensor) -> FloatTensor<Autodiff<B, NoCheckpointing>>
+where
+    DispatchTensor: DispatchKindConversion<Autodiff<B, NoCheckpointing>>,
+{
+    // Nothing is computed again for a rule, whatever else of the graph may be.
+    tensor.autodiff = DispatchAutodiffContext::Enabled(GradientCheckpointingStrategy::Disabled);
+    of_backend::<Autodiff<B, NoCheckpointing>>(tensor).float()
+}
+
+/// Returns a dispatched tensor as one of the backend.
+fn of_backend<B: Backend>(tensor: DispatchTensor) -> BackendTensor<B>
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    DispatchTensor::try_into_backend(tensor).unwrap_or_else(|error| panic!("a tensor is of another backend: {error}"))
+}
+
+/// Returns a tensor of the backend, not tracked, as a dispatched one.
+fn wrap<B: Backend>(tensor: FloatTensor<B>) -> DispatchTensor
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    DispatchTensor::from_backend(BackendTensor::<B>::Float(tensor))
 }
 
 #[derive(Debug)]
 struct Step;
 
-struct State<B: Backend, const N: usize>(Arc<Mutex<Option<Rule<B, N>>>>);
+#[derive(Clone)]
+struct State(Arc<Mutex<Option<Rule>>>);
 
-impl<B: Backend, const N: usize> Clone for State<B, N> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
+impl fmt::Debug for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("State")
     }
 }
 
-impl<B: Backend, const N: usize> std::fmt::Debug for State<B, N> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("State")
-    }
-}
+impl<B: Backend> Backward<B, MOST> for Step
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    type State = State;
 
-impl<B: Backend, const N: usize> Backward<B, N> for Step {
-    type State = State<B, N>;
-
-    fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+    fn backward(self, ops: Ops<Self::State, MOST>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let gradient = grads.consume::<B>(&ops.node);
         let wanted = std::array::from_fn(|index| ops.parents[index].is_some());
         let rule = ops.state.0.lock().take();
-        let gradients = rule.expect("burn runs a backward step once")(gradient, wanted);
+        let gradients = rule.expect("burn runs a backward step once")(wrap::<B>(gradient), wanted);
         for (parent, gradient) in ops.parents.into_iter().zip(gradients) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
-                grads.register::<B>(parent.id, gradient);
+                grads.register::<B>(parent.id, of_backend::<B>(gradient).float());
             }
         }
     }
@@ -112,15 +201,15 @@ impl<B: Backend, const N: usize> Backward<B, N> for Step {
 /// A node of burn's has one output. So a node that carries nothing stands for the operation, and each output is a node
 /// after it, which leaves its gradient where the operation's step finds it. The first of them to do so makes that step
 /// follow, by a gradient that carries nothing either.
-pub fn record_two<B: Backend, C: CheckpointStrategy, const N: usize, const D: usize>(
-    parents: [FloatTensor<Autodiff<B, C>>; N],
-    outputs: [Tensor<B, D>; 2],
-    rule: impl FnOnce([Option<Tensor<B, D>>; 2], [bool; N]) -> [Option<FloatTensor<B>>; N] + Send + 'static,
-) -> [Tensor<Autodiff<B, C>, D>; 2] {
-    let left: Arc<Mutex<[Option<Tensor<B, D>>; 2]>> = Default::default();
-    let nothing = zero::<B, 1>(&outputs[0].device(), outputs[0].dtype());
+pub fn record_two<P: Parents, const D: usize>(
+    parents: P,
+    outputs: [Tensor<D>; 2],
+    rule: impl FnOnce([Option<Tensor<D>>; 2], P::Wanted) -> P::Gradients + Send + 'static,
+) -> [Tensor<D>; 2] {
+    let left: Arc<Mutex<[Option<Tensor<D>>; 2]>> = Default::default();
+    let nothing = zero::<1>(&outputs[0].device(), outputs[0].dtype());
     let found = left.clone();
-    let carrier = record::<B, C, N, 1>(parents, nothing.clone(), move |_, wanted| {
+    let carrier = record(parents, nothing.clone(), move |_, wanted| {
         let gradients = std::mem::take(&mut *found.lock());
         rule(gradients, wanted)
     });
@@ -128,11 +217,11 @@ pub fn record_two<B: Backend, C: CheckpointStrategy, const N: usize, const D: us
     outputs.map(|output| {
         let (left, nothing, which) = (left.clone(), nothing.clone(), index);
         index += 1;
-        record::<B, C, 1, D>([primitive(carrier.clone())], output, move |gradient, _| {
+        record(carrier.clone(), output, move |gradient, _| {
             let mut left = left.lock();
             let is_first = left.iter().all(Option::is_none);
             left[which] = Some(gradient);
-            [is_first.then(|| primitive(nothing))]
+            is_first.then_some(nothing)
         })
     })
 }

@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use burn::backend::autodiff::NodeId;
+use burn_autodiff::NodeId;
 use parking_lot::Mutex;
 
 /// A parameter that is led to a sink or to a source, for as long as this is kept.
@@ -15,7 +15,7 @@ pub struct GradientRedirect(Key);
 type Key = (NodeId, TypeId);
 type Sinks = HashMap<Key, Box<dyn Any + Send>>;
 
-/// By the node of a weight, an `Arc<dyn WeightSink<B>>` or an `Arc<dyn WeightSource<B>>`; by that of a vector, what is
+/// By the node of a weight, an `Arc<dyn WeightSink>` or an `Arc<dyn WeightSource>`; by that of a vector, what is
 /// the same for vectors.
 static SINKS: LazyLock<Mutex<Sinks>> = LazyLock::new(Mutex::default);
 

@@ -5,7 +5,7 @@ use cubecl_kernels::flash_attention::{
     AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention, flash_attention_packed_with_bias,
 };
 
-use crate::operations::{Differentiable, List, MANY_ROWS, SAMPLES, Setting, TOKENS, tokens_dropout};
+use crate::operations::{List, MANY_ROWS, SAMPLES, Setting, TOKENS, tokens_dropout};
 
 /// Head sizes, and heads as models of them have.
 const HEADS: [(usize, usize); 8] = [
@@ -148,7 +148,7 @@ fn kernels(dtype: DType, form: Form) -> &'static [&'static str] {
 }
 
 /// A relative bias of heads, if the form has one.
-pub fn bias(setting: &Setting, heads: usize, tokens: usize, form: Form) -> Option<Tensor<Differentiable, 2>> {
+pub fn bias(setting: &Setting, heads: usize, tokens: usize, form: Form) -> Option<Tensor<2>> {
     let options = (&setting.device, DType::F32);
     form.has_bias
         .then(|| Tensor::empty([heads, 2 * tokens - 1], options).require_grad())

@@ -1,11 +1,9 @@
 //! What is asked of compiled kernels.
 
-use std::sync::Arc;
-
 use anyhow::{anyhow, ensure};
-use cuda_source::{Architecture, KernelReport};
+use cuda_emulator::Architecture;
 
-use crate::launches::{function, is_ours, launches};
+use crate::launches::{KernelReport, function, is_ours, launches};
 use crate::operations::Operation;
 use crate::table;
 
@@ -20,24 +18,23 @@ const MOST_SPILLED: u32 = 48;
 
 /// Judges the kernels of this crate that an operation launches.
 pub fn judge(operation: &Operation, architecture: Architecture) -> anyhow::Result<()> {
-    let mut kernels: Vec<Arc<KernelReport>> = launches(operation, architecture)?;
+    let mut kernels = launches(operation, architecture)?;
     kernels.retain(|kernel| is_ours(kernel));
     ensure!(!kernels.is_empty(), "no kernel of this crate was launched");
     if let Some(expected) = operation.kernels {
-        let names: Vec<&str> = kernels.iter().map(|kernel| function(kernel)).collect();
+        let names: Vec<&str> = kernels.iter().map(|kernel| function(kernel.path)).collect();
         ensure!(names == expected, "launched {names:?}, expected {expected:?}");
     }
     table::add(operation, architecture, &kernels);
     kernels.iter().try_for_each(|kernel| {
-        fits(kernel).map_err(|fault| anyhow!("{} {}: {fault}", kernel.name, kernel.specialisation))
+        fits(kernel, most_spilled(operation, kernel)).map_err(|fault| anyhow!("{}: {fault}", kernel.name))
     })
 }
 
-/// Checks that a kernel fits the registers, and uses the matrix units if its name says so.
-fn fits(kernel: &KernelReport) -> anyhow::Result<()> {
+/// Checks that a kernel fits the registers, but for `most` bytes, and uses the matrix units if its name says so.
+fn fits(kernel: &KernelReport, most: u32) -> anyhow::Result<()> {
     let resources = kernel.resources;
     let (spilled, frame) = (resources.spilled, resources.stack_frame);
-    let most = most_spilled(kernel);
     ensure!(
         spilled <= most,
         "spills {spilled} bytes, more than {most}, with {} registers",
@@ -56,9 +53,12 @@ fn fits(kernel: &KernelReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn most_spilled(kernel: &KernelReport) -> u32 {
-    let is_largest = ["passing: 64", "width: 128"].map(|part| kernel.specialisation.contains(part)) == [true; 2];
-    if function(kernel) == "attend_mma" && is_largest {
+fn most_spilled(operation: &Operation, kernel: &KernelReport) -> u32 {
+    let has = |part| operation.name.contains(part);
+    // Ranges of keys and a bias take registers, and blocks have 32 keys; with dropout they have half the queries.
+    let has_64_keys = has("dropout") || !(has("documents") || has("bias"));
+    let is_largest = operation.shape.ends_with(" x 128") && has_64_keys;
+    if function(kernel.path) == "attend_mma" && is_largest {
         MOST_SPILLED
     } else {
         0
@@ -67,5 +67,5 @@ fn most_spilled(kernel: &KernelReport) -> u32 {
 
 /// By its name.
 fn is_for_matrix_units(kernel: &KernelReport) -> bool {
-    function(kernel).ends_with("_mma")
+    function(kernel.path).ends_with("_mma")
 }

@@ -8,14 +8,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use burn::backend::Autodiff;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use cubecl_kernels::random::{RowDropout, RowPlace};
-use cuda_source::CudaSourceDevice;
 
-use crate::{Backend, attention, others, rows};
-
-pub type Differentiable = Autodiff<Backend>;
+use crate::{attention, others, rows};
 
 pub const SAMPLES: usize = 8;
 pub const TOKENS: usize = 1024;
@@ -44,21 +40,26 @@ pub struct Operation {
 
 /// Where an operation is called.
 pub struct Setting {
-    /// The device that compiles.
-    pub device: CudaSourceDevice,
+    /// A device that differentiates.
+    pub device: Device,
     /// The type of the inputs.
     pub dtype: DType,
 }
 
 impl Setting {
     /// Returns a leaf; nothing reads its values.
-    pub fn leaf<const D: usize>(&self, shape: [usize; D]) -> Tensor<Differentiable, D> {
+    pub fn leaf<const D: usize>(&self, shape: [usize; D]) -> Tensor<D> {
         Tensor::empty(shape, (&self.device, self.dtype)).require_grad()
     }
 
-    /// Returns a tensor of a backend without autodiff.
-    pub fn plain<const D: usize>(&self, shape: [usize; D], dtype: DType) -> Tensor<Backend, D> {
-        Tensor::empty(shape, (&self.device, dtype))
+    /// Returns the device without autodiff.
+    pub fn plain_device(&self) -> Device {
+        self.device.clone().inner()
+    }
+
+    /// Returns a tensor of that device.
+    pub fn plain<const D: usize>(&self, shape: [usize; D], dtype: DType) -> Tensor<D> {
+        Tensor::empty(shape, (&self.plain_device(), dtype))
     }
 }
 

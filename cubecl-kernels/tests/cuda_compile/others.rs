@@ -11,8 +11,7 @@ use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_rang
 use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout, rotary};
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 
-use crate::Backend;
-use crate::operations::{Differentiable, List, MANY_ROWS, ROWS, SAMPLES, Setting, TOKENS};
+use crate::operations::{List, MANY_ROWS, ROWS, SAMPLES, Setting, TOKENS};
 
 /// GPT-2's vocabulary, and what it is padded to.
 const VOCABULARY: [usize; 2] = [50257, 50304];
@@ -61,7 +60,7 @@ fn softmaxes(list: &mut List, keys: usize) {
         Ok(())
     });
     list.add("softmax, given mask", shape, move |setting| {
-        let mask = Tensor::<Differentiable, 4, Bool>::empty([samples, 1, queries, keys], &setting.device);
+        let mask = Tensor::<4, Bool>::empty([samples, 1, queries, keys], &setting.device);
         scaled_masked_softmax(setting.leaf(dims), SoftmaxMask::Given(mask), 0.125)?.backward();
         Ok(())
     });
@@ -82,13 +81,13 @@ fn paged(setting: &Setting, [queries, heads, kv_heads, d_head]: [usize; 4], is_b
     let cache = PagedCache {
         keys: pool(),
         values: pool(),
-        block_table: Tensor::<Backend, 2, Int>::empty([SAMPLES, PAGES / SAMPLES], &setting.device),
-        lengths: Tensor::<Backend, 1, Int>::empty([SAMPLES], &setting.device),
+        block_table: Tensor::empty([SAMPLES, PAGES / SAMPLES], &setting.plain_device()),
+        lengths: Tensor::empty([SAMPLES], &setting.plain_device()),
     };
     let query = setting.plain([SAMPLES, queries, heads, d_head], setting.dtype);
     let options = PagedOptions {
         scale: 0.125,
-        slopes: is_biased.then(|| Tensor::empty([heads], (&setting.device, DType::F32))),
+        slopes: is_biased.then(|| setting.plain([heads], DType::F32)),
         window: is_biased.then_some(512),
     };
     paged_attention_with_options(query, cache, options)?;
@@ -104,7 +103,7 @@ fn rotations(list: &mut List, tokens: usize, [groups, queries]: [usize; 2], [d_h
         ("rotary, no angles", None),
     ] {
         list.add(name, shape.clone(), move |setting| {
-            let table = || Tensor::<Differentiable, 2>::empty([TOKENS, rotated / 2], (&setting.device, DType::F32));
+            let table = || Tensor::<2>::empty([TOKENS, rotated / 2], (&setting.device, DType::F32));
             let angles = layout.map(|layout| RotaryAngles {
                 cosine: table(),
                 sine: table(),
@@ -120,7 +119,7 @@ fn rotations(list: &mut List, tokens: usize, [groups, queries]: [usize; 2], [d_h
 fn losses(list: &mut List, rows: usize) {
     let [valid, columns] = VOCABULARY;
     list.add("cross_entropy", format!("{rows} x {columns}"), move |setting| {
-        let targets = Tensor::<Differentiable, 1, Int>::empty([rows], &setting.device);
+        let targets = Tensor::<1, Int>::empty([rows], &setting.device);
         cross_entropy(setting.leaf([rows, columns]), targets, valid, |own| own)?.backward();
         Ok(())
     });
@@ -207,12 +206,12 @@ fn optimizer(list: &mut List, elements: usize) {
 fn embeddings(list: &mut List, columns: usize) {
     let [count, rows] = VOCABULARY;
     list.add("embedding", format!("{ROWS} x {columns}"), move |setting| {
-        let tokens = Tensor::<Differentiable, 1, Int>::empty([ROWS], &setting.device);
+        let tokens = Tensor::<1, Int>::empty([ROWS], &setting.device);
         embedding(setting.leaf([rows, columns]), tokens, TokenRange { first: 0, count })?.backward();
         Ok(())
     });
     list.add("add_rows", format!("{ROWS} x {columns}"), move |setting| {
-        let tokens = Tensor::empty([ROWS], &setting.device);
+        let tokens = Tensor::empty([ROWS], &setting.plain_device());
         let sums = setting.plain([rows * columns], DType::F32);
         let gradient = setting.plain([ROWS, columns], setting.dtype);
         add_rows(sums, 0, tokens, gradient, TokenRange { first: 0, count })?;

@@ -6,7 +6,7 @@ use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm, rms_norm};
 use cubecl_kernels::swiglu::swiglu;
 
-use crate::operations::{Differentiable, List, MANY_ROWS, ROWS, Setting, tokens_dropout};
+use crate::operations::{List, MANY_ROWS, ROWS, Setting, tokens_dropout};
 
 /// Of GPT's presets: those whose rows are spread differently over units, in the type that such models are trained in.
 const D_MODELS: &[usize] = &[768, 1600, 2048, 8192, 12288, 25600];
@@ -19,7 +19,7 @@ struct Sum {
 }
 
 impl Setting {
-    fn norm(&self, kind: NormKind, d_model: usize) -> NormParameters<Differentiable> {
+    fn norm(&self, kind: NormKind, d_model: usize) -> NormParameters {
         NormParameters {
             kind,
             weight: self.leaf([d_model]),
@@ -28,7 +28,7 @@ impl Setting {
         }
     }
 
-    fn addends(&self, [rows, d_model]: [usize; 2], sum: Sum) -> Addends<Differentiable> {
+    fn addends(&self, [rows, d_model]: [usize; 2], sum: Sum) -> Addends {
         Addends {
             input: self.leaf([rows, d_model]),
             bias: sum.has_bias.then(|| self.leaf([d_model])),

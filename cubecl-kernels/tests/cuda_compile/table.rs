@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use burn::tensor::DType;
-use cuda_source::{Architecture, KernelReport, Resources};
+use cuda_emulator::{Architecture, Resources};
 use parking_lot::Mutex;
 
+use crate::launches::KernelReport;
 use crate::operations::Operation;
 
 /// A kernel in an operation: its name, the type, the operation's name and size, which of the operation's kernels of
@@ -21,12 +22,12 @@ static KERNELS: Mutex<BTreeMap<Key, Taken>> = Mutex::new(BTreeMap::new());
 
 const HEAD: &str = "| kernel | type | for | threads | registers | shared memory | spilled | matrix instructions |";
 
-pub fn add(operation: &Operation, architecture: Architecture, kernels: &[impl AsRef<KernelReport>]) {
+pub fn add(operation: &Operation, architecture: Architecture, kernels: &[KernelReport]) {
     let mut table = KERNELS.lock();
     let place = Architecture::ALL.iter().position(|other| *other == architecture);
     let place = place.expect("all are listed");
     let mut counts = BTreeMap::<&str, usize>::new();
-    for kernel in kernels.iter().map(AsRef::as_ref) {
+    for kernel in kernels {
         let count = counts.entry(&kernel.name).or_default();
         let key = (
             kernel.name.clone(),

@@ -1,16 +1,14 @@
 //! `accumulate` against its host version.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::KernelBackend;
+use burn::tensor::Tensor;
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate, host};
 use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
 use crate::support::compare::{expect_close, normal, over};
 use crate::support::layouts::{Layout, layouts, vector};
+use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -19,7 +17,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// What is there before anything is added.
+/// Returns sums before anything is added.
 fn before(elements: usize, parameters: usize) -> host::Sums {
     host::Sums {
         sums: normal(elements, 1),
@@ -28,7 +26,7 @@ fn before(elements: usize, parameters: usize) -> host::Sums {
 }
 
 /// The gradients are of the setting's type, the sums of the type that it is computed in.
-fn on_device<B: Backend>(setting: &Setting<Autodiff<B>>, sums: &mut host::Sums) -> GradientSums<B> {
+fn on_device(setting: &Setting, sums: &mut host::Sums) -> GradientSums {
     let here = setting.inner(compute_type(setting.dtype));
     sums.sums = here.rounded(&sums.sums);
     let flags: Vec<f64> = sums.non_finite.iter().map(|&flag| f64::from(u8::from(flag))).collect();
@@ -38,7 +36,7 @@ fn on_device<B: Backend>(setting: &Setting<Autodiff<B>>, sums: &mut host::Sums) 
     }
 }
 
-fn expect<B: Backend>(actual: GradientSums<B>, expected: &host::Sums, additions: usize) -> anyhow::Result<()> {
+fn expect(actual: GradientSums, expected: &host::Sums, additions: usize) -> anyhow::Result<()> {
     let flags: Vec<bool> = actual
         .non_finite
         .into_data()
@@ -59,7 +57,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "accumulate_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let shapes = (0usize..40, 1usize..300, 0usize..40, proptest::bool::ANY, layouts());
         let edges = [
             // All of it, at a place where vectors begin, and at one where none does; longer than one cube's part.
@@ -90,7 +88,7 @@ struct NotesWhatIsNotFinite;
 impl Claim for NotesWhatIsNotFinite {
     const NAME: &'static str = "accumulate_notes_what_is_not_finite";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // In a vector and after the last whole one; the last value, the largest that all types have, is finite.
         for (at, value) in [(5, f64::NAN), (36, f64::INFINITY), (0, f64::NEG_INFINITY), (2, 65504.0)] {
             let mut expected = before(64, 4);
@@ -122,7 +120,7 @@ struct LeavesWhatOthersHold;
 impl Claim for LeavesWhatOthersHold {
     const NAME: &'static str = "accumulate_leaves_what_others_hold";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let mut expected = before(70, 2);
         let sums = on_device(setting, &mut expected);
         let (held, unchanged) = (sums.clone(), expected.clone());
@@ -133,7 +131,7 @@ impl Claim for LeavesWhatOthersHold {
         };
         let gradient = vec![f64::INFINITY; 40];
         expected.add(&gradient, place);
-        let gradient: Tensor<B, 1> = setting.tensor(&gradient, [40]).inner();
+        let gradient: Tensor<1> = setting.tensor(&gradient, [40]).inner();
         let added = accumulate(sums, gradient, place)?;
         expect(held, &unchanged, 0)?;
         expect(added, &expected, 1)

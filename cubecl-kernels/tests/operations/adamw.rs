@@ -1,16 +1,14 @@
 //! `adamw` against its host version.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
 use burn::tensor::{DType, Tensor};
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::adamw::{AdamWBuffers, AdamWRanges, AdamWStep, adamw, adamw_ranges, host};
 use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
 use crate::support::compare::{expect_equal, expect_rounded, normal, numbers, over};
 use crate::support::layouts::{Layout, vector};
+use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -35,7 +33,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "adamw_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let shapes = (
             1usize..300,
             proptest::bool::ANY,
@@ -55,20 +53,15 @@ impl Claim for MatchesTheHost {
                     ..STEP
                 };
                 let copy = has_copy.then_some(setting.dtype);
-                several_steps::<B>(setting, count, step, copy)
+                several_steps(setting, count, step, copy)
             },
         )?;
         // Longer than one cube's part, and a copy of another type than the gradient's.
-        several_steps::<B>(setting, 5003, STEP, Some(compute_type(setting.dtype)))
+        several_steps(setting, 5003, STEP, Some(compute_type(setting.dtype)))
     }
 }
 
-fn several_steps<B: KernelBackend>(
-    setting: &Setting<Autodiff<B>>,
-    count: usize,
-    step: AdamWStep,
-    copy: Option<DType>,
-) -> anyhow::Result<()> {
+fn several_steps(setting: &Setting, count: usize, step: AdamWStep, copy: Option<DType>) -> anyhow::Result<()> {
     let here = setting.inner(compute_type(setting.dtype));
     let mut expected = host::Buffers {
         parameter: here.rounded(&normal(count, 1)),
@@ -125,7 +118,7 @@ struct LeavesWhatOthersHold;
 impl Claim for LeavesWhatOthersHold {
     const NAME: &'static str = "adamw_leaves_what_others_hold";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let here = setting.inner(compute_type(setting.dtype));
         let count = 37;
         for layout in [Layout::Contiguous, Layout::Part] {
@@ -169,7 +162,7 @@ struct RangesAreUpdatedAsTheyAreAlone;
 impl Claim for RangesAreUpdatedAsTheyAreAlone {
     const NAME: &'static str = "adamw_updates_ranges_as_they_are_alone";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let (decays, stays) = (
             STEP,
             AdamWStep {
@@ -188,24 +181,20 @@ impl Claim for RangesAreUpdatedAsTheyAreAlone {
             (64, [vec![], vec![]]),
         ];
         for (count, ranges) in cases {
-            check_ranges::<B>(setting, count, &steps(ranges)).map_err(|error| error.context(format!("{count}")))?;
+            check_ranges(setting, count, &steps(ranges)).map_err(|error| error.context(format!("{count}")))?;
         }
         Ok(())
     }
 }
 
-fn check_ranges<B: KernelBackend>(
-    setting: &Setting<Autodiff<B>>,
-    count: usize,
-    steps: &[AdamWRanges],
-) -> anyhow::Result<()> {
+fn check_ranges(setting: &Setting, count: usize, steps: &[AdamWRanges]) -> anyhow::Result<()> {
     let here = setting.inner(compute_type(setting.dtype));
     let squares: Vec<f64> = normal(count, 3).iter().map(|x| x * x).collect();
     let before = [normal(count, 1), normal(count, 2), squares].map(|values| here.rounded(&values));
     let gradient = here.rounded(&normal(count, 4));
     let buffers = AdamWBuffers::from_array(before.each_ref().map(|values| here.tensor(values, [count])));
     let held = buffers.clone();
-    let whole: Tensor<B, 1> = here.tensor(&gradient, [count]);
+    let whole: Tensor<1> = here.tensor(&gradient, [count]);
     let (updated, copied) = adamw_ranges(buffers, whole, steps, setting.dtype)?;
     ensure!(copied.dtype() == setting.dtype && copied.dims() == [count]);
     let copied = numbers(&copied);

@@ -1,9 +1,7 @@
 //! `add_norm` against its host version: the sum of `bias_dropout_add`, and a norm of it.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
 use burn::tensor::DType;
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_dropout_add::host as sum;
 use cubecl_kernels::norm::host::HostNorm;
 use cubecl_kernels::norm::{Addends, NormKind, add_norm, norm_of_stream};
@@ -11,9 +9,9 @@ use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
 use crate::norm::{drawn_norm, on_device, tolerance};
-use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
 use crate::support::dropout::dropout;
+use crate::support::setting::{Claim, Setting, plain, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -32,7 +30,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "add_norm_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let shapes = (1usize..30, 1usize..90, 0usize..5);
         let edges = [(1, 1, 0), (1, 41, 1), (41, 1, 2)];
         over(edges, 8, shapes, |(rows, columns, which)| {
@@ -113,7 +111,7 @@ struct NormsAStream;
 impl Claim for NormsAStream {
     const NAME: &'static str = "norm_of_stream_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         over([(1, 1), (1, 41)], 6, (1usize..30, 1usize..90), |(rows, columns)| {
             let norm = drawn_norm(setting, NormKind::Layer, true, columns);
             let shape = [rows, columns];
@@ -153,7 +151,7 @@ struct OutputsWithoutAGradientCountForNothing;
 impl Claim for OutputsWithoutAGradientCountForNothing {
     const NAME: &'static str = "add_norm_passes_gradients_of_one_output_alone";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let (rows, columns) = (6, 20);
         let shape = [rows, columns];
         let norm = drawn_norm(setting, NormKind::Rms, false, columns);
@@ -191,7 +189,7 @@ struct TakesNoRows;
 impl Claim for TakesNoRows {
     const NAME: &'static str = "add_norm_of_no_rows_has_none_and_a_bias_gradient_of_0";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let nothing = || setting.tensor::<2>(&[], [0, 9]);
         for (kind, has_bias) in [(NormKind::Layer, true), (NormKind::Rms, false)] {
             let norm = drawn_norm(setting, kind, has_bias, 9);

@@ -1,16 +1,14 @@
 //! `bias_dropout_add` against its host version.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_dropout_add::{bias_dropout_add, host};
 use cubecl_kernels::norm::Addends;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
 use crate::support::dropout::dropout;
 use crate::support::layouts::{Layout, layouts, matrix, vector};
+use crate::support::setting::{Claim, Setting, plain, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -36,7 +34,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "bias_dropout_add_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let shapes = (
             1usize..24,
             1usize..70,
@@ -67,7 +65,7 @@ impl Claim for MatchesTheHost {
     }
 }
 
-fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: Case) -> anyhow::Result<()> {
+fn check_one(setting: &Setting, case: Case) -> anyhow::Result<()> {
     let Case {
         rows,
         columns,
@@ -115,7 +113,7 @@ struct DropsTheSameElements;
 impl Claim for DropsTheSameElements {
     const NAME: &'static str = "bias_dropout_add_drops_the_same_elements";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // Vectors of every size divide one of these.
         for columns in [257, 130, 44, 64] {
             let rows = 9;

@@ -1,15 +1,13 @@
 //! `cross_entropy` against its host version, on one shard and on several.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
-use burn::tensor::{DType, Tensor, backend::Backend};
-use cubecl_kernels::KernelBackend;
+use burn::tensor::{DType, Int, Tensor};
 use cubecl_kernels::cross_entropy::{Statistics, cross_entropy, host};
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
 use crate::support::layouts::{Layout, layouts, matrix, vector};
+use crate::support::setting::{Claim, Setting, plain, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -29,7 +27,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "cross_entropy_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let shapes = (1usize..9, 1usize..90, 0usize..6, layouts());
         let edges = [(1, 1, 0), (1, 53, 0), (9, 1, 0), (9, 1, 3)];
         let edges = edges.map(|(rows, valid, padding)| (rows, valid, padding, Layout::Contiguous));
@@ -44,12 +42,7 @@ impl Claim for MatchesTheHost {
     }
 }
 
-fn check_one<B: KernelBackend>(
-    setting: &Setting<Autodiff<B>>,
-    rows: usize,
-    [valid, columns]: [usize; 2],
-    layout: Layout,
-) -> anyhow::Result<()> {
+fn check_one(setting: &Setting, rows: usize, [valid, columns]: [usize; 2], layout: Layout) -> anyhow::Result<()> {
     // Logits of padding are larger than all others: they must not count.
     let mut logits: Vec<f64> = normal(rows * columns, 1).iter().map(|x| 3.0 * x).collect();
     for row in logits.chunks_exact_mut(columns) {
@@ -70,30 +63,34 @@ fn check_one<B: KernelBackend>(
         valid,
     };
     let statistics = shard.statistics(&targets);
-    let here = setting.inner(setting.dtype);
-    let leaf = matrix(setting, &logits, [rows, columns], layout);
-    let numbers = here.integers(&targets);
-    expect_statistics(
-        B::cross_entropy_statistics(leaf.clone().inner(), numbers.clone(), valid),
-        &statistics,
-    )?;
-
-    let leaf = leaf.require_grad();
-    let loss = cross_entropy(leaf.clone(), Tensor::from_inner(numbers), valid, |own| own)?;
+    let leaf = matrix(setting, &logits, [rows, columns], layout).require_grad();
+    let (loss, found) = with_statistics(leaf.clone(), setting.integers(&targets), valid)?;
+    expect_statistics(found, &statistics)?;
     // Differences of numbers up to 10.
     expect_close("loss", loss.clone(), &statistics.losses(), 8.0, 10.0)?;
     let gradients = backward(vec![[loss, in_computed_type(setting, &gradient)]]);
     let actual = leaf.grad(&gradients).expect("tracked");
-    let gradient = in_computed_type::<Autodiff<B>>(setting, &gradient)
-        .into_data()
-        .iter::<f64>()
-        .collect::<Vec<_>>();
+    let gradient = setting.computed().rounded(&gradient);
     let expected = shard.backward(&targets, &statistics, &gradient);
     // The exponential's argument, a difference of numbers up to 20, has roundings of these.
     expect_rounded("gradient", actual, &expected, 32.0, 1.0)
 }
 
-fn expect_statistics<B: Backend>(actual: Statistics<B>, expected: &host::Statistics) -> anyhow::Result<()> {
+/// Returns the losses of a vocabulary that is one shard, and its statistics.
+fn with_statistics(
+    logits: Tensor<2>,
+    targets: Tensor<1, Int>,
+    valid: usize,
+) -> anyhow::Result<(Tensor<1>, Statistics)> {
+    let mut found = None;
+    let loss = cross_entropy(logits, targets, valid, |own| {
+        found = Some(own.clone());
+        own
+    })?;
+    Ok((loss, found.expect("it was combined")))
+}
+
+fn expect_statistics(actual: Statistics, expected: &host::Statistics) -> anyhow::Result<()> {
     expect_close("maximum", actual.maximum, &expected.maximum, 0.0, 0.0)?;
     expect_close("target", actual.target, &expected.target, 0.0, 0.0)?;
     // The arguments of the exponentials are differences of up to 20, and there may be thousands of terms.
@@ -106,7 +103,7 @@ struct ShardsMakeTheWhole;
 impl Claim for ShardsMakeTheWhole {
     const NAME: &'static str = "cross_entropy_of_shards_is_that_of_the_whole";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         const ROWS: usize = 6;
         // Valid columns and all columns of each; the third has padding alone.
         const SHARDS: [[usize; 2]; 4] = [[11, 11], [16, 19], [0, 5], [1, 4]];
@@ -137,19 +134,16 @@ impl Claim for ShardsMakeTheWhole {
             (logits, targets)
         });
         let here = setting.inner(setting.dtype);
-        let statistics: Vec<Statistics<B>> = shards
-            .iter()
-            .zip(SHARDS)
-            .map(|((logits, targets), [valid, columns])| {
-                let logits = here.tensor(logits, [ROWS, columns]);
-                B::cross_entropy_statistics(logits, here.integers(targets), valid)
-            })
-            .collect();
+        let each = shards.iter().zip(SHARDS).map(|((logits, targets), [valid, columns])| {
+            let logits = here.tensor(logits, [ROWS, columns]);
+            Ok(with_statistics(logits, here.integers(targets), valid)?.1)
+        });
+        let statistics: Vec<Statistics> = each.collect::<anyhow::Result<_>>()?;
         for (rank, ((logits, targets), [valid, columns])) in shards.iter().zip(SHARDS).enumerate() {
             let leaf = setting.tensor(logits, [ROWS, columns]).require_grad();
-            let numbers = Tensor::from_inner(here.integers(targets));
+            let numbers = setting.integers(targets);
             let loss = cross_entropy(leaf.clone(), numbers, valid, |own| {
-                let mut ranks: Vec<_> = statistics.iter().map(from_inner).collect();
+                let mut ranks = statistics.clone();
                 ranks[rank] = own;
                 combine(ranks)
             })?;
@@ -165,7 +159,7 @@ impl Claim for ShardsMakeTheWhole {
 }
 
 /// What the ranks of a group do: the largest maximum, and sums of what follows from it.
-fn combine<B: Backend>(ranks: Vec<Statistics<B>>) -> Statistics<B> {
+fn combine(ranks: Vec<Statistics>) -> Statistics {
     let maxima = ranks.iter().map(|rank| rank.maximum.clone());
     let maximum = maxima.reduce(|a, b| a.max_pair(b)).expect("there is a rank");
     let terms = ranks.into_iter().map(|rank| {
@@ -176,22 +170,13 @@ fn combine<B: Backend>(ranks: Vec<Statistics<B>>) -> Statistics<B> {
     Statistics { maximum, sum, target }
 }
 
-fn from_inner<B: Backend>(statistics: &Statistics<B>) -> Statistics<Autodiff<B>> {
-    let Statistics { maximum, sum, target } = statistics.clone();
-    Statistics {
-        maximum: Tensor::from_inner(maximum),
-        sum: Tensor::from_inner(sum),
-        target: Tensor::from_inner(target),
-    }
-}
-
 /// Neither −∞ nor large numbers make NaN, and a row of −∞ has a sum of 0.
 struct StandsExtremeLogits;
 
 impl Claim for StandsExtremeLogits {
     const NAME: &'static str = "cross_entropy_stands_extreme_logits";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         const COLUMNS: usize = 12;
         let large = if setting.dtype == DType::F16 { 6e4 } else { 1e30 };
         let mut logits = setting.rounded(&normal(4 * COLUMNS, 1));
@@ -209,14 +194,14 @@ impl Claim for StandsExtremeLogits {
         };
         let here = setting.inner(setting.dtype);
         let tensor = here.tensor(&logits, [4, COLUMNS]);
-        let statistics = B::cross_entropy_statistics(tensor, here.integers(&targets), COLUMNS);
+        let (_, statistics) = with_statistics(tensor, here.integers(&targets), COLUMNS)?;
         expect_statistics(statistics, &shard.statistics(&targets))?;
 
         // The first row has no loss: nothing is possible in it.
         let (logits, targets) = (&logits[COLUMNS..], &targets[1..]);
         let shard = host::Shard { logits, ..shard };
         let leaf = setting.tensor(logits, [3, COLUMNS]).require_grad();
-        let numbers = Tensor::from_inner(here.integers(targets));
+        let numbers = setting.integers(targets);
         let loss = cross_entropy(leaf.clone(), numbers, COLUMNS, |own| own)?;
         let statistics = shard.statistics(targets);
         expect_close("loss", loss.clone(), &statistics.losses(), 8.0, 4.0)?;
@@ -234,22 +219,32 @@ struct LeavesLogitsThatOthersHold;
 impl Claim for LeavesLogitsThatOthersHold {
     const NAME: &'static str = "cross_entropy_leaves_logits_that_others_hold";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
-        let here = setting.inner(setting.dtype);
-        let numbers = here.rounded(&normal(40, 1));
-        for layout in [Layout::Contiguous, Layout::Part, Layout::Transposed] {
-            let logits: Tensor<B, 2> = matrix(&here, &numbers, [4, 10], layout);
-            let held = logits.clone();
+    fn check(setting: &Setting) -> anyhow::Result<()> {
+        let numbers = setting.rounded(&normal(40, 1));
+        for (layout, is_held) in [
+            (Layout::Contiguous, true),
+            (Layout::Contiguous, false),
+            (Layout::Part, true),
+            (Layout::Transposed, true),
+        ] {
+            let leaf = matrix(setting, &numbers, [4, 10], layout).require_grad();
+            // The product is held by the graph alone, which does not keep it for the product's own gradient.
+            let logits = if is_held {
+                leaf.clone()
+            } else {
+                leaf.clone().mul_scalar(1.0)
+            };
             let whole = host::Statistics {
                 maximum: vec![2.5; 4],
                 sum: vec![9.0; 4],
                 target: vec![0.0; 4],
             };
             let [maximum, sum, target] =
-                [&whole.maximum, &whole.sum, &whole.target].map(|values| in_computed_type::<B>(&here, values));
+                [&whole.maximum, &whole.sum, &whole.target].map(|values| in_computed_type(setting, values));
             let statistics = Statistics { maximum, sum, target };
-            let gradient = in_computed_type::<B>(&here, &[1.0; 4]);
-            let result = B::cross_entropy_backward(logits, here.integers(&[1; 4]), 10, statistics, gradient);
+            let loss = cross_entropy(logits, setting.integers(&[1; 4]), 10, |_| statistics)?;
+            let gradients = backward(vec![[loss, in_computed_type(setting, &[1.0; 4])]]);
+            let result = leaf.grad(&gradients).expect("tracked");
             let shard = host::Shard {
                 logits: &numbers,
                 columns: 10,
@@ -257,7 +252,7 @@ impl Claim for LeavesLogitsThatOthersHold {
             };
             let expected = shard.backward(&[1; 4], &whole, &[1.0; 4]);
             expect_rounded("gradient", result, &expected, 32.0, 1.0)?;
-            let after: Vec<f64> = held.into_data().iter::<f64>().collect();
+            let after: Vec<f64> = leaf.into_data().iter::<f64>().collect();
             ensure!(after == numbers, "{layout:?}: logits that are held were written over");
         }
         Ok(())
@@ -281,6 +276,6 @@ fn gradients_are_slopes() -> anyhow::Result<()> {
 }
 
 /// A vector of the type that is computed in, as losses are.
-fn in_computed_type<B: Backend>(setting: &Setting<B>, values: &[f64]) -> Tensor<B, 1> {
+fn in_computed_type(setting: &Setting, values: &[f64]) -> Tensor<1> {
     vector(&setting.computed(), values, Layout::Contiguous)
 }

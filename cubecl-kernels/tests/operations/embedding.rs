@@ -1,16 +1,14 @@
 //! Embeddings against their host version.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
 use burn::tensor::{DType, Tensor};
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::embedding::{TokenRange, add_rows, embedding, host};
 use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
 use crate::support::compare::{backward, expect_close, expect_exactly, normal, over};
 use crate::support::layouts::{Layout, layouts, matrix};
+use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -40,7 +38,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "embedding_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let shapes = (1usize..40, 1usize..60, 1usize..30, 0usize..20, layouts());
         let edges = [
             (1, 1, 1, 0, Layout::Contiguous),
@@ -62,8 +60,8 @@ impl Claim for MatchesTheHost {
     }
 }
 
-fn check_one<B: KernelBackend>(
-    setting: &Setting<Autodiff<B>>,
+fn check_one(
+    setting: &Setting,
     range: TokenRange,
     num_tokens: usize,
     columns: usize,
@@ -93,12 +91,7 @@ fn check_one<B: KernelBackend>(
     expect_terms(setting, actual.reshape([rows * columns]), &expected, num_tokens)
 }
 
-fn expect_terms<B: KernelBackend>(
-    setting: &Setting<Autodiff<B>>,
-    actual: Tensor<B, 1>,
-    expected: &[f64],
-    num_tokens: usize,
-) -> anyhow::Result<()> {
+fn expect_terms(setting: &Setting, actual: Tensor<1>, expected: &[f64], num_tokens: usize) -> anyhow::Result<()> {
     let is_half = compute_type(setting.dtype) != actual.dtype();
     let terms = if is_half { 0.0 } else { num_tokens as f64 };
     expect_close("sums", actual, expected, 1.0, terms)
@@ -110,7 +103,7 @@ struct AddsRowsInPlace;
 impl Claim for AddsRowsInPlace {
     const NAME: &'static str = "add_rows_leaves_other_rows";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         let inner = setting.inner(setting.dtype);
         let range = TokenRange { first: 5, count: 6 };
@@ -118,7 +111,7 @@ impl Claim for AddsRowsInPlace {
             let before = wide.rounded(&normal(offset + range.count * columns + 9, 1));
             let numbers = [6, 10, 6, 4, 11, 6, -3, 1 << 30];
             let gradient = inner.rounded(&normal(numbers.len() * columns, 2));
-            let sums: Tensor<B, 1> = wide.tensor(&before, [before.len()]);
+            let sums: Tensor<1> = wide.tensor(&before, [before.len()]);
             let held = sums.clone();
             let rows = inner.tensor(&gradient, [numbers.len(), columns]);
             let added = add_rows(sums, offset, inner.integers(&numbers), rows, range)?;
@@ -153,7 +146,7 @@ struct AddsTheSameEachTime;
 impl Claim for AddsTheSameEachTime {
     const NAME: &'static str = "add_rows_adds_in_the_order_of_tokens";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         let inner = setting.inner(setting.dtype);
         let range = TokenRange { first: 0, count: 2 };
@@ -173,7 +166,7 @@ impl Claim for AddsTheSameEachTime {
             );
         }
         let sums = wide.tensor(&[0.0; 2], [2]);
-        let rows: Tensor<B, 2> = inner.tensor(&gradient, [600, 1]);
+        let rows: Tensor<2> = inner.tensor(&gradient, [600, 1]);
         let added = add_rows(sums, 0, inner.integers(&numbers), rows, range)?;
         expect_close("sums", added, &expected, 0.0, 0.0)
     }
@@ -184,7 +177,7 @@ struct TakesNothing;
 impl Claim for TakesNothing {
     const NAME: &'static str = "embedding_takes_nothing";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // Tokens, rows and columns.
         for [num_tokens, count, columns] in [[0, 3, 4], [5, 0, 4], [5, 3, 0], [0, 0, 0]] {
             let range = TokenRange { first: 0, count };

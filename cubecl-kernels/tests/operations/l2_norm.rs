@@ -1,15 +1,13 @@
 //! `sum_of_squares` against its host version.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
 use burn::tensor::{DType, Tensor};
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::l2_norm::{SquaredPart, host, sum_of_squares, sums_of_squares};
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
 use crate::support::compare::{expect_rounded, normal, over};
 use crate::support::layouts::{Layout, layouts, vector};
+use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -22,31 +20,28 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "sum_of_squares_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let lists = proptest::collection::vec(1usize..700, 1..5);
         over(
             [(vec![1], Layout::Contiguous), (vec![1, 1, 1], Layout::Part)],
             12,
             (lists, layouts()),
-            |(counts, layout)| check_one::<B>(setting, &counts, layout),
+            |(counts, layout)| check_one(setting, &counts, layout),
         )?;
         // An error that grew with the number of elements would be hundreds of roundings here.
-        check_one::<B>(setting, &[70_000, 1, 30_001], Layout::Contiguous)?;
-        ensure!(
-            sum_of_squares::<B>(Vec::new())?.is_none(),
-            "there is no sum of no buffers"
-        );
+        check_one(setting, &[70_000, 1, 30_001], Layout::Contiguous)?;
+        ensure!(sum_of_squares(Vec::new())?.is_none(), "there is no sum of no buffers");
         Ok(())
     }
 }
 
-fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, counts: &[usize], layout: Layout) -> anyhow::Result<()> {
+fn check_one(setting: &Setting, counts: &[usize], layout: Layout) -> anyhow::Result<()> {
     let numbered = counts.iter().zip(1..);
     let numbers: Vec<Vec<f64>> = numbered
         .map(|(&count, seed)| setting.rounded(&normal(count, seed)))
         .collect();
     let buffers = numbers.iter().map(|numbers| vector(setting, numbers, layout).inner());
-    let sum = sum_of_squares::<B>(buffers.collect())?;
+    let sum = sum_of_squares(buffers.collect())?;
     let expected = [host::sum_of_squares(&numbers)];
     // In f64, where errors do not matter, elements may be added up one after the other.
     let roundings = if setting.dtype == DType::F64 { 400.0 } else { 24.0 };
@@ -59,7 +54,7 @@ struct PartsMatchTheHost;
 impl Claim for PartsMatchTheHost {
     const NAME: &'static str = "sums_of_squares_of_parts_match_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let part = |buffer, range, sum| SquaredPart { buffer, range, sum };
         let cases = [
             // One after the other, and a sum that has none.
@@ -83,13 +78,13 @@ impl Claim for PartsMatchTheHost {
         let numbers: Vec<Vec<f64>> = numbered
             .map(|(count, seed)| setting.rounded(&normal(count, seed)))
             .collect();
-        let buffers = || -> Vec<Tensor<B, 1>> {
+        let buffers = || -> Vec<Tensor<1>> {
             let tensors = numbers
                 .iter()
                 .map(|numbers| vector(setting, numbers, Layout::Contiguous));
             tensors.map(Tensor::inner).collect()
         };
-        let sums = |parts: &[SquaredPart]| sums_of_squares::<B>(buffers(), parts, 4).map(|sums| sums.expect("buffers"));
+        let sums = |parts: &[SquaredPart]| sums_of_squares(buffers(), parts, 4).map(|sums| sums.expect("buffers"));
         for parts in cases {
             let together = sums(&parts)?;
             let roundings = if setting.dtype == DType::F64 { 400.0 } else { 24.0 };

@@ -1,16 +1,14 @@
 //! `linear` and `linear_transposed` against their host version.
 
-use burn::backend::Autodiff;
 use burn::tensor::Tensor;
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::linear::host::{self, LinearSizes};
 use cubecl_kernels::linear::{WeightOrder, linear, linear_transposed};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 
-use crate::support::backends::{Claim, Setting, multiplies_in_tf32, plain, takes_few, trials_of, trials_of_nothing};
 use crate::support::compare::{backward, dot, expect_close, expect_exactly, expect_slopes, normal, over};
+use crate::support::setting::{Claim, Setting, plain, trials_of, trials_of_nothing};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -19,18 +17,16 @@ pub fn trials() -> Vec<Trial> {
         "host::linear_gradients_are_slopes_of_the_output",
         gradients_are_slopes,
     ));
-    // On CubeCL it is burn's product, which rounds factors in f32 to TF32 on CUDA.
-    trials.retain(|trial| !trial.name().starts_with("cuda_source_f32"));
     trials.extend(trials_of_nothing::<TakesNoRows>());
     trials
 }
 
 /// Compares output and gradients; `view` is its own inverse and says how the matrices are stored.
-fn check<B: KernelBackend>(
-    setting: &Setting<Autodiff<B>>,
+fn check(
+    setting: &Setting,
     sizes: LinearSizes,
     has_bias: bool,
-    view: impl Fn(Tensor<Autodiff<B>, 2>) -> Tensor<Autodiff<B>, 2>,
+    view: impl Fn(Tensor<2>) -> Tensor<2>,
 ) -> anyhow::Result<()> {
     let LinearSizes {
         rows,
@@ -52,8 +48,7 @@ fn check<B: KernelBackend>(
     // Made through the host, so that the memory is really in the view's order.
     let leaf = |values: &[f64], shape| {
         let laid = view(setting.tensor::<2>(values, shape)).into_data();
-        let dtype = laid.dtype;
-        Tensor::<Autodiff<B>, 2>::from_data(laid, (&setting.device, dtype)).require_grad()
+        Tensor::<2>::from_data(laid, (&setting.device, setting.dtype)).require_grad()
     };
     let (x, w) = (leaf(&input, [rows, d_input]), leaf(&weight, weight_shape));
     let b = setting.tensor(&bias, [d_output]).require_grad();
@@ -66,7 +61,7 @@ fn check<B: KernelBackend>(
     let walk = (rows.max(d_input).max(d_output) as f64).sqrt();
     let (roundings, scale) = if is_half(setting.dtype) {
         (1.0, 1.0)
-    } else if multiplies_in_tf32::<B>(setting.dtype) {
+    } else if setting.multiplies_in_tf32() {
         (2f64.powi(13), 3.0 * walk)
     } else {
         (2.0 + 2.0 * walk, 3.0 * walk)
@@ -87,7 +82,7 @@ fn check<B: KernelBackend>(
         (&x, &expected_gradients[0], "input"),
         (&w, &expected_gradients[1], "weight"),
     ] {
-        let actual = view(Tensor::from_inner(leaf.grad(&gradients).expect("tracked")));
+        let actual = view(leaf.grad(&gradients).expect("tracked"));
         expect_close(what, actual, expected, roundings, scale)?;
     }
     if has_bias {
@@ -115,13 +110,13 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "linear_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let shapes = (1usize..300, 1usize..70, 1usize..200, any::<(bool, bool)>());
         // A single row, column or term, where other routines may run.
         let edges = [(1, 40, 9), (9, 40, 1), (9, 1, 8), (1, 1, 1)];
         let turned = [false, true].into_iter();
         let edges = turned.flat_map(|turned| edges.map(|(rows, d_in, d_out)| (rows, d_in, d_out, (turned, true))));
-        let cases = if takes_few::<B>() { 2 } else { 8 };
+        let cases = if setting.takes_few() { 2 } else { 8 };
         over(
             edges,
             cases,
@@ -139,7 +134,7 @@ struct TakesViews;
 impl Claim for TakesViews {
     const NAME: &'static str = "linear_takes_views";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for is_turned in [false, true] {
             check(setting, sizes([33, 20, 41], is_turned), !is_turned, Tensor::transpose)?;
         }
@@ -152,7 +147,7 @@ struct TakesNoRows;
 impl Claim for TakesNoRows {
     const NAME: &'static str = "linear_takes_no_rows";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for is_turned in [false, true] {
             check_nothing(setting, sizes([0, 3, 4], is_turned))?;
             // A sum of no terms is the bias.
@@ -165,7 +160,7 @@ impl Claim for TakesNoRows {
 
 /// Compares a product without products, of whose tensors some are empty: these are not read, which burn does not do on
 /// CUDA.
-fn check_nothing<B: KernelBackend>(setting: &Setting<Autodiff<B>>, sizes: LinearSizes) -> anyhow::Result<()> {
+fn check_nothing(setting: &Setting, sizes: LinearSizes) -> anyhow::Result<()> {
     let LinearSizes {
         rows,
         d_input,

@@ -1,7 +1,7 @@
-//! Every operation, forward and backward, against the f64 host versions, on every backend that runs here.
+//! Every operation, forward and backward, against the f64 host versions, on every device that runs here.
 //!
-//! One file per operation; [`support::backends`] says on which backends and in which types each of its claims is tried.
-//! A backend that does not run here is said to be missing, and its trials count as ignored.
+//! One file per operation; [`support::setting`] says on which devices and in which types each of its claims is tried.
+//! With the feature `cuda` this program starts itself again with the emulator of CUDA.
 
 mod accumulate;
 mod adamw;
@@ -22,42 +22,42 @@ mod softmax;
 mod support;
 mod swiglu;
 
+use std::process::ExitCode;
+
 use libtest_mimic::Arguments;
 
 #[global_allocator]
 static ALLOCATOR: support::allocation::ThreadAllocator = support::allocation::ThreadAllocator;
 
-fn main() {
-    let arguments = Arguments::from_args();
+fn main() -> ExitCode {
     #[cfg(feature = "cuda")]
-    support::cuda::has_cuda();
+    if let Some(code) = support::emulator::run_again() {
+        return code.into();
+    }
     let trials = [
         accumulate::trials(),
         adamw::trials(),
         add_norm::trials(),
-        every_operation::attention_memory::trials(),
         bias_dropout_add::trials(),
         bias_gelu::trials(),
+        every_operation::attention_memory::trials(),
         cross_entropy::trials(),
-        every_operation::device_limits::trials(),
         embedding::trials(),
         flash_attention::trials(),
         l2_norm::trials(),
         linear::trials(),
         norm::trials(),
-        every_operation::nothing::trials(),
-        paged_attention::trials(),
+        #[cfg(feature = "cuda")]
         every_operation::random::trials(),
+        paged_attention::trials(),
         ranges::trials(),
+        #[cfg(feature = "cuda")]
         every_operation::reductions::trials(),
-        every_operation::references::trials(),
-        every_operation::refusals::trials(),
         rotary::trials(),
         softmax::trials(),
         swiglu::trials(),
-        every_operation::threads::trials(),
         every_operation::vector_sums::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
-    cuda_source::leave(libtest_mimic::run(&arguments, trials).has_failed())
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -1,17 +1,14 @@
 //! `layer_norm` and `rms_norm` against their host version.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
-use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor};
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::norm::host::HostNorm;
 use cubecl_kernels::norm::{NormKind, NormParameters, layer_norm, rms_norm};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, epsilon, expect_close, expect_slopes, normal, over};
+use crate::support::setting::{Claim, Setting, plain, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -27,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// A norm with its parameters drawn for a number of columns, rounded to the setting's type.
-pub fn drawn_norm<B: Backend>(setting: &Setting<B>, kind: NormKind, has_bias: bool, columns: usize) -> HostNorm {
+pub fn drawn_norm(setting: &Setting, kind: NormKind, has_bias: bool, columns: usize) -> HostNorm {
     let weight: Vec<f64> = normal(columns, 11).iter().map(|x| 1.0 + 0.3 * x).collect();
     HostNorm {
         kind,
@@ -38,7 +35,7 @@ pub fn drawn_norm<B: Backend>(setting: &Setting<B>, kind: NormKind, has_bias: bo
 }
 
 /// The same on the device, as leaves.
-pub fn on_device<B: KernelBackend>(setting: &Setting<Autodiff<B>>, host: &HostNorm) -> NormParameters<Autodiff<B>> {
+pub fn on_device(setting: &Setting, host: &HostNorm) -> NormParameters {
     let leaf = |values: &[f64]| setting.view(values, [values.len()]).require_grad();
     NormParameters {
         kind: host.kind,
@@ -49,10 +46,7 @@ pub fn on_device<B: KernelBackend>(setting: &Setting<Autodiff<B>>, host: &HostNo
 }
 
 /// The public function for the parameters.
-fn apply<B: KernelBackend, const D: usize>(
-    input: Tensor<B, D>,
-    parameters: &NormParameters<B>,
-) -> anyhow::Result<Tensor<B, D>> {
+fn apply<const D: usize>(input: Tensor<D>, parameters: &NormParameters) -> anyhow::Result<Tensor<D>> {
     let NormParameters {
         kind,
         weight,
@@ -65,7 +59,7 @@ fn apply<B: KernelBackend, const D: usize>(
     })
 }
 
-/// How many roundings of the type, each of numbers as large as the second, results of a norm of `rows` may be off.
+/// Roundings of the type, each of numbers as large as the second, that results of a norm of `rows` may be off.
 ///
 /// Each input is off by a rounding of the mean, which the reciprocal deviation multiplies; a handful of operations
 /// follow. Of 16-bit numbers only the result is rounded, and what is as large as the reciprocal is computed in f32.
@@ -82,7 +76,7 @@ pub fn tolerance(dtype: DType, norm: &HostNorm, rows: &[f64]) -> (f64, f64) {
 }
 
 /// Compares output and gradients of a norm of rows with the host's.
-fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>, norm: &HostNorm, input: &[f64]) -> anyhow::Result<()> {
+fn check(setting: &Setting, norm: &HostNorm, input: &[f64]) -> anyhow::Result<()> {
     let columns = norm.weight.len();
     let shape = [input.len() / columns, columns];
     let gradient = setting.rounded(&normal(input.len(), 2));
@@ -118,7 +112,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "norms_match_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let edges = [(1, 1, 0), (1, 41, 0), (41, 1, 0), (1, 1, 2), (1, 41, 2), (41, 1, 2)];
         over(
             edges,
@@ -142,7 +136,7 @@ struct LongRowsMatchTheHost;
 impl Claim for LongRowsMatchTheHost {
     const NAME: &'static str = "norms_of_long_rows_match_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let cases = [
             (NormKind::Layer, 3, 1024),
             (NormKind::Rms, 3, 4096),
@@ -163,7 +157,7 @@ struct DistantRowsKeepTheirVariance;
 impl Claim for DistantRowsKeepTheirVariance {
     const NAME: &'static str = "a_layer_norm_of_rows_far_from_0_keeps_their_variance";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // So far that the numbers still differ, but the difference of mean square and squared mean is lost.
         let distance = f64::min(8192.0, 0.1 / epsilon(setting.dtype));
         for columns in [2usize, 7, 64, 100, 4099, 20_000] {
@@ -183,7 +177,7 @@ struct LargeNumbersMatchTheHost;
 impl Claim for LargeNumbersMatchTheHost {
     const NAME: &'static str = "norms_of_large_numbers_match_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let largest = if setting.dtype == DType::F16 { 6e4 } else { 1e15 };
         for (kind, columns) in [(NormKind::Layer, 7), (NormKind::Rms, 64), (NormKind::Layer, 4099)] {
             let norm = drawn_norm(setting, kind, kind == NormKind::Layer, columns);
@@ -202,7 +196,7 @@ struct NormsOfNothing;
 impl Claim for NormsOfNothing {
     const NAME: &'static str = "norms_of_no_rows_have_none_and_gradients_of_0";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for (kind, has_bias) in [(NormKind::Layer, true), (NormKind::Rms, false)] {
             let norm = drawn_norm(setting, kind, has_bias, 9);
             let parameters = on_device(setting, &norm);

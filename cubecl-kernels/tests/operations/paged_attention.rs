@@ -1,16 +1,14 @@
 //! `paged_attention` against its host version.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
-use burn::tensor::{Int, Tensor, TensorData, backend::Backend};
-use cubecl_kernels::KernelBackend;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use cubecl_kernels::paged_attention::host::{self, HostOptions};
 use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, PagedSizes, paged_attention_with_options};
 use cubecl_kernels::precision::{compute_type, is_half};
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, takes_few, trials_of, trials_of_nothing};
 use crate::support::compare::{expect_close, normal, over};
+use crate::support::setting::{Claim, Setting, trials_of, trials_of_nothing};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
@@ -66,17 +64,12 @@ impl Case {
     }
 
     /// Compares the output with the host's.
-    fn check<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(&self, setting: &Setting) -> anyhow::Result<()> {
         self.check_with(setting, false, None)
     }
 
     /// As [`check`](Self::check), with slopes of heads, or with a window.
-    fn check_with<B: KernelBackend>(
-        &self,
-        setting: &Setting<Autodiff<B>>,
-        has_slopes: bool,
-        window: Option<usize>,
-    ) -> anyhow::Result<()> {
+    fn check_with(&self, setting: &Setting, has_slopes: bool, window: Option<usize>) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         let slopes: Option<Vec<f64>> =
             has_slopes.then(|| (1..=self.sizes.heads).map(|head| 0.5f64.powi(head as i32)).collect());
@@ -126,7 +119,7 @@ impl Case {
     }
 }
 
-fn integers<B: Backend, const D: usize>(values: &[i64], shape: [usize; D], device: &B::Device) -> Tensor<B, D, Int> {
+fn integers<const D: usize>(values: &[i64], shape: [usize; D], device: &Device) -> Tensor<D, Int> {
     if values.is_empty() {
         return Tensor::empty(shape, device);
     }
@@ -138,7 +131,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "paged_attention_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // Batch, queries, key heads, heads for each of them, elements of a head, tokens of a page, pages.
         let shapes = (
             1usize..4,
@@ -180,7 +173,7 @@ struct AddsSlopesWithinAWindow;
 impl Claim for AddsSlopesWithinAWindow {
     const NAME: &'static str = "paged_attention_adds_slopes_within_a_window";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 4,
             queries: 3,
@@ -200,7 +193,7 @@ impl Claim for AddsSlopesWithinAWindow {
             (false, Some(130)),
             (true, Some(usize::MAX)),
         ];
-        let few = if takes_few::<B>() { 2 } else { forms.len() };
+        let few = if setting.takes_few() { 2 } else { forms.len() };
         for (has_slopes, window) in forms.into_iter().take(few) {
             case.check_with(setting, has_slopes, window)?;
         }
@@ -213,7 +206,7 @@ struct LongSequencesMatchTheHost;
 impl Claim for LongSequencesMatchTheHost {
     const NAME: &'static str = "paged_attention_of_long_and_empty_sequences_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 5,
             queries: 2,
@@ -233,7 +226,7 @@ struct PagesOutsideThePoolAreHidden;
 impl Claim for PagesOutsideThePoolAreHidden {
     const NAME: &'static str = "paged_attention_hides_pages_outside_the_pool";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let sizes = PagedSizes {
             batch: 2,
             queries: 1,
@@ -256,7 +249,7 @@ struct NothingIsTheAttentionOfNothing;
 impl Claim for NothingIsTheAttentionOfNothing {
     const NAME: &'static str = "paged_attention_of_no_elements_has_none";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for (batch, queries, most_pages) in [(0, 1, 2), (2, 0, 2), (2, 1, 0)] {
             let sizes = PagedSizes {
                 batch,

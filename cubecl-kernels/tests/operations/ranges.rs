@@ -1,14 +1,12 @@
 //! Ranges of buffers against their host version: nothing is computed, so the bits are the same.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, host, scatter_ranges};
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
 use crate::support::compare::{expect_equal, normal, numbers};
 use crate::support::layouts::{Layout, vector};
+use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     trials_of::<GatheredAndScattered>()
@@ -19,7 +17,7 @@ struct GatheredAndScattered;
 impl Claim for GatheredAndScattered {
     const NAME: &'static str = "ranges_are_gathered_scattered_and_cleared";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // Where vectors begin and end, with a range that several cubes share; where none does; nothing.
         let cases = [
             vec![(0, 128..256), (1, 0..5120), (0, 0..64), (1, 6016..6144)],
@@ -32,19 +30,19 @@ impl Claim for GatheredAndScattered {
                 .map(|(buffer, range)| BufferRange { buffer, range })
                 .collect();
             for layout in [Layout::Contiguous, Layout::Part] {
-                check_one::<B>(&setting.inner(setting.dtype), &ranges, layout)
+                check_one(&setting.inner(setting.dtype), &ranges, layout)
                     .map_err(|error| error.context(format!("{ranges:?}, {layout:?}")))?;
             }
         }
         ensure!(
-            gather_ranges::<B>(Vec::new(), &[])?.is_none(),
+            gather_ranges(Vec::new(), &[])?.is_none(),
             "there is nothing without buffers"
         );
         Ok(())
     }
 }
 
-fn check_one<B: KernelBackend>(setting: &Setting<B>, ranges: &[BufferRange], layout: Layout) -> anyhow::Result<()> {
+fn check_one(setting: &Setting, ranges: &[BufferRange], layout: Layout) -> anyhow::Result<()> {
     let before = [(300, 1), (6144, 2)].map(|(count, seed)| setting.rounded(&normal(count, seed)));
     let buffers = before.each_ref().map(|values| vector(setting, values, layout));
     let gathered = gather_ranges(buffers.to_vec(), ranges)?.expect("there are buffers");

@@ -1,10 +1,7 @@
 //! `rotary` against its host version.
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
-use burn::tensor::{Tensor, TensorData, backend::Backend};
-use burn_flex::Flex;
-use cubecl_kernels::KernelBackend;
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use cubecl_kernels::precision::compute_type;
 use cubecl_kernels::rotary::host::{self, HostAngles};
 use cubecl_kernels::rotary::tables::{RotaryScaling, tables};
@@ -12,18 +9,15 @@ use cubecl_kernels::rotary::{RotaryAngles, RotaryHeads, RotaryLayout, rotary};
 use libtest_mimic::Trial;
 use proptest::sample::select;
 
-use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, dot, expect_close, expect_rounded, expect_slopes, normal, over};
+use crate::support::setting::{Claim, Setting, plain, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<MatchesTheHost>();
     trials.extend(trials_of::<SplitMovesNumbers>());
     trials.extend(trials_of::<GradientTurnsBack>());
     trials.extend(trials_of::<TakesNothing>());
-    let runs_kernels = |trial: &Trial| {
-        let kernels = ["vulkan", "fusion", "cuda"];
-        kernels.iter().any(|name| trial.name().starts_with(name))
-    };
+    let runs_kernels = |trial: &Trial| trial.name().starts_with("cuda");
     trials.extend(trials_of::<MissingAnglesGiveZeros>().into_iter().filter(runs_kernels));
     trials.push(plain(
         "flex::rotary_names_a_position_without_angles",
@@ -61,7 +55,7 @@ impl Case {
     }
 
     /// Angles of more positions than there are tokens, in another order, as in the type that is computed in.
-    fn angles<B: Backend>(&self, wide: &Setting<B>) -> Option<HostAngles> {
+    fn angles(&self, wide: &Setting) -> Option<HostAngles> {
         if self.rotated == 0 {
             return None;
         }
@@ -79,7 +73,7 @@ impl Case {
 }
 
 /// The host's angles on a device. The positions are part of a longer tensor.
-fn on_device<B: Backend>(setting: &Setting<B>, angles: &HostAngles) -> RotaryAngles<B> {
+fn on_device(setting: &Setting, angles: &HostAngles) -> RotaryAngles {
     let half = angles.rotated / 2;
     let rows = angles.cosine.len() / half;
     let wide = setting.computed();
@@ -143,7 +137,7 @@ struct MatchesTheHost;
 impl Claim for MatchesTheHost {
     const NAME: &'static str = "rotary_matches_the_host";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         over(edges(), 24, cases(), |case| {
             let input = setting.rounded(&normal(case.elements(), 1));
@@ -170,7 +164,7 @@ struct SplitMovesNumbers;
 impl Claim for SplitMovesNumbers {
     const NAME: &'static str = "rotary_without_angles_moves_numbers";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for [tokens, groups, queries, d_head] in [[3, 2, 3, 5], [2, 1, 1, 16], [1100, 3, 2, 8]] {
             let heads = RotaryHeads { groups, queries };
             let shape = [tokens, groups, queries + 2, d_head];
@@ -209,7 +203,7 @@ struct GradientTurnsBack;
 impl Claim for GradientTurnsBack {
     const NAME: &'static str = "rotary_gradient_turns_back";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let wide = setting.inner(compute_type(setting.dtype));
         over(edges(), 8, cases(), |case| {
             let input = setting.rounded(&normal(case.elements(), 1));
@@ -228,7 +222,7 @@ struct TakesNothing;
 impl Claim for TakesNothing {
     const NAME: &'static str = "rotary_takes_nothing";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for [tokens, groups, d_head, rotated] in [[0, 2, 4, 4], [3, 0, 4, 2], [3, 2, 0, 0], [0, 0, 0, 0]] {
             let case = Case {
                 tokens,
@@ -255,7 +249,7 @@ struct MissingAnglesGiveZeros;
 impl Claim for MissingAnglesGiveZeros {
     const NAME: &'static str = "rotary_gives_zeros_for_positions_without_angles";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let case = Case {
             tokens: 4,
             heads: RotaryHeads { groups: 1, queries: 1 },
@@ -279,15 +273,15 @@ impl Claim for MissingAnglesGiveZeros {
 fn names_a_position_without_angles() -> anyhow::Result<()> {
     for (position, word) in [(5i64, "got 5"), (-1, "got -1")] {
         let turn = || {
-            let device = Default::default();
+            let device = Device::flex();
             let positions = TensorData::new(vec![0, position], [2]);
-            let angles = RotaryAngles::<Flex> {
+            let angles = RotaryAngles {
                 cosine: Tensor::zeros([5, 1], &device),
                 sine: Tensor::zeros([5, 1], &device),
                 positions: Tensor::from_data(positions, &device),
                 layout: RotaryLayout::Halves,
             };
-            rotary(Tensor::<Flex, 4>::zeros([2, 1, 3, 2], &device), Some(angles)).map(|output| output.dims())
+            rotary(Tensor::<4>::zeros([2, 1, 3, 2], &device), Some(angles)).map(|output| output.dims())
         };
         let Err(panic) = std::panic::catch_unwind(turn) else {
             anyhow::bail!("position {position} is taken");
@@ -303,10 +297,7 @@ fn names_a_position_without_angles() -> anyhow::Result<()> {
 
 fn gradients_are_slopes() -> anyhow::Result<()> {
     for case in edges().into_iter().filter(|case| case.elements() < 300) {
-        let setting = Setting::<Flex> {
-            device: Default::default(),
-            dtype: burn::tensor::DType::F64,
-        };
+        let setting = Setting::flex(DType::F64);
         let angles = case.angles(&setting);
         let (input, gradient) = (normal(case.elements(), 1), normal(case.elements(), 2));
         let found = host::backward(&gradient, case.heads, case.d_head, angles.as_ref());

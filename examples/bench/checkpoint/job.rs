@@ -1,8 +1,7 @@
 //! The training job that is saved: data-parallel ranks with a sharded optimizer, on random tokens.
 
 use anyhow::Context as _;
-use burn::backend::Autodiff;
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::Device;
 use burn_megatron::checkpoint::ArrayPart;
 use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy};
@@ -20,7 +19,7 @@ const MAX_STEPS: u64 = 1 << 20;
 
 /// One rank of the job.
 pub struct Job {
-    trainer: Trainer<Autodiff<Flex>, Gpt<Autodiff<Flex>>>,
+    trainer: Trainer<Gpt>,
     model: GptConfig,
     seq_length: usize,
     samples: usize,
@@ -51,9 +50,10 @@ impl Job {
             data_parallel: DataParallelConfig::new().with_sharding(ShardingStrategy::Optim),
             ..TrainerConfig::new()
         };
-        let chunk = model.init(&FlexDevice, &context)?;
+        let device = Device::flex().autodiff();
+        let chunk = model.init(&device, &context)?;
         Ok(Self {
-            trainer: Trainer::new(vec![chunk], &config, options, &context, &FlexDevice)?,
+            trainer: Trainer::new(vec![chunk], &config, options, &context, &device)?,
             model,
             seq_length: arguments.seq_length,
             samples,

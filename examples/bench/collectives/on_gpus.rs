@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use burn::tensor::{DType, Tensor};
-use burn_megatron::collectives::{CollectiveBackend, ElementType, PendingTensor, ProcessGroup, ReduceOp, TensorCall};
+use burn::tensor::{DType, Device, Tensor};
+use burn_megatron::collectives::{
+    ElementType, PendingTensor, ProcessGroup, ReduceOp, TensorCall, recv_start, send_start, start, tensor_engine,
+};
 use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
 use examples::arguments::Dtype;
-use examples::device::{Program, TrainingBackend};
 use examples::json_lines::JsonLines;
 
 use super::worker::{measure, measurement};
@@ -42,38 +43,16 @@ pub fn dtype(element_type: ElementType) -> anyhow::Result<Dtype> {
 /// Measures as a rank of a job; rank 0 writes the results to `log`.
 pub fn run(arguments: &Arguments, world: &World, log: &Path) -> anyhow::Result<()> {
     let dtype = dtype(arguments.element_type)?;
-    let measuring = Measuring {
-        arguments,
-        dtype: dtype.into(),
-        world,
-        log,
-    };
-    arguments.device.run(dtype, world, measuring)
+    let device = arguments.device.start(dtype, world)?;
+    let layout = ParallelContextConfig::new(ParallelConfig::new());
+    let context = arguments.device.connect(world, layout)?;
+    measure_all(arguments, context.world_group(), (&device, dtype.into()), log)
 }
 
-struct Measuring<'a> {
-    arguments: &'a Arguments,
-    dtype: DType,
-    world: &'a World,
-    log: &'a Path,
-}
-
-impl Program for Measuring<'_> {
-    type Output = ();
-
-    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<()> {
-        let context = self
-            .arguments
-            .device
-            .connect(self.world, ParallelContextConfig::new(ParallelConfig::new()))?;
-        measure_all::<B::InnerBackend>(self.arguments, context.world_group(), (&device, self.dtype), self.log)
-    }
-}
-
-fn measure_all<B: CollectiveBackend>(
+fn measure_all(
     arguments: &Arguments,
     group: &ProcessGroup,
-    (device, dtype): (&B::Device, DType),
+    (device, dtype): (&Device, DType),
     log: &Path,
 ) -> anyhow::Result<()> {
     let mut log = (group.rank() == 0).then(|| JsonLines::create(log)).transpose()?;
@@ -88,12 +67,12 @@ fn measure_all<B: CollectiveBackend>(
                 Benchmark::AllGather => elements / group.size(),
                 _ => elements,
             };
-            let tensor = Tensor::<B, 1>::ones([own], (device, dtype));
+            let tensor = Tensor::<1>::ones([own], (device, dtype));
             let times = measure(group, arguments.repeats, |number| {
                 call(benchmark, tensor.clone(), number, group)
             })?;
             if let Some(log) = &mut log {
-                let (engine, bytes) = (B::tensor_engine(group), elements * dtype.size());
+                let (engine, bytes) = (tensor_engine(device, group), elements * dtype.size());
                 log.write(&measurement(benchmark, engine, group.size(), bytes, times))?;
             }
         }
@@ -102,12 +81,7 @@ fn measure_all<B: CollectiveBackend>(
 }
 
 /// Makes a call and waits for its result; returns when the call had been made.
-fn call<B: CollectiveBackend>(
-    benchmark: Benchmark,
-    tensor: Tensor<B, 1>,
-    number: usize,
-    group: &ProcessGroup,
-) -> anyhow::Result<Instant> {
+fn call(benchmark: Benchmark, tensor: Tensor<1>, number: usize, group: &ProcessGroup) -> anyhow::Result<Instant> {
     let device = tensor.device();
     let collective = match benchmark {
         Benchmark::AllGather => TensorCall::AllGather,
@@ -118,23 +92,23 @@ fn call<B: CollectiveBackend>(
         Benchmark::SendRecv => return send_and_receive(tensor, group),
         _ => TensorCall::AllReduce(ReduceOp::Sum),
     };
-    let pending = B::start(tensor.into_primitive().tensor(), collective, group);
+    let pending = start(tensor, collective, group);
     let returned = Instant::now();
     finish(pending, &device)?;
     Ok(returned)
 }
 
 /// Sends to the other of a pair and back; returns when both had been asked for.
-fn send_and_receive<B: CollectiveBackend>(tensor: Tensor<B, 1>, group: &ProcessGroup) -> anyhow::Result<Instant> {
+fn send_and_receive(tensor: Tensor<1>, group: &ProcessGroup) -> anyhow::Result<Instant> {
     let (device, partner) = (tensor.device(), group.rank() ^ 1);
     // The last of an odd number of ranks has no partner.
     if partner >= group.size() {
         return Ok(Instant::now());
     }
-    let (shape, dtype) = (tensor.shape(), tensor.dtype());
-    let send = || B::send_start(tensor.clone().into_primitive().tensor(), partner, group);
+    let (shape, dtype) = (tensor.dims(), tensor.dtype());
+    let send = || send_start(tensor.clone(), partner, group);
     let sent = (group.rank() < partner).then(send);
-    let received = B::recv_start(shape, dtype, &device, partner, group);
+    let received = recv_start(shape, dtype, &device, partner, group);
     let returned = Instant::now();
     finish(received, &device)?;
     sent.unwrap_or_else(send).wait()?;
@@ -142,7 +116,7 @@ fn send_and_receive<B: CollectiveBackend>(tensor: Tensor<B, 1>, group: &ProcessG
 }
 
 /// Waits until the result is in the device's memory.
-fn finish<B: CollectiveBackend>(pending: PendingTensor<B>, device: &B::Device) -> anyhow::Result<()> {
+fn finish(pending: PendingTensor, device: &Device) -> anyhow::Result<()> {
     pending.wait()?;
-    B::sync(device).context("the GPU does not finish")
+    device.sync().context("the GPU does not finish")
 }

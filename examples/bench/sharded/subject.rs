@@ -1,23 +1,20 @@
 //! The models that are measured, each with its optimizer.
 
 use anyhow::Context as _;
-use burn::backend::Autodiff;
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{GradientsParams, Optimizer};
-use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{ElementConversion, Int, Tensor, TensorData};
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy, StepPart};
+use burn_megatron::data_parallel::{DataParallelConfig, ElementWiseOptimizer, ShardingStrategy, StepPart};
 use burn_megatron::initialize;
 use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::sharded::{
-    AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, backward, distribute, explain, parallelize,
+    self, AxisRole, Mesh, PlacedDataParallel, Plan, backward, distribute, explain, parallelize,
 };
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig};
 use clap::ValueEnum;
-use cubecl_kernels::Kernels;
+use cubecl_kernels::{Kernels, set_kernels};
 use models::gpt::Gpt;
 use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::{PlainGpt, PlainGptConfig};
@@ -26,19 +23,16 @@ use super::plain::Model;
 use super::{Layout, Problem};
 use crate::sizes::micro_batch;
 
-type PlainBackend = Autodiff<Flex>;
-type PlacedBackend = Autodiff<Sharded<Flex>>;
-
 const LEARNING_RATE: f64 = 6e-4;
 const SEED: u64 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// `PlainGpt` on burn's backend.
+    /// `PlainGpt` on burn's device.
     Plain,
-    /// `PlainGpt` on [`Sharded`], without a mesh.
+    /// `PlainGpt` on a device of placed tensors, without a mesh.
     Unplaced,
-    /// `PlainGpt` on [`Sharded`], its parameters placed on the mesh of the layout.
+    /// `PlainGpt` on such a device, its parameters placed on the mesh of the layout.
     Placed,
     /// The same in `DistributedDataParallel`.
     Wrapped,
@@ -75,15 +69,19 @@ pub trait Subject {
 /// Making the bundled GPT's trainer; a [`PlainGpt`] needs none.
 pub fn make(kind: Kind, place: &Place<'_>) -> anyhow::Result<Box<dyn Subject>> {
     Ok(match kind {
-        Kind::Plain => Box::new(Burn::<PlainBackend, PlainGpt<_>>::new(place.problem)),
-        Kind::Unplaced => Box::new(Burn::<PlacedBackend, PlainGpt<_>>::new(place.problem)),
-        Kind::Placed => Box::new(Placed::<PlainGpt<_>>::new(place)?),
-        Kind::Wrapped => Box::new(Wrapped::<PlainGpt<_>>::new(place)?),
-        Kind::FusedPlaced => Box::new(Placed::<FusedGpt<_>>::new(place)?),
-        Kind::FusedWrapped => Box::new(Wrapped::<FusedGpt<_>>::new(place)?),
+        Kind::Plain => Box::new(Burn::<PlainGpt>::new(place.problem, Device::flex())),
+        Kind::Unplaced => Box::new(Burn::<PlainGpt>::new(place.problem, placed_device())),
+        Kind::Placed => Box::new(Placed::<PlainGpt>::new(place)?),
+        Kind::Wrapped => Box::new(Wrapped::<PlainGpt>::new(place)?),
+        Kind::FusedPlaced => Box::new(Placed::<FusedGpt>::new(place)?),
+        Kind::FusedWrapped => Box::new(Wrapped::<FusedGpt>::new(place)?),
         Kind::Explicit => Box::new(Explicit::new(place, Kernels::Plain)?),
         Kind::Fused => Box::new(Explicit::new(place, Kernels::Fused)?),
     })
+}
+
+fn placed_device() -> Device {
+    sharded::device::<Flex>(FlexDevice)
 }
 
 fn plan(layout: Layout) -> Plan {
@@ -101,16 +99,18 @@ fn plan(layout: Layout) -> Plan {
 }
 
 /// A model, as a burn program trains it on one device.
-struct Burn<B: AutodiffBackend, M: Model<B>> {
+struct Burn<M: Model> {
     /// Missing only while the optimizer has it, which takes the model itself: then nothing else holds its tensors.
     model: Option<M>,
-    optimizer: OptimizerAdaptor<M::Update, M, B>,
+    optimizer: ModuleOptimizer,
     problem: Problem,
+    device: Device,
 }
 
-impl<B: AutodiffBackend<Device = FlexDevice>, M: Model<B>> Burn<B, M> {
-    fn new(problem: &Problem) -> Self {
-        B::seed(&FlexDevice, SEED);
+impl<M: Model> Burn<M> {
+    fn new(problem: &Problem, device: Device) -> Self {
+        device.seed(SEED);
+        let device = device.autodiff();
         let sizes = &problem.sizes;
         let config = PlainGptConfig::new(
             sizes.vocab_size,
@@ -121,25 +121,26 @@ impl<B: AutodiffBackend<Device = FlexDevice>, M: Model<B>> Burn<B, M> {
         );
         Self {
             // With the numbers of this seed, not of one that another model sets before the first step.
-            model: Some(initialize(M::make(&config))),
-            optimizer: OptimizerAdaptor::from(M::update()),
+            model: Some(initialize(M::make(&config, &device))),
+            optimizer: ModuleOptimizer::from(M::update()),
             problem: problem.clone(),
+            device,
         }
     }
 
     /// Returns tokens and their successors.
-    fn batch(&self, step: usize) -> [Tensor<B, 2, Int>; 2] {
+    fn batch(&self, step: usize) -> [Tensor<2, Int>; 2] {
         let (samples, seq) = (self.problem.global_batch_size, self.problem.sizes.seq_length);
         let data = TensorData::new(self.problem.samples(step), [samples, seq + 1]);
-        let all = Tensor::<B, 2, Int>::from_data(data, &FlexDevice);
+        let all = Tensor::<2, Int>::from_data(data, &self.device);
         [all.clone().narrow(1, 0, seq), all.narrow(1, 1, seq)]
     }
 
     /// Trains on a batch with this backward pass, and returns the loss.
     fn train(
         &mut self,
-        [tokens, targets]: [Tensor<B, 2, Int>; 2],
-        backward: impl FnOnce(Tensor<B, 1>, &M) -> anyhow::Result<(f64, GradientsParams)>,
+        [tokens, targets]: [Tensor<2, Int>; 2],
+        backward: impl FnOnce(Tensor<1>, &M) -> anyhow::Result<(f64, GradientsParams)>,
     ) -> anyhow::Result<f64> {
         let model = self.model.take().expect("every step puts it back");
         let (loss, gradients) = backward(model.mean_loss(tokens, targets), &model)?;
@@ -148,10 +149,10 @@ impl<B: AutodiffBackend<Device = FlexDevice>, M: Model<B>> Burn<B, M> {
     }
 }
 
-impl<B: AutodiffBackend<Device = FlexDevice>, M: Model<B>> Subject for Burn<B, M> {
+impl<M: Model> Subject for Burn<M> {
     fn step(&mut self, step: usize) -> anyhow::Result<f64> {
         self.train(self.batch(step), |loss, model| {
-            let value = loss.clone().into_scalar().elem();
+            let value = loss.clone().into_scalar::<f64>();
             Ok((value, GradientsParams::from_grads(loss.backward(), model)))
         })
     }
@@ -162,53 +163,52 @@ impl<B: AutodiffBackend<Device = FlexDevice>, M: Model<B>> Subject for Burn<B, M
 }
 
 /// A model whose parameters and batches are placed on a mesh.
-struct Placed<M: Model<PlacedBackend>> {
-    burn: Burn<PlacedBackend, M>,
+struct Placed<M: Model> {
+    burn: Burn<M>,
     mesh: Mesh,
 }
 
-impl<M: Model<PlacedBackend>> Placed<M> {
+impl<M: Model> Placed<M> {
     fn new(place: &Place<'_>) -> anyhow::Result<Self> {
-        let mut burn = Burn::new(place.problem);
+        let mut burn = Burn::new(place.problem, placed_device());
         let whole: M = burn.model.take().context("it was made")?;
         burn.model = Some(parallelize(whole, &plan(place.layout), place.mesh)?);
         let mesh = place.mesh.clone();
         Ok(Self { burn, mesh })
     }
 
-    fn batch(&self, step: usize) -> [Tensor<PlacedBackend, 2, Int>; 2] {
+    fn batch(&self, step: usize) -> [Tensor<2, Int>; 2] {
         let batch = self.burn.batch(step);
         batch.map(|tensor| distribute(tensor, &self.mesh, AxisRole::Data, 0))
     }
 }
 
-impl<M: Model<PlacedBackend>> Subject for Placed<M> {
+impl<M: Model> Subject for Placed<M> {
     fn step(&mut self, step: usize) -> anyhow::Result<f64> {
         let batch = self.batch(step);
         self.burn.train(batch, |loss, model| {
             let (loss, gradients) = backward(loss, model)?;
-            Ok((loss.into_scalar().elem(), gradients))
+            Ok((loss.into_scalar::<f64>(), gradients))
         })
     }
 
     fn parameter_bytes(&self) -> usize {
-        let bytes = |model| {
-            explain::<PlacedBackend, M, ()>(model, &self.mesh, || ())
-                .0
-                .local_parameter_bytes()
+        let bytes = |model: &M| {
+            let (explanation, ()) = explain(model, &self.mesh, || ());
+            explanation.local_parameter_bytes()
         };
         self.burn.model.as_ref().map_or(0, bytes)
     }
 }
 
 /// A placed model in `DistributedDataParallel`, its optimizer's state in the buckets' pieces.
-struct Wrapped<M: Model<PlacedBackend, Update: ElementWise<Flex>>> {
-    model: PlacedDataParallel<PlacedBackend, M>,
-    optimizer: ShardedOptimizer<Flex, M::Update>,
+struct Wrapped<M: Model<Update: ElementWise>> {
+    model: PlacedDataParallel<M>,
+    optimizer: ShardedOptimizer<M::Update>,
     batches: Placed<M>,
 }
 
-impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Wrapped<M> {
+impl<M: Model<Update: ElementWise>> Wrapped<M> {
     fn new(place: &Place<'_>) -> anyhow::Result<Self> {
         let mut batches = Placed::<M>::new(place)?;
         let placed = batches.burn.model.take().context("it was made")?;
@@ -218,14 +218,14 @@ impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Wrapped<M> {
         };
         let model = PlacedDataParallel::new(placed, place.mesh, &context, DataParallelConfig::new())?;
         Ok(Self {
-            optimizer: ShardedOptimizer::new(model.local(), OptimizerAdaptor::from(M::update()))?,
+            optimizer: ShardedOptimizer::new(model.local(), ElementWiseOptimizer::from(M::update()))?,
             model,
             batches,
         })
     }
 }
 
-impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Subject for Wrapped<M> {
+impl<M: Model<Update: ElementWise>> Subject for Wrapped<M> {
     fn step(&mut self, step: usize) -> anyhow::Result<f64> {
         let [tokens, targets] = self.batches.batch(step);
         let loss = self
@@ -233,7 +233,7 @@ impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Subject for Wrapped<M> 
             .backward(StepPart::Last, |model| model.mean_loss(tokens, targets))?;
         let gradients = self.model.gradients()?;
         self.model.step(LEARNING_RATE, &mut self.optimizer, gradients)?;
-        Ok(loss.into_scalar().elem())
+        Ok(loss.into_scalar::<f64>())
     }
 
     fn parameter_bytes(&self) -> usize {
@@ -244,7 +244,8 @@ impl<M: Model<PlacedBackend, Update: ElementWise<Flex>>> Subject for Wrapped<M> 
 
 /// The bundled GPT with the trainer of this library.
 struct Explicit {
-    trainer: Trainer<PlainBackend, Gpt<PlainBackend>>,
+    trainer: Trainer<Gpt>,
+    kernels: Kernels,
     problem: Problem,
     /// The samples of a batch that this rank takes.
     samples: std::ops::Range<usize>,
@@ -252,11 +253,11 @@ struct Explicit {
 
 impl Explicit {
     fn new(place: &Place<'_>, kernels: Kernels) -> anyhow::Result<Self> {
-        let problem = place.problem;
-        let context = place.context.clone().with_kernels(kernels);
+        let (problem, context) = (place.problem, place.context);
         // As in `PlainGpt`.
         let config = problem.sizes.gpt().with_tied_embeddings(false);
-        let model = config.init::<PlainBackend>(&FlexDevice, &context)?;
+        let device = Device::flex().autodiff();
+        let model = config.init(&device, context)?;
         let samples = context.data_shard(0..problem.global_batch_size)?;
         let training = TrainingConfig::new(
             problem.sizes.seq_length,
@@ -273,12 +274,24 @@ impl Explicit {
             ShardingStrategy::NoShard
         });
         let trainer = TrainerConfig::new().with_data_parallel(sharding);
+        let trainer = with_kernels(kernels, || {
+            Ok(Trainer::new(vec![model], &training, trainer, context, &device)?)
+        })?;
         Ok(Self {
-            trainer: Trainer::new(vec![model], &training, trainer, &context, &FlexDevice)?,
+            trainer,
+            kernels,
             problem: problem.clone(),
             samples,
         })
     }
+}
+
+/// Runs operations in this form, which others leave as it is by default.
+fn with_kernels<T>(kernels: Kernels, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    set_kernels(kernels);
+    let done = act();
+    set_kernels(Kernels::default());
+    done
 }
 
 impl Subject for Explicit {
@@ -288,15 +301,11 @@ impl Subject for Explicit {
         let own = &all[self.samples.start * (seq + 1)..self.samples.end * (seq + 1)];
         let first = step * self.problem.global_batch_size + self.samples.start;
         let batch = micro_batch(own, seq, first as u64);
-        Ok(self.trainer.step(&[batch])?.loss)
+        with_kernels(self.kernels, || Ok(self.trainer.step(&[batch])?.loss))
     }
 
     fn parameter_bytes(&self) -> usize {
-        let entries = self
-            .trainer
-            .model()
-            .iter()
-            .flat_map(list_parameters::<PlainBackend, Gpt<PlainBackend>>);
+        let entries = self.trainer.model().iter().flat_map(list_parameters);
         entries
             .map(|entry| entry.shape.iter().product::<usize>() * entry.dtype.size())
             .sum()

@@ -114,9 +114,6 @@ struct Problem {
     /// Element type of our parameters, and of both sides' arithmetic: f32 or bf16
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::F32)]
     dtype: Dtype,
-    /// Make our model of burn's own operations instead of fused ones
-    #[arg(long)]
-    no_fused_kernels: bool,
 }
 
 impl Problem {

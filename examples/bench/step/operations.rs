@@ -6,28 +6,23 @@
 
 use std::time::Instant;
 
-use burn::backend::Autodiff;
-use burn::tensor::{Distribution, Int, Tensor};
-use burn_flex::Flex;
+use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed};
 use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm};
-use cubecl_kernels::tape::{primitive, record};
-
+use cubecl_kernels::tape::record;
 use examples::figures::median;
 
 use super::{Problem, ours};
 use crate::table::{Row, table};
 
-type B = Autodiff<Flex>;
-
-/// How often each operation is measured.
+/// Measurements of each operation.
 const REPETITIONS: usize = 15;
 
-type Forward<'a> = dyn Fn() -> Tensor<B, 2> + 'a;
+type Forward<'a> = dyn Fn() -> Tensor<2> + 'a;
 
 /// Prints the table.
 pub fn measure(problem: &Problem) -> anyhow::Result<()> {
@@ -62,9 +57,9 @@ fn seconds(forward: &Forward<'_>) -> [f64; 2] {
         let start = Instant::now();
         let output = forward();
         times[0].push(start.elapsed().as_secs_f64());
-        let gradient = primitive(random(output.dims()).inner());
-        let nothing = Tensor::<Flex, 1>::zeros([1], &Default::default());
-        let root: Tensor<B, 1> = record([primitive(output)], nothing, move |_, _| [Some(gradient)]);
+        let gradient = random(output.dims()).inner();
+        let nothing = Tensor::<1>::zeros([1], &Device::flex());
+        let root = record(output, nothing, move |_, _| Some(gradient));
         let start = Instant::now();
         drop(root.backward());
         times[1].push(start.elapsed().as_secs_f64());
@@ -72,11 +67,11 @@ fn seconds(forward: &Forward<'_>) -> [f64; 2] {
     times.map(median)
 }
 
-fn random<const D: usize>(shape: [usize; D]) -> Tensor<B, D> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Default::default())
+fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex().autodiff())
 }
 
-fn leaf<const D: usize>(shape: [usize; D]) -> Tensor<B, D> {
+fn leaf<const D: usize>(shape: [usize; D]) -> Tensor<D> {
     random(shape).require_grad()
 }
 
@@ -158,7 +153,7 @@ fn for_each_operation(problem: &Problem, measure: &mut dyn FnMut(&str, usize, &F
     measure("embedding", 1, &|| table.clone().select(0, ids.clone()));
 }
 
-fn targets(tokens: usize, vocab: usize) -> Tensor<B, 1, Int> {
+fn targets(tokens: usize, vocab: usize) -> Tensor<1, Int> {
     let ids: Vec<i64> = (0..tokens).map(|token| (token * 7919 % vocab) as i64).collect();
-    Tensor::from_data(burn::tensor::TensorData::new(ids, [tokens]), &Default::default())
+    Tensor::from_data(TensorData::new(ids, [tokens]), &Device::flex())
 }

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::ensure;
+use burn::tensor::Device;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{JoinConfig, Launcher};
 use burn_megatron::pipeline_parallel::{Activity, Timeline};
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig};
-use cubecl_kernels::Kernels;
-use examples::device::{Program, TrainingBackend};
 use examples::json_lines::JsonLines;
 use examples::launching::run_own_rank;
 
@@ -40,43 +39,20 @@ pub fn steps(problem: &Problem) -> anyhow::Result<Vec<Row>> {
 /// Trains on the device and reports the seconds of each step and of its phases.
 pub fn train(problem: &Problem, log: &Path) -> anyhow::Result<()> {
     run_own_rank(ranks::PART, &JoinConfig::default(), |world| {
-        problem.device.run(problem.dtype, world, Training { problem, log })
+        let device = problem.device.start(problem.dtype, world)?.autodiff();
+        let mut log = JsonLines::create(log)?;
+        for count in &problem.micro_batches {
+            train_on(problem, *count, &mut log, &device)?;
+        }
+        Ok(())
     })
 }
 
-struct Training<'a> {
-    problem: &'a Problem,
-    log: &'a Path,
-}
-
-impl Program for Training<'_> {
-    type Output = ();
-
-    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<()> {
-        let mut log = JsonLines::create(self.log)?;
-        for count in &self.problem.micro_batches {
-            train_on::<B>(self.problem, *count, &mut log, &device)?;
-        }
-        Ok(())
-    }
-}
-
-/// Trains a new model on `count` micro-batches per step.
-fn train_on<B: TrainingBackend>(
-    problem: &Problem,
-    count: usize,
-    log: &mut JsonLines,
-    device: &B::Device,
-) -> anyhow::Result<()> {
-    let kernels = if problem.no_fused_kernels {
-        Kernels::Plain
-    } else {
-        Kernels::Fused
-    };
-    let context = ParallelContext::single(1).with_kernels(kernels);
+fn train_on(problem: &Problem, count: usize, log: &mut JsonLines, device: &Device) -> anyhow::Result<()> {
+    let context = ParallelContext::single(1);
     let model = match problem.model_family {
-        ModelFamily::Gpt => problem.sizes.gpt().init::<B>(device, &context)?,
-        ModelFamily::Llama => problem.llama().init::<B>(device, &context)?,
+        ModelFamily::Gpt => problem.sizes.gpt().init(device, &context)?,
+        ModelFamily::Llama => problem.llama().init(device, &context)?,
     };
     let (samples, seq) = (problem.micro_batch_size, problem.sizes.seq_length);
     let training = TrainingConfig::new(

@@ -12,14 +12,14 @@ const D_MODEL: usize = 16;
 
 /// Mean of the encoded tokens, then a linear layer.
 #[derive(Module, Debug)]
-pub struct Classifier<B: Backend> {
-    embedding: Embedding<B>,
-    encoder: TransformerEncoder<B>,
-    output: Linear<B>,
+pub struct Classifier {
+    embedding: Embedding,
+    encoder: TransformerEncoder,
+    output: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
-    pub fn new(dropout: f64, device: &B::Device) -> Self {
+impl Classifier {
+    pub fn new(dropout: f64, device: &Device) -> Self {
         let encoder = TransformerEncoderConfig::new(D_MODEL, 2 * D_MODEL, 4, 2).with_dropout(dropout);
         Self {
             embedding: EmbeddingConfig::new(VOCABULARY, D_MODEL).init(device),
@@ -29,7 +29,7 @@ impl<B: Backend> Classifier<B> {
     }
 
     /// `[batch, CLASSES]` for `[batch, SEQ]` tokens.
-    pub fn logits(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
+    pub fn logits(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
         let hidden = self
             .encoder
             .forward(TransformerEncoderInput::new(self.embedding.forward(tokens)));
@@ -37,7 +37,7 @@ impl<B: Backend> Classifier<B> {
     }
 
     /// The mean loss of `[batch, SEQ]` tokens and `[batch]` labels.
-    pub fn loss(&self, tokens: Tensor<B, 2, Int>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+    pub fn loss(&self, tokens: Tensor<2, Int>, labels: Tensor<1, Int>) -> Tensor<1> {
         let logits = self.logits(tokens);
         CrossEntropyLossConfig::new()
             .init(&logits.device())

@@ -11,19 +11,19 @@ pub const CLASSES: usize = 3;
 
 /// Two convolutions with batch norm, each pooled, then a linear layer.
 #[derive(Module, Debug)]
-pub struct ConvNet<B: Backend> {
-    first: Conv2d<B>,
-    first_norm: BatchNorm<B>,
+pub struct ConvNet {
+    first: Conv2d,
+    first_norm: BatchNorm,
     pool: MaxPool2d,
-    second: Conv2d<B>,
-    second_norm: BatchNorm<B>,
+    second: Conv2d,
+    second_norm: BatchNorm,
     average: AdaptiveAvgPool2d,
-    output: Linear<B>,
+    output: Linear,
     activation: Relu,
 }
 
-impl<B: Backend> ConvNet<B> {
-    pub fn new(device: &B::Device) -> Self {
+impl ConvNet {
+    pub fn new(device: &Device) -> Self {
         let convolution = |channels| {
             Conv2dConfig::new(channels, [3, 3])
                 .with_padding(PaddingConfig2d::Same)
@@ -42,7 +42,7 @@ impl<B: Backend> ConvNet<B> {
     }
 
     /// The mean loss of `[batch, 1, SIZE, SIZE]` images and `[batch]` labels.
-    pub fn loss(&self, images: Tensor<B, 4>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+    pub fn loss(&self, images: Tensor<4>, labels: Tensor<1, Int>) -> Tensor<1> {
         let hidden = self
             .activation
             .forward(self.first_norm.forward(self.first.forward(images)));

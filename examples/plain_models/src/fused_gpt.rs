@@ -1,16 +1,16 @@
 //! The GPT of `gpt`, of fused operations in place of burn's layers.
 //!
-//! Its activations are a matrix of one row per token, as the fused operations take them: the tokens of a batch are one
+//! Activations are a matrix of one row per token, as the fused operations take them: the tokens of a batch are one
 //! dimension from the embeddings on, and are samples of tokens in attention alone.
 
 use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::prelude::*;
+use cubecl_kernels::KernelError;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, flash_attention};
 use cubecl_kernels::linear::linear;
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, norm_of_stream};
-use cubecl_kernels::{KernelBackend, KernelError};
 
 use crate::gpt::PlainGptConfig;
 
@@ -18,44 +18,44 @@ const EPSILON: f64 = 1e-5;
 
 /// A decoder-only language model with the parameters of `PlainGpt`, in its order.
 ///
-/// Its dropout is that of `PlainGpt` except for the weights of attention, which are not dropped.
+/// Dropout is that of `PlainGpt` except for the weights of attention, which are not dropped.
 #[derive(Module, Debug)]
-pub struct FusedGpt<B: Backend> {
-    tokens: Embedding<B>,
-    positions: Embedding<B>,
-    layers: Vec<FusedLayer<B>>,
-    norm: LayerNorm<B>,
-    output: Linear<B>,
+pub struct FusedGpt {
+    tokens: Embedding,
+    positions: Embedding,
+    layers: Vec<FusedLayer>,
+    norm: LayerNorm,
+    output: Linear,
     dropout: Dropout,
 }
 
 /// Attention and a feed-forward layer, each after a norm and added to what came in.
 #[derive(Module, Debug)]
-pub struct FusedLayer<B: Backend> {
-    attention_norm: LayerNorm<B>,
-    attention: FusedAttention<B>,
-    mlp_norm: LayerNorm<B>,
-    inner: Linear<B>,
-    outer: Linear<B>,
+pub struct FusedLayer {
+    attention_norm: LayerNorm,
+    attention: FusedAttention,
+    mlp_norm: LayerNorm,
+    inner: Linear,
+    outer: Linear,
     dropout: Dropout,
 }
 
 /// Causal attention.
 #[derive(Module, Debug)]
-pub struct FusedAttention<B: Backend> {
-    query: Linear<B>,
-    key: Linear<B>,
-    value: Linear<B>,
-    output: Linear<B>,
+pub struct FusedAttention {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
     n_heads: usize,
 }
 
 /// A residual stream, and the norm that the next layer reads.
-type Stream<B> = [Tensor<B, 2>; 2];
+type Stream = [Tensor<2>; 2];
 
 impl PlainGptConfig {
     /// The same model of fused operations.
-    pub fn init_fused<B: Backend>(&self, device: &B::Device) -> FusedGpt<B> {
+    pub fn init_fused(&self, device: &Device) -> FusedGpt {
         FusedGpt {
             tokens: EmbeddingConfig::new(self.vocabulary, self.d_model).init(device),
             positions: EmbeddingConfig::new(self.seq_length, self.d_model).init(device),
@@ -68,7 +68,7 @@ impl PlainGptConfig {
         }
     }
 
-    fn fused_layer<B: Backend>(&self, device: &B::Device) -> FusedLayer<B> {
+    fn fused_layer(&self, device: &Device) -> FusedLayer {
         let d_model = self.d_model;
         let projection = || LinearConfig::new(d_model, d_model).init(device);
         FusedLayer {
@@ -88,9 +88,9 @@ impl PlainGptConfig {
     }
 }
 
-impl<B: KernelBackend> FusedGpt<B> {
+impl FusedGpt {
     /// The mean loss of `[batch, seq]` tokens and their successors.
-    pub fn loss(&self, tokens: Tensor<B, 2, Int>, targets: Tensor<B, 2, Int>) -> Result<Tensor<B, 1>, KernelError> {
+    pub fn loss(&self, tokens: Tensor<2, Int>, targets: Tensor<2, Int>) -> Result<Tensor<1>, KernelError> {
         let dims @ [batch, seq] = tokens.dims();
         let rows = batch * seq;
         let positions = Tensor::arange(0..seq as i64, &tokens.device());
@@ -114,13 +114,13 @@ impl<B: KernelBackend> FusedGpt<B> {
     }
 }
 
-impl<B: KernelBackend> FusedLayer<B> {
+impl FusedLayer {
     fn forward(
         &self,
-        [hidden, normal]: Stream<B>,
+        [hidden, normal]: Stream,
         dims: [usize; 2],
-        next_norm: NormParameters<B>,
-    ) -> Result<Stream<B>, KernelError> {
+        next_norm: NormParameters,
+    ) -> Result<Stream, KernelError> {
         let attended = self.attention.forward(normal, dims)?;
         let of_mlp = parameters(&self.mlp_norm);
         let [hidden, normal] = self.add(attended, &self.attention.output, hidden, of_mlp)?;
@@ -133,12 +133,12 @@ impl<B: KernelBackend> FusedLayer<B> {
     /// Adds the output of a layer, without its bias yet, to the stream.
     fn add(
         &self,
-        output: Tensor<B, 2>,
-        layer: &Linear<B>,
-        residual: Tensor<B, 2>,
-        norm: NormParameters<B>,
-    ) -> Result<Stream<B>, KernelError> {
-        let drops = self.dropout.prob > 0.0 && B::ad_enabled(&output.device());
+        output: Tensor<2>,
+        layer: &Linear,
+        residual: Tensor<2>,
+        norm: NormParameters,
+    ) -> Result<Stream, KernelError> {
+        let drops = self.dropout.prob > 0.0 && output.device().is_autodiff();
         let (input, bias) = if drops {
             let [rows, d_model] = output.dims();
             let whole = output + bias(layer).unsqueeze();
@@ -159,12 +159,12 @@ impl<B: KernelBackend> FusedLayer<B> {
     }
 }
 
-impl<B: KernelBackend> FusedAttention<B> {
+impl FusedAttention {
     /// The output of `[batch * seq, d_model]` rows, its bias not added yet.
-    fn forward(&self, input: Tensor<B, 2>, [batch, seq]: [usize; 2]) -> Result<Tensor<B, 2>, KernelError> {
+    fn forward(&self, input: Tensor<2>, [batch, seq]: [usize; 2]) -> Result<Tensor<2>, KernelError> {
         let [rows, d_model] = input.dims();
         let d_head = d_model / self.n_heads;
-        let heads = |layer: &Linear<B>| {
+        let heads = |layer: &Linear| {
             let projected = linear(input.clone(), layer.weight.val(), Some(bias(layer)))?;
             Ok(projected.reshape([batch, seq, self.n_heads, d_head]))
         };
@@ -181,7 +181,7 @@ impl<B: KernelBackend> FusedAttention<B> {
     }
 }
 
-fn parameters<B: Backend>(norm: &LayerNorm<B>) -> NormParameters<B> {
+fn parameters(norm: &LayerNorm) -> NormParameters {
     NormParameters {
         kind: NormKind::Layer,
         weight: norm.gamma.val(),
@@ -190,6 +190,6 @@ fn parameters<B: Backend>(norm: &LayerNorm<B>) -> NormParameters<B> {
     }
 }
 
-fn bias<B: Backend>(layer: &Linear<B>) -> Tensor<B, 1> {
+fn bias(layer: &Linear) -> Tensor<1> {
     layer.bias.as_ref().expect("it was made with one").val()
 }

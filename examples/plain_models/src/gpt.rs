@@ -21,29 +21,29 @@ pub struct PlainGptConfig {
 
 /// A decoder-only language model.
 #[derive(Module, Debug)]
-pub struct PlainGpt<B: Backend> {
-    tokens: Embedding<B>,
-    positions: Embedding<B>,
-    layers: Vec<Layer<B>>,
-    norm: LayerNorm<B>,
-    output: Linear<B>,
+pub struct PlainGpt {
+    tokens: Embedding,
+    positions: Embedding,
+    layers: Vec<Layer>,
+    norm: LayerNorm,
+    output: Linear,
     dropout: Dropout,
 }
 
 /// Attention and a feed-forward layer, each after a norm and added to what came in.
 #[derive(Module, Debug)]
-pub struct Layer<B: Backend> {
-    attention_norm: LayerNorm<B>,
-    attention: MultiHeadAttention<B>,
-    mlp_norm: LayerNorm<B>,
-    inner: Linear<B>,
-    outer: Linear<B>,
+pub struct Layer {
+    attention_norm: LayerNorm,
+    attention: MultiHeadAttention,
+    mlp_norm: LayerNorm,
+    inner: Linear,
+    outer: Linear,
     activation: Gelu,
     dropout: Dropout,
 }
 
 impl PlainGptConfig {
-    pub fn init<B: Backend>(&self, device: &B::Device) -> PlainGpt<B> {
+    pub fn init(&self, device: &Device) -> PlainGpt {
         PlainGpt {
             tokens: EmbeddingConfig::new(self.vocabulary, self.d_model).init(device),
             positions: EmbeddingConfig::new(self.seq_length, self.d_model).init(device),
@@ -56,7 +56,7 @@ impl PlainGptConfig {
         }
     }
 
-    fn layer<B: Backend>(&self, device: &B::Device) -> Layer<B> {
+    fn layer(&self, device: &Device) -> Layer {
         let d_model = self.d_model;
         Layer {
             attention_norm: LayerNormConfig::new(d_model).init(device),
@@ -72,14 +72,14 @@ impl PlainGptConfig {
     }
 }
 
-impl<B: Backend> PlainGpt<B> {
+impl PlainGpt {
     /// The mean loss of `[batch, seq]` tokens and their successors.
-    pub fn loss(&self, tokens: Tensor<B, 2, Int>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
+    pub fn loss(&self, tokens: Tensor<2, Int>, targets: Tensor<2, Int>) -> Tensor<1> {
         let [batch, seq] = tokens.dims();
         let device = tokens.device();
         let positions = Tensor::arange(0..seq as i64, &device).reshape([1, seq]);
         let embedded = self.tokens.forward(tokens) + self.positions.forward(positions);
-        let mask = generate_autoregressive_mask::<B>(batch, seq, &device);
+        let mask = generate_autoregressive_mask(batch, seq, &device);
         let mut hidden = self.dropout.forward(embedded);
         for layer in &self.layers {
             hidden = layer.forward(hidden, mask.clone());
@@ -94,8 +94,8 @@ impl<B: Backend> PlainGpt<B> {
     }
 }
 
-impl<B: Backend> Layer<B> {
-    fn forward(&self, hidden: Tensor<B, 3>, mask: Tensor<B, 3, Bool>) -> Tensor<B, 3> {
+impl Layer {
+    fn forward(&self, hidden: Tensor<3>, mask: Tensor<3, Bool>) -> Tensor<3> {
         let input = MhaInput::self_attn(self.attention_norm.forward(hidden.clone())).mask_attn(mask);
         let hidden = hidden + self.dropout.forward(self.attention.forward(input).context);
         let inner = self

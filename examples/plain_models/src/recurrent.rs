@@ -11,13 +11,13 @@ const HIDDEN: usize = 8;
 
 /// The last hidden state, then a linear layer.
 #[derive(Module, Debug)]
-pub struct Recurrent<B: Backend> {
-    lstm: Lstm<B>,
-    output: Linear<B>,
+pub struct Recurrent {
+    lstm: Lstm,
+    output: Linear,
 }
 
-impl<B: Backend> Recurrent<B> {
-    pub fn new(device: &B::Device) -> Self {
+impl Recurrent {
+    pub fn new(device: &Device) -> Self {
         Self {
             lstm: LstmConfig::new(WIDTH, HIDDEN, true).init(device),
             output: LinearConfig::new(HIDDEN, CLASSES).init(device),
@@ -25,7 +25,7 @@ impl<B: Backend> Recurrent<B> {
     }
 
     /// The mean loss of `[batch, SEQ, WIDTH]` sequences and `[batch]` labels.
-    pub fn loss(&self, sequences: Tensor<B, 3>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+    pub fn loss(&self, sequences: Tensor<3>, labels: Tensor<1, Int>) -> Tensor<1> {
         let (_, state) = self.lstm.forward(sequences, None);
         let logits = self.output.forward(state.hidden);
         CrossEntropyLossConfig::new()

@@ -6,9 +6,8 @@ use anyhow::{Context as _, ensure};
 use burn_megatron::training::preflight::Statement;
 use burn_megatron_data::programs::TokenizerArguments;
 use clap::{Args, ValueEnum};
-use cubecl_kernels::Kernels;
 
-use super::generation::{ensure_at_least_one, kernels};
+use super::generation::ensure_at_least_one;
 use super::{DeviceArguments, LauncherArguments, ParallelArguments, PrecisionArguments};
 
 /// Megatron-LM's default of `--overlapping-eval`.
@@ -86,9 +85,6 @@ pub struct TaskArguments {
     /// Print one object of JSON instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Compute with burn's own operations instead of fused ones: slower, to compare with
-    #[arg(long)]
-    pub no_fused_kernels: bool,
 }
 
 impl EvaluationArguments {
@@ -120,11 +116,6 @@ impl EvaluationArguments {
 }
 
 impl TaskArguments {
-    /// The operations that the model is made of.
-    pub fn kernels(&self) -> Kernels {
-        kernels(self.no_fused_kernels)
-    }
-
     /// The most tokens that a model with these `positions` is to see at once.
     ///
     /// # Errors

@@ -6,12 +6,11 @@ use anyhow::{Context as _, ensure};
 use burn_megatron::training::preflight::Statement;
 use burn_megatron_data::programs::TokenizerArguments;
 use clap::Args;
-use cubecl_kernels::Kernels;
 use models::generation::SamplingConfig;
 
 use super::{DeviceArguments, LauncherArguments, ParallelArguments, PrecisionArguments};
 
-/// Where a checkpoint is looked for without `--load`.
+/// The folder in which a checkpoint is looked for without `--load`.
 pub const USUAL_FOLDER: &str = "checkpoints";
 
 /// The model that generates, where it computes, and how much it does at once.
@@ -44,9 +43,6 @@ pub struct BatchArguments {
     /// length that prompts and the model's positions let them have]
     #[arg(long, value_name = "N")]
     pub cache_tokens: Option<usize>,
-    /// Compute with burn's own operations instead of fused ones: slower, to compare with
-    #[arg(long)]
-    pub no_fused_kernels: bool,
 }
 
 /// Everything that generation takes.
@@ -161,11 +157,6 @@ impl GeneratorArguments {
             value: format!("{common:#?}"),
         }
     }
-
-    /// The operations that the model is made of.
-    pub fn kernels(&self) -> Kernels {
-        kernels(self.batch.no_fused_kernels)
-    }
 }
 
 impl GenerationArguments {
@@ -194,15 +185,6 @@ impl GenerationArguments {
             what,
             value: format!("{value}\n{samples:#?}"),
         }
-    }
-}
-
-/// The operations of models, with `--no-fused-kernels` or without.
-pub(super) fn kernels(no_fused_kernels: bool) -> Kernels {
-    if no_fused_kernels {
-        Kernels::Plain
-    } else {
-        Kernels::Fused
     }
 }
 

@@ -27,7 +27,7 @@ use burn_megatron::training::preflight::Statement;
 use burn_megatron_data::programs::TokenizerArguments;
 use clap::Args;
 use models::ModelConfig;
-use models::registry::AnyModel;
+use models::registry::{AnyModel, FamilyProgram, run_with_family};
 
 pub use crate::device::Dtype;
 use crate::run_tokenizer::RunTokenizer;
@@ -86,6 +86,14 @@ pub struct TrainingArguments {
 }
 
 impl TrainingArguments {
+    /// Runs a program with the family of the model that is trained.
+    ///
+    /// # Errors
+    /// When the flags name no family, or the program fails.
+    pub fn run<T>(&self, program: impl FamilyProgram<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        run_with_family(self.model.family(self.checkpoint().as_ref())?.name, program)?
+    }
+
     /// The model that is trained, whatever its family: that of the checkpoint, if there is one.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What is wrong with the flags together, and the memory that a run of them needs, before any rank is started.
+//! Checks of the flags together, and the memory that a run of them needs, before any rank is started.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use models::ModelConfig;
 use models::memory::{MemorySetting, StageSetting, activation_bytes_of_stages};
 use models::vocabulary::padded_vocab_size;
 
-use super::{ModelArguments, RecomputeArguments, TrainingArguments};
+use super::{ModelArguments, RecomputeArguments, RecomputeGranularity, TrainingArguments};
 use crate::figures::bytes;
 use crate::memory_plan::{MemoryPlan, StageActivations, StagePlan};
 use crate::saved_state::has_adapters;
@@ -104,11 +104,10 @@ impl TrainingArguments {
         training.validate_stages(&every_step, grid.data_parallel_size())?;
         self.model.recompute.validate_layers(&layers)?;
         self.offload.validate_layers(&layers)?;
-        self.check_offloaded_activations()?;
+        self.check_plain_kernels()?;
         let setting = StageSetting {
             parallel: &parallel,
             layers: &layers,
-            kernels: self.model.kernels(),
         };
         let parameters = model.stage_parameters(&setting)?;
         let setting = MemorySetting {
@@ -187,12 +186,19 @@ impl TrainingArguments {
         })
     }
 
-    /// Whether layers keep something that can be moved.
+    /// Returns whether layers keep something that can be moved.
     fn can_offload_activations(&self) -> bool {
-        !self.model.no_fused_kernels || self.model.recompute.is_full()
+        !self.device.no_fused_kernels || self.model.recompute.is_full()
     }
 
-    fn check_offloaded_activations(&self) -> anyhow::Result<()> {
+    /// Checks that no flag asks for what fused operations alone do while another asks for burn's.
+    fn check_plain_kernels(&self) -> anyhow::Result<()> {
+        let is_selective = self.model.recompute.recompute_granularity == Some(RecomputeGranularity::Selective);
+        anyhow::ensure!(
+            !(self.device.no_fused_kernels && is_selective),
+            "--recompute-granularity selective is what fused attention does, and --no-fused-kernels asks for burn's: \
+             give one of them"
+        );
         anyhow::ensure!(
             !self.offload.cpu_offloading || self.can_offload_activations(),
             "--cpu-offloading moves what fused operations keep, and --no-fused-kernels asks for burn's, whose \
@@ -237,7 +243,7 @@ impl TrainingArguments {
         ]
     }
 
-    /// Whether adapters alone are trained, of this run or of the checkpoint that it continues from.
+    /// Returns whether adapters alone are trained, of this run or of the checkpoint that it continues from.
     fn trains_adapters(&self, checkpoint: Option<&Checkpoint>) -> bool {
         self.adapters.lora_rank.is_some() || checkpoint.is_some_and(has_adapters)
     }

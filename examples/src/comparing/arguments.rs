@@ -122,8 +122,11 @@ impl Arguments {
         TrainingArguments {
             model: ModelArguments {
                 recompute: RecomputeArguments::default(),
-                no_fused_kernels: false,
                 ..training.model
+            },
+            device: DeviceArguments {
+                no_fused_kernels: false,
+                ..training.device
             },
             ..training
         }

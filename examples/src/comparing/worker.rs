@@ -9,22 +9,21 @@ use burn_megatron::launch::{StopFlag, World};
 use burn_megatron::parity::{Recorder, perturb_constants};
 use burn_megatron::training::StepMetrics;
 use models::ModelFamily;
+use models::registry::FamilyProgram;
 
 use super::arguments::Arguments;
 use crate::arguments::TrainingArguments;
-use crate::device::TrainingBackend;
 use crate::json_lines::JsonLines;
 use crate::launching::{StopReason, connect, run_own_rank};
 use crate::layout::Layout;
 use crate::session::Session;
-use crate::training_program::TrainingProgram;
 
 /// Spread of what is added to biases and norms before training: far from zero, far from the end of GELU's bend.
 const PERTURBATION: f64 = 0.2;
 /// Wipes what is left of a live line.
 pub const CLEAR_LINE: &str = "\x1b[K";
 
-/// Where a rank's metrics go, as JSON lines.
+/// Returns the file of a rank's metrics, as JSON lines.
 pub fn metrics_path(folder: &Path, rank: usize) -> PathBuf {
     folder.join(format!("metrics-rank-{rank}.jsonl"))
 }
@@ -55,7 +54,7 @@ fn train(arguments: &TrainingArguments, folder: &Path, title: Option<&str>, worl
         title,
         world,
     };
-    arguments.run(world, training)
+    arguments.run(training)
 }
 
 /// The training of one rank.
@@ -68,10 +67,10 @@ struct Training<'a> {
     world: &'a World,
 }
 
-impl TrainingProgram for Training<'_> {
-    type Output = ExitCode;
+impl FamilyProgram for Training<'_> {
+    type Output = anyhow::Result<ExitCode>;
 
-    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<ExitCode> {
+    fn run<C: ModelFamily>(self) -> anyhow::Result<ExitCode> {
         let Self {
             stop,
             arguments,
@@ -80,19 +79,20 @@ impl TrainingProgram for Training<'_> {
             world,
         } = self;
         let seed = u64::from(arguments.optimization.seed);
+        let device = arguments.device.start(arguments.precision.dtype(), world)?;
         let context = connect(arguments, world)?;
-        let mut session = Session::<B, C>::with_prepared_model(arguments, &context, &device, &mut |chunks| {
-            perturb_constants::<B, _>(chunks, PERTURBATION, seed, &context)
+        let mut session = Session::<C>::with_prepared_model(arguments, &context, &device, &mut |chunks| {
+            perturb_constants(chunks, PERTURBATION, seed, &context)
         })?;
         let recorder = Recorder::new(folder, world.rank());
         let mut log = JsonLines::create(&metrics_path(folder, world.rank()))?;
-        recorder.parameters::<B, _>(0, session.model(), &context)?;
+        recorder.parameters(0, session.model(), &context)?;
         let num_steps = session.num_steps();
         for step in 1..=num_steps {
             let mut recorded = Ok(());
             let metrics = session.step_inspected(|gradients| recorded = recorder.gradients(step, gradients))?;
             recorded?;
-            recorder.parameters::<B, _>(step, session.model(), &context)?;
+            recorder.parameters(step, session.model(), &context)?;
             log.write(&metrics)?;
             if let Some(name) = title {
                 tell(name, &metrics, num_steps);

@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use burn::tensor::Device;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
 use burn_megatron::training::preflight::{self, Statement};
@@ -38,7 +39,6 @@ use models::ModelFamily;
 use models::registry::{FamilyProgram, run_with_family};
 
 use crate::arguments::{EvaluationArguments, TaskKind};
-use crate::device::{Program, TrainingBackend};
 use crate::launching::enter;
 use crate::layout::Layout;
 use crate::loading::{Loaded, LoadedModel, does_not_continue, load};
@@ -64,62 +64,47 @@ pub fn evaluate(arguments: &EvaluationArguments) -> anyhow::Result<ExitCode> {
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => {
-            let rank = Rank {
-                arguments,
-                data,
-                world: &world,
-            };
-            let done = arguments.device.run(arguments.precision.dtype(), &world, rank);
+            let done = run_rank(arguments, data, &world);
             done.or_else(|error| report_and_exit(&world, error.as_ref()))
         }
     }
 }
 
+/// Evaluates as one rank of the world.
+fn run_rank(arguments: &EvaluationArguments, data: TaskData, world: &World) -> anyhow::Result<ExitCode> {
+    let device = arguments.device.start(arguments.precision.dtype(), world)?;
+    let stop = StopFlag::install()?;
+    let context = arguments.device.connect(world, arguments.parallel.context_config())?;
+    let same_data = Statement {
+        what: "data",
+        value: format!("SHA-256 {}", data.sha256),
+    };
+    let statements = [arguments.statement(), same_data];
+    preflight::check(&context, &statements, &device)?;
+    let loaded = load(arguments.task.load.as_deref(), world, &context)?;
+    let FamilyState { family } = FamilyState::of(loaded.checkpoint())?;
+    let rank = Rank {
+        arguments,
+        data,
+        loaded,
+        stop,
+        context,
+        device,
+    };
+    run_with_family(&family, rank)?
+}
+
+/// One rank of the world, with the checkpoint, whose model's family is not known yet.
 struct Rank<'a> {
-    arguments: &'a EvaluationArguments,
-    data: TaskData,
-    world: &'a World,
-}
-
-impl Program for Rank<'_> {
-    type Output = ExitCode;
-
-    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
-        let Self { arguments, data, world } = self;
-        let stop = StopFlag::install()?;
-        let context = arguments.device.connect(world, arguments.parallel.context_config())?;
-        let context = context.with_kernels(arguments.task.kernels());
-        let same_data = Statement {
-            what: "data",
-            value: format!("SHA-256 {}", data.sha256),
-        };
-        let statements = [arguments.statement(), same_data];
-        preflight::check::<B::InnerBackend>(&context, &statements, &device)?;
-        let loaded = load(arguments.task.load.as_deref(), world, &context)?;
-        let FamilyState { family } = FamilyState::of(loaded.checkpoint())?;
-        let program = OnDevice::<B> {
-            arguments,
-            data,
-            loaded,
-            stop,
-            context,
-            device,
-        };
-        run_with_family(&family, program)?
-    }
-}
-
-/// One rank of the world on its device, with the checkpoint, whose model's family is not known yet.
-struct OnDevice<'a, B: TrainingBackend> {
     arguments: &'a EvaluationArguments,
     data: TaskData,
     loaded: Loaded,
     stop: StopFlag,
     context: ParallelContext,
-    device: B::Device,
+    device: Device,
 }
 
-impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
+impl FamilyProgram for Rank<'_> {
     type Output = anyhow::Result<ExitCode>;
 
     fn run<C: ModelFamily>(self) -> anyhow::Result<ExitCode> {
@@ -139,12 +124,12 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             source,
             iteration,
             ..
-        } = loaded.model::<B, C>(&arguments.parallel, &arguments.tokenizer, &context, &device)?;
+        } = loaded.model::<C>(&arguments.parallel, &arguments.tokenizer, &context, &device)?;
         let same_tokenizer = Statement {
             what: "tokenizer",
             value: format!("SHA-256 {}", tokenizer.sha256()),
         };
-        preflight::check::<B::InnerBackend>(&context, &[same_tokenizer], &device)?;
+        preflight::check(&context, &[same_tokenizer], &device)?;
         let seq_length = task.seq_length(model.max_seq_length())?;
         let encoder = Encoder::new(&**tokenizer.tokenizer(), seq_length);
         let Asked {
@@ -156,7 +141,7 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
         let (begun, num_chunks) = (Instant::now(), chunks.len());
         let bar = (context.rank() == 0).then(|| bar(sequences.len())).flatten();
         let tokens = task.micro_batch_size.saturating_mul(seq_length);
-        let chunks = C::predicting::<B>(chunks).with_context(|| does_not_continue(C::NAME))?;
+        let chunks = C::predicting(chunks).with_context(|| does_not_continue(C::NAME))?;
         let mut scorer = Scorer::new(chunks, tokens, model.max_seq_length(), &context);
         let outcome = scorer.run(&sequences, &stop, |done| {
             if let Some(bar) = &bar {

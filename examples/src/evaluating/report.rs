@@ -6,7 +6,7 @@ use super::figures::{Family, as_json, as_table};
 use crate::arguments::{EvaluationArguments, TaskKind};
 use crate::layout::Layout;
 
-/// What was evaluated, how, and what came of it.
+/// An evaluation: its model, its settings and its figures.
 pub(super) struct Report<'a> {
     pub(super) arguments: &'a EvaluationArguments,
     pub(super) layout: Layout,
@@ -19,7 +19,7 @@ pub(super) struct Report<'a> {
     pub(super) tokenizer_sha256: String,
     pub(super) data_sha256: String,
     pub(super) seq_length: usize,
-    /// Of wikitext.
+    /// Advance of windows, of wikitext.
     pub(super) overlapping_eval: Option<usize>,
     pub(super) num_items: usize,
     pub(super) num_truncated: usize,
@@ -48,7 +48,7 @@ impl Report<'_> {
                 "target_delimiter": (task.kind == TaskKind::MultipleChoice).then_some(&task.target_delimiter),
                 "micro_batch_size": task.micro_batch_size,
                 "dtype": burn::tensor::DType::from(self.arguments.precision.dtype()).name(),
-                "fused_kernels": !task.no_fused_kernels,
+                "fused_kernels": !self.arguments.device.no_fused_kernels,
                 "layout": self.layout.to_string(),
             },
             "num_items": self.num_items,

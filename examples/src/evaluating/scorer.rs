@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use anyhow::ensure;
 use burn::tensor::Tensor;
-use burn_megatron::collectives::{CollectiveBackend, ReduceOp};
+use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::launch::StopFlag;
@@ -21,15 +21,15 @@ use crate::launching::StopReason;
 const BATCHES_PER_STAGE: usize = 4;
 
 /// Scores sequences with a model, a stage of which is on each rank.
-pub(super) struct Scorer<B: CollectiveBackend, S> {
-    chunks: Vec<ScoredStage<B, S>>,
+pub(super) struct Scorer<S> {
+    chunks: Vec<ScoredStage<S>>,
     context: ParallelContext,
     limits: BatchLimits,
     /// The last one, which is for its number of batches.
     executor: Option<(usize, PipelineExecutor)>,
 }
 
-/// How scoring has ended, on every rank.
+/// End of scoring, on every rank.
 pub(super) enum Outcome {
     /// The scores of all sequences.
     Done(Vec<Score>),
@@ -37,7 +37,7 @@ pub(super) enum Outcome {
     Stopped(StopReason),
 }
 
-impl<B: CollectiveBackend, S: ScoringStage<B>> Scorer<B, S> {
+impl<S: ScoringStage> Scorer<S> {
     /// Takes this rank's chunks of a model with these `positions`. Batches of several sequences have at most `tokens`
     /// tokens.
     pub(super) fn new(chunks: Vec<S>, tokens: usize, positions: usize, context: &ParallelContext) -> Self {
@@ -135,13 +135,13 @@ impl<B: CollectiveBackend, S: ScoringStage<B>> Scorer<B, S> {
             return Ok(Vec::new());
         }
         let micro_batches: Vec<TokenBatch> = batches.iter().map(|batch| token_batch(batch, sequences)).collect();
-        let mut scores: Vec<Option<Tensor<B, 1>>> = vec![None; batches.len()];
+        let mut scores: Vec<Option<Tensor<1>>> = vec![None; batches.len()];
         self.make_executor(batches.len())?;
         let (_, executor) = self.executor.as_ref().expect("it was made");
         executor.evaluate(&self.chunks, &micro_batches, |number, tensor| {
             scores[number] = Some(tensor)
         })?;
-        let read = |tensor: Tensor<B, 1>| tensor.into_data().iter::<f64>().collect();
+        let read = |tensor: Tensor<1>| tensor.into_data().iter::<f64>().collect();
         Ok(scores.into_iter().flatten().map(read).collect())
     }
 

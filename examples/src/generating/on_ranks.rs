@@ -1,12 +1,10 @@
 //! [`run_rank`]: one rank of a program that generates, from the flags to the generator, on any device and with any
 //! family of models.
-//!
-//! It is compiled for every device, which takes a minute; in the library, all programs share what comes of it.
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use burn::tensor::DType;
+use burn::tensor::{DType, Device};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{StopFlag, World};
 use burn_megatron::pipeline_parallel::LayerLayout;
@@ -17,7 +15,6 @@ use models::registry::{FamilyProgram, run_with_family};
 
 use super::generator::{BatchLimits, GeneratorProgram, Ready};
 use crate::arguments::GeneratorArguments;
-use crate::device::{Program, TrainingBackend};
 use crate::figures::bytes;
 use crate::loading::{Loaded, LoadedModel, does_not_continue, load};
 use crate::saved_state::FamilyState;
@@ -39,56 +36,34 @@ pub(crate) fn run_rank(
     world: &World,
     program: &mut dyn GeneratorProgram,
 ) -> anyhow::Result<ExitCode> {
+    let device = arguments.device.start(arguments.precision.dtype(), world)?;
+    let stop = StopFlag::install()?;
+    let context = (arguments.device).connect(world, arguments.parallel.context_config())?;
+    preflight::check(&context, &[statement], &device)?;
+    let loaded = load(arguments.batch.load.as_deref(), world, &context)?;
+    let FamilyState { family } = FamilyState::of(loaded.checkpoint())?;
     let rank = Rank {
         arguments,
-        statement,
-        world,
         program,
+        loaded,
+        stop,
+        context,
+        device,
     };
-    arguments.device.run(arguments.precision.dtype(), world, rank)
+    run_with_family(&family, rank)?
 }
 
+/// One rank of the world, with the checkpoint, whose model's family is not known yet.
 struct Rank<'a> {
-    arguments: &'a GeneratorArguments,
-    statement: Statement,
-    world: &'a World,
-    program: &'a mut dyn GeneratorProgram,
-}
-
-impl Program for Rank<'_> {
-    type Output = ExitCode;
-
-    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
-        let arguments = self.arguments;
-        let stop = StopFlag::install()?;
-        let context = (arguments.device).connect(self.world, arguments.parallel.context_config())?;
-        let context = context.with_kernels(arguments.kernels());
-        preflight::check::<B::InnerBackend>(&context, &[self.statement], &device)?;
-        let loaded = load(arguments.batch.load.as_deref(), self.world, &context)?;
-        let FamilyState { family } = FamilyState::of(loaded.checkpoint())?;
-        let program = OnDevice::<B> {
-            arguments,
-            program: self.program,
-            loaded,
-            stop,
-            context,
-            device,
-        };
-        run_with_family(&family, program)?
-    }
-}
-
-/// One rank of the world on its device, with the checkpoint, whose model's family is not known yet.
-struct OnDevice<'a, B: TrainingBackend> {
     arguments: &'a GeneratorArguments,
     program: &'a mut dyn GeneratorProgram,
     loaded: Loaded,
     stop: StopFlag,
     context: ParallelContext,
-    device: B::Device,
+    device: Device,
 }
 
-impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
+impl FamilyProgram for Rank<'_> {
     type Output = anyhow::Result<ExitCode>;
 
     fn run<C: ModelFamily>(self) -> anyhow::Result<ExitCode> {
@@ -107,14 +82,14 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             tokenizer,
             source,
             ..
-        } = loaded.model::<B, C>(&arguments.parallel, &arguments.tokenizer, &context, &device)?;
+        } = loaded.model::<C>(&arguments.parallel, &arguments.tokenizer, &context, &device)?;
         let chosen = match context.rank() {
             0 => Some(program.limits(&tokenizer, model.max_seq_length())?),
             _ => None,
         };
         let tokenizer = tokenizer.tokenizer().clone();
         let config = agree_on_limits(chosen, &context)?;
-        let chunks = C::predicting::<B>(chunks).with_context(|| does_not_continue(C::NAME))?;
+        let chunks = C::predicting(chunks).with_context(|| does_not_continue(C::NAME))?;
         let mut generator = Generator::new(chunks, &model, tokenizer, config, &context, &device)?;
         if !generator.is_first() {
             generator.serve()?;

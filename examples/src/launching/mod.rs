@@ -1,4 +1,4 @@
-//! What the programs do before they train: logging to the terminal, the number of ranks, the launcher's terminal, the
+//! The steps of programs before they train: logging to the terminal, the number of ranks, the launcher's terminal, the
 //! groups.
 
 mod stop;
@@ -95,7 +95,7 @@ fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Ro
     Ok(role)
 }
 
-/// Connects this rank's groups in the layout, and with the seed and the kernels, that the flags ask for.
+/// Connects this rank's groups in the layout, and with the seed, that the flags ask for.
 ///
 /// # Communication
 /// Making the groups; on CUDA the ranks compare their GPUs.
@@ -106,9 +106,7 @@ pub fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<P
     let seed = u64::from(arguments.optimization.seed);
     let config = arguments.parallel.context_config().with_seed(seed);
     let context = arguments.device.connect(world, config)?;
-    let context = context
-        .with_kernels(arguments.model.kernels())
-        .with_deterministic(arguments.model.deterministic_mode);
+    let context = context.with_deterministic(arguments.model.deterministic_mode);
     arguments.parallel.communication.overlapping(context)
 }
 

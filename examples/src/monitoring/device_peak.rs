@@ -4,17 +4,17 @@ use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::{Device, Distribution, Tensor};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
 use burn_megatron_monitoring::peak::{NumberType, measure, of_gpu, utilisation_percent};
 
 use crate::arguments::{Dtype, MonitoringArguments};
-use crate::device::{TrainingBackend, device_name};
+use crate::device::device_name;
 
 /// Rows and columns of the matrices that are multiplied to measure a peak.
 const SIZE: usize = 768;
-/// How long a peak is measured.
+/// The time for which a peak is measured.
 const MEASURED: Duration = Duration::from_millis(300);
 
 /// The peak of all ranks' devices, and where the number is from.
@@ -32,16 +32,16 @@ impl DevicePeak {
     ///
     /// # Communication
     /// A barrier and one all-reduce of one number over the world.
-    pub fn find<B: TrainingBackend>(
+    pub fn find(
         arguments: &MonitoringArguments,
         dtype: Dtype,
         context: &ParallelContext,
-        device: &B::Device,
+        device: &Device,
     ) -> anyhow::Result<Option<Self>> {
         let world = context.world_group();
         // Ranks that share a processor slow each other down, in training too.
         world.barrier()?;
-        let (mine, source) = of_rank::<B>(arguments, dtype, device);
+        let (mine, source) = of_rank(arguments, dtype, device);
         let mut sum = [mine];
         world.all_reduce(&mut sum, ReduceOp::Sum)?;
         if sum[0].is_nan() {
@@ -61,7 +61,7 @@ impl DevicePeak {
         utilisation_percent(model_flops_per_second, self.flops_per_second)
     }
 
-    /// Of one rank, on average, in TFLOP/s.
+    /// Returns the peak of one rank, on average, in TFLOP/s.
     pub fn tera_flops_per_rank(&self) -> f64 {
         self.flops_per_second / 1e12 / self.world_size as f64
     }
@@ -79,11 +79,11 @@ impl fmt::Display for DevicePeak {
 }
 
 /// This rank's peak in FLOP/s, NaN if it is not known, and where it is from.
-fn of_rank<B: TrainingBackend>(arguments: &MonitoringArguments, dtype: Dtype, device: &B::Device) -> (f64, String) {
+fn of_rank(arguments: &MonitoringArguments, dtype: Dtype, device: &Device) -> (f64, String) {
     if let Some(peak) = arguments.peak_tflops {
         return (1e12 * peak, "--peak-tflops".to_owned());
     }
-    if let Some(name) = device_name::<B>(device) {
+    if let Some(name) = device_name(device) {
         let number_type = match dtype {
             Dtype::F64 => NumberType::F64,
             Dtype::F32 => NumberType::F32,
@@ -92,7 +92,7 @@ fn of_rank<B: TrainingBackend>(arguments: &MonitoringArguments, dtype: Dtype, de
         };
         return (of_gpu(&name, number_type).unwrap_or(f64::NAN), name);
     }
-    let matrix = Tensor::<B::InnerBackend, 2>::random([SIZE, SIZE], Distribution::Uniform(-1.0, 1.0), device);
+    let matrix = Tensor::<2>::random([SIZE, SIZE], Distribution::Uniform(-1.0, 1.0), device);
     let flops = 2.0 * (SIZE as f64).powi(3);
     let measured: Result<f64, Infallible> = measure(flops, MEASURED, || {
         let product = matrix.clone().matmul(matrix.clone());

@@ -1,10 +1,11 @@
-//! What is seen of a run from outside: TensorBoard, Prometheus, timers, throughput, the capture of a profiler.
+//! Views of a run from outside: TensorBoard, Prometheus, timers, throughput, the capture of a profiler.
 
 mod device_peak;
 mod profiling;
 
 use std::time::{Duration, Instant};
 
+use burn::tensor::Device;
 use burn_megatron::training::StepMetrics;
 use burn_megatron_monitoring::progress::RemainingTime;
 use burn_megatron_monitoring::prometheus::{MetricsServer, TrainingMetrics};
@@ -16,13 +17,12 @@ use burn_megatron_monitoring::timers::TimerReport;
 use models::ModelFamily;
 
 use crate::arguments::{SamplePrompt, TrainingArguments};
-use crate::device::TrainingBackend;
 use crate::session::{Session, ValidationLosses};
 
 pub use device_peak::DevicePeak;
 use profiling::Profiling;
 
-/// What a line of output says of a step in addition to its metrics.
+/// Words of a step's line of output in addition to its metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepNote {
     /// The time that the steps after it will take.
@@ -46,7 +46,7 @@ pub struct Monitoring {
     outputs: Option<Outputs>,
 }
 
-/// What rank 0 writes and serves.
+/// Files and server of rank 0.
 struct Outputs {
     writer: Option<SummaryWriter>,
     writer_interval: u64,
@@ -62,10 +62,10 @@ impl Monitoring {
     ///
     /// # Errors
     /// When they fail; on rank 0, when the event file cannot be made or the port is taken.
-    pub fn new<B: TrainingBackend, C: ModelFamily>(
+    pub fn new<C: ModelFamily>(
         arguments: &TrainingArguments,
-        session: &Session<B, C>,
-        device: &B::Device,
+        session: &Session<C>,
+        device: &Device,
     ) -> anyhow::Result<Self> {
         let (flags, logging) = (&arguments.monitoring, &arguments.logging);
         let context = session.context();
@@ -75,7 +75,7 @@ impl Monitoring {
             _ => None,
         };
         let peak = if flags.log_throughput {
-            DevicePeak::find::<B>(flags, arguments.precision.dtype(), context, device)?
+            DevicePeak::find(flags, arguments.precision.dtype(), context, device)?
         } else {
             None
         };
@@ -115,11 +115,7 @@ impl Monitoring {
         }
     }
 
-    pub fn step(
-        &mut self,
-        metrics: &StepMetrics,
-        session: &Session<impl TrainingBackend, impl ModelFamily>,
-    ) -> StepNote {
+    pub fn step(&mut self, metrics: &StepMetrics, session: &Session<impl ModelFamily>) -> StepNote {
         let now = Instant::now();
         self.remaining.record(now.duration_since(self.last_step));
         self.last_step = now;
@@ -141,7 +137,7 @@ impl Monitoring {
         StepNote { remaining, throughput }
     }
 
-    pub fn validation(&mut self, losses: &ValidationLosses, session: &Session<impl TrainingBackend, impl ModelFamily>) {
+    pub fn validation(&mut self, losses: &ValidationLosses, session: &Session<impl ModelFamily>) {
         if let Some(outputs) = &mut self.outputs {
             let validation = ValidationScalars {
                 position: position(session),
@@ -173,7 +169,7 @@ impl Monitoring {
         &mut self,
         step: u64,
         is_last: bool,
-        session: &Session<impl TrainingBackend, impl ModelFamily>,
+        session: &Session<impl ModelFamily>,
     ) -> anyhow::Result<Option<String>> {
         if let Some(profiling) = &mut self.profiling {
             profiling.after_step(step, is_last);
@@ -234,7 +230,7 @@ impl Outputs {
     }
 }
 
-fn position(session: &Session<impl TrainingBackend, impl ModelFamily>) -> RunPosition {
+fn position(session: &Session<impl ModelFamily>) -> RunPosition {
     RunPosition {
         step: session.iteration(),
         consumed_samples: session.consumed_samples(),

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use burn::tensor::Device;
 use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
-use burn_megatron::collectives::ReduceOp;
+use burn_megatron::collectives::{ReduceOp, has_device_memory};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{BatchSource, Loader, MicroBatch};
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
@@ -27,7 +28,6 @@ use models::huggingface::AdapterConfig;
 
 use crate::adapting::{RunAdapters, in_words};
 use crate::arguments::{CheckpointArguments, TrainingArguments};
-use crate::device::{TrainingBackend, reserved_bytes};
 use crate::launching::StopReason;
 use crate::run_tokenizer::RunTokenizer;
 use crate::saved_state::RunState;
@@ -35,15 +35,15 @@ use crate::step_observer::StepObserver;
 use data::{read_text, start_loader};
 use run_text::{RunText, SampleSizes, TextRequest};
 
-/// What looks at a step's gradients.
-type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
+/// Observer of a step's gradients.
+type Inspect<'a> = dyn FnMut(&ReducedGradients) + 'a;
 
-/// What changes chunks before they are trained; a `dyn`, so that a session is compiled once for it.
+/// Change of chunks before they are trained; a `dyn`, so that a session is compiled once for it.
 type Prepare<'a, M> = dyn FnMut(Vec<M>) -> Vec<M> + 'a;
 
 /// One rank of a run.
-pub struct Session<B: TrainingBackend, C: ModelFamily> {
-    trainer: Trainer<B, C::Stage<B>>,
+pub struct Session<C: ModelFamily> {
+    trainer: Trainer<C::Stage>,
     timeline: Timeline,
     observer: Arc<StepObserver>,
     kind: ScheduleKind,
@@ -59,10 +59,10 @@ pub struct Session<B: TrainingBackend, C: ModelFamily> {
     eval_iters: u64,
     /// Since the last report.
     time: RankTime,
-    device: B::Device,
+    device: Device,
     /// The most bytes that the device's pools have reserved.
     peak_device_bytes: u64,
-    /// What was to be offloaded to where it is, in words.
+    /// Remarks on what was to be offloaded to where it is.
     offload_notes: Vec<String>,
 }
 
@@ -75,34 +75,34 @@ pub struct SessionSummary {
     pub num_train_tokens: usize,
     /// Documents, and how many of them validate.
     pub num_documents: (usize, usize),
-    /// What a person should know of where they come from.
+    /// Remark on where they come from.
     pub note: Option<String>,
     /// Remarks on the model of the checkpoint: what is easily missed.
     pub model: Vec<String>,
     /// The adapters that are trained in place of the parameters, in words.
     pub adapters: Option<String>,
-    /// Where the optimizer is, where that is not what the flags seem to say.
+    /// Places of the optimizer and others, where they are not what the flags seem to say.
     pub offload: Vec<String>,
 }
 
 /// The mean losses of a validation, in nats per token.
 #[derive(Clone, Debug)]
 pub struct ValidationLosses {
-    /// Of all text that is set aside.
+    /// Mean over all text that is set aside.
     pub loss: f64,
-    /// Of each data set, by its name, with `--multiple-validation-sets`.
+    /// Means of each data set, by its name, with `--multiple-validation-sets`.
     pub of_sets: Vec<(String, f64)>,
 }
 
-impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
-    /// Makes this rank's model, data and trainer.
+impl<C: ModelFamily> Session<C> {
+    /// Makes this rank's model, data and trainer. `device` is without autodiff, which training adds.
     ///
     /// # Communication
     /// A comparison of the text over all ranks; the weights of the data-parallel ranks become those of the first.
     ///
     /// # Errors
     /// When the flags do not fit each other or the layout, the text cannot be read or is not the same on every rank.
-    pub fn new(arguments: &TrainingArguments, context: &ParallelContext, device: &B::Device) -> anyhow::Result<Self> {
+    pub fn new(arguments: &TrainingArguments, context: &ParallelContext, device: &Device) -> anyhow::Result<Self> {
         Self::with_prepared_model(arguments, context, device, &mut |chunks| chunks)
     }
 
@@ -113,19 +113,17 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     pub fn with_prepared_model(
         arguments: &TrainingArguments,
         context: &ParallelContext,
-        device: &B::Device,
-        prepare: &mut Prepare<'_, C::Stage<B>>,
+        device: &Device,
+        prepare: &mut Prepare<'_, C::Stage>,
     ) -> anyhow::Result<Self> {
         arguments.model.validate()?;
         let sharding = arguments.parallel.communication.sharding()?;
+        let is_on_device = has_device_memory(device);
+        let offloaded_layers = if is_on_device { arguments.offload.layers() } else { 0 };
         let context = &context
             .clone()
             .with_layer_segments(sharding.shards_parameters())
-            .with_offloaded_layers(if B::HAS_DEVICE_MEMORY {
-                arguments.offload.layers()
-            } else {
-                0
-            });
+            .with_offloaded_layers(offloaded_layers);
         let found = found_checkpoint::find(&arguments.checkpoints, context)?;
         let checkpoint = found.checkpoint;
         let family = arguments.model.family(checkpoint.as_ref())?.name;
@@ -179,11 +177,10 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         // Of which each rank draws its shards alone; adapters are put into whole layers.
         let is_lazy = sharding.shards_parameters() && adapters.is_none();
         let drawing = context.clone().with_lazy_parameters(is_lazy);
-        let chunks = prepare(model.init_stage(&stages.layers(sizes)?, device, &drawing)?);
+        let trained_on = device.clone().autodiff();
+        let chunks = prepare(model.init_stage(&stages.layers(sizes)?, &trained_on, &drawing)?);
         let chunks = match (&adapters, &checkpoint) {
-            (Some(adapters), Some(checkpoint)) => {
-                adapters.adapt::<B, C>(&model, chunks, checkpoint, context, device)?
-            }
+            (Some(adapters), Some(checkpoint)) => adapters.adapt(&model, chunks, checkpoint, context, &trained_on)?,
             _ => chunks,
         };
         let has_parameters = adapters.as_ref().is_some_and(|adapters| !adapters.is_stored);
@@ -195,17 +192,17 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             (
                 "--optimizer-cpu-offload",
                 "optimizer is",
-                offload.changes_nothing_on::<B::InnerBackend>(),
+                offload.changes_nothing_on(device),
             ),
             (
                 "--offload-param cpu",
                 "parameters are",
-                offload_parameters.changes_nothing_on::<B::InnerBackend>(),
+                offload_parameters.changes_nothing_on(device),
             ),
             (
                 "--cpu-offloading",
                 "activations are",
-                arguments.offload.cpu_offloading && !B::HAS_DEVICE_MEMORY,
+                arguments.offload.cpu_offloading && !is_on_device,
             ),
         ];
         let idle_offloads = idle_offloads.into_iter().filter(|(.., is_idle)| *is_idle);
@@ -231,9 +228,9 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         };
         let observer = Arc::new(StepObserver::new(&arguments.monitoring, context.rank()));
         let timeline = Timeline::default().with_observer(observer.clone());
-        let mut trainer = Trainer::new(chunks, &training, config, context, device)?.with_timeline(&timeline);
+        let mut trainer = Trainer::new(chunks, &training, config, context, &trained_on)?.with_timeline(&timeline);
         if let Some(checkpoint) = checkpoint.filter(|_| !has_parameters) {
-            resume::<B, C>(
+            resume::<C>(
                 &mut trainer,
                 &checkpoint,
                 &arguments.checkpoints,
@@ -268,7 +265,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         })
     }
 
-    /// What the run is made of.
+    /// Returns the sizes of the run.
     pub fn summary(&self) -> SessionSummary {
         SessionSummary {
             num_parameters: self.model.num_parameters(),
@@ -282,16 +279,16 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     }
 
     /// This rank's chunks of the model.
-    pub fn model(&self) -> &Vec<C::Stage<B>> {
+    pub fn model(&self) -> &Vec<C::Stage> {
         self.trainer.model()
     }
 
-    /// Where what this rank does is recorded, while it is on.
+    /// The record of what this rank does, while it is on.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// What measures the parts of this rank's steps.
+    /// The observer that measures the parts of this rank's steps.
     pub fn observer(&self) -> &StepObserver {
         &self.observer
     }
@@ -380,14 +377,11 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
     /// Runs one step, showing its gradients to `inspect` after finalisation and before clipping. The step's time in
     /// the metrics is without that of `inspect`.
-    pub fn step_inspected(
-        &mut self,
-        mut inspect: impl FnMut(&ReducedGradients<B::InnerBackend>),
-    ) -> anyhow::Result<StepMetrics> {
+    pub fn step_inspected(&mut self, mut inspect: impl FnMut(&ReducedGradients)) -> anyhow::Result<StepMetrics> {
         self.run_step(Some(&mut inspect))
     }
 
-    fn run_step(&mut self, inspect: Option<&mut Inspect<'_, B::InnerBackend>>) -> anyhow::Result<StepMetrics> {
+    fn run_step(&mut self, inspect: Option<&mut Inspect<'_>>) -> anyhow::Result<StepMetrics> {
         let started = Instant::now();
         let sent_before = self.context.bytes_communicated();
         let blocked_before = self.context.time_blocked();
@@ -419,7 +413,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
         let sent = self.context.bytes_communicated() - sent_before;
         let mut sums = [sent as f64];
-        let on_device = reserved_bytes::<B>(&self.device);
+        let on_device = self.device.memory_pool_usage().map(|usage| usage.bytes_reserved);
         self.peak_device_bytes = self.peak_device_bytes.max(on_device.unwrap_or(0));
         let mut maxima = [seconds, peak_bytes() as f64, self.peak_device_bytes as f64];
         let world = self.context.world_group();
@@ -449,7 +443,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         })
     }
 
-    /// Whether some of the text is set aside for validation.
+    /// Returns whether some of the text is set aside for validation.
     pub fn has_validation(&self) -> bool {
         self.text.has_validation()
     }
@@ -490,7 +484,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         Ok(StragglerReport::gather(mine, share, self.context.world_group())?)
     }
 
-    /// Why the ranks stop, if any wants to: all ranks learn it at the same step.
+    /// Returns why the ranks stop, if any wants to: all ranks learn it at the same step.
     ///
     /// # Communication
     /// One all-reduce of one number over the world.
@@ -521,8 +515,8 @@ fn sample_sizes(training: &TrainingConfig, eval_iters: u64) -> SampleSizes {
 }
 
 /// Continues from a checkpoint, or starts a new run with its parameters.
-fn resume<B: TrainingBackend, C: ModelFamily>(
-    trainer: &mut Trainer<B, C::Stage<B>>,
+fn resume<C: ModelFamily>(
+    trainer: &mut Trainer<C::Stage>,
     checkpoint: &Checkpoint,
     flags: &CheckpointArguments,
     training: &TrainingConfig,

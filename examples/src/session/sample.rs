@@ -1,16 +1,15 @@
 //! The text that the model writes while it is trained.
 
 use anyhow::{Context as _, ensure};
-use burn::module::AutodiffModule as _;
+use burn::module::Module as _;
 use models::generation::{GenerationRequest, Generator, GeneratorConfig, SamplingConfig};
 use models::{ModelFamily, Objective};
 
 use super::Session;
 use crate::arguments::SamplePrompt;
-use crate::device::TrainingBackend;
 use crate::loading::does_not_continue;
 
-impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
+impl<C: ModelFamily> Session<C> {
     /// Checks that the model can continue a text.
     ///
     /// # Errors
@@ -40,7 +39,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let positions = self.model.max_seq_length();
         let max_tokens = prompt.max_tokens.min(positions.saturating_sub(tokens.len().max(1)));
         // Of a clone: parameters that are gathered for this go with it.
-        let chunks = C::predicting::<B>(self.trainer.model().clone().valid());
+        let chunks = C::predicting(self.trainer.model().clone().valid());
         let mut generator = Generator::new(
             chunks.with_context(|| does_not_continue(C::NAME))?,
             &self.model,

@@ -11,7 +11,6 @@ use anyhow::Context as _;
 use models::ModelFamily;
 
 use crate::arguments::LoggingArguments;
-use crate::device::TrainingBackend;
 use crate::session::Session;
 
 pub use recording::Recording;
@@ -48,11 +47,7 @@ impl Recorder {
     ///
     /// # Communication
     /// Before that step, two barriers over the world.
-    pub fn before_step(
-        &self,
-        step: u64,
-        session: &Session<impl TrainingBackend, impl ModelFamily>,
-    ) -> anyhow::Result<()> {
+    pub fn before_step(&self, step: u64, session: &Session<impl ModelFamily>) -> anyhow::Result<()> {
         if step == self.steps.start {
             session.timeline().start(session.context().world_group())?;
         }
@@ -71,7 +66,7 @@ impl Recorder {
         &self,
         step: u64,
         is_last: bool,
-        session: &Session<impl TrainingBackend, impl ModelFamily>,
+        session: &Session<impl ModelFamily>,
     ) -> anyhow::Result<Option<String>> {
         let is_recorded = self.steps.contains(&step);
         if !is_recorded || !(is_last || step + 1 == self.steps.end) {

@@ -3,8 +3,8 @@
 
 use burn::module::Module;
 use burn::tensor::activation::log_softmax;
-use burn::tensor::{Int, Tensor, backend::Backend};
-use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
+use burn::tensor::{Device, Int, Tensor};
+use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::context::ParameterScope;
 use burn_megatron::mappings::gather_from_tensor_region;
 use burn_megatron::parameters::ParameterInit;
@@ -19,12 +19,12 @@ use crate::layers::{MlpActivation, Norm};
 /// # Reference
 /// Devlin et al. 2018, arXiv:1810.04805, section 3.1.
 #[derive(Module, Debug)]
-pub struct MaskedTokenHead<B: Backend> {
+pub struct MaskedTokenHead {
     /// `d_model` to `d_model`.
-    pub transform: ReplicatedLinear<B>,
+    pub transform: ReplicatedLinear,
     /// After the layer.
-    pub norm: Norm<B>,
-    pub bias: VocabParallelBias<B>,
+    pub norm: Norm,
+    pub bias: VocabParallelBias,
     #[module(skip)]
     activation: MlpActivation,
 }
@@ -34,21 +34,22 @@ pub struct MaskedTokenHead<B: Backend> {
 /// # Reference
 /// Devlin et al. 2018, arXiv:1810.04805, section 3.1; Lan et al. 2019, arXiv:1909.11942, section 3.1.
 #[derive(Module, Debug)]
-pub struct PairHead<B: Backend> {
+pub struct PairHead {
     /// `d_model` to `d_model`, then tanh.
-    pub pooler: ReplicatedLinear<B>,
+    pub pooler: ReplicatedLinear,
     /// `d_model` to 2.
-    pub pairs: ReplicatedLinear<B>,
+    pub pairs: ReplicatedLinear,
     sequence_parallel: bool,
+    #[module(skip)]
     group: ProcessGroup,
 }
 
-impl<B: Backend> MaskedTokenHead<B> {
+impl MaskedTokenHead {
     pub(super) fn init(
         config: &DecoderConfig,
         masked: &MaskedTokenConfig,
         shard: VocabShard,
-        device: &B::Device,
+        device: &Device,
         scope: &ParameterScope,
     ) -> Self {
         let (d_model, names) = (config.d_model(), &masked.names);
@@ -65,20 +66,20 @@ impl<B: Backend> MaskedTokenHead<B> {
     }
 }
 
-impl<B: CollectiveBackend> MaskedTokenHead<B> {
+impl MaskedTokenHead {
     /// Returns the output head's input, of this rank's tokens under sequence parallelism: `[tokens, d_model]` to the
     /// same.
-    pub fn transformed(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub fn transformed(&self, hidden: Tensor<2>) -> Tensor<2> {
         let transformed = self.transform.forward(hidden);
         self.norm.forward(self.activation.of_one(transformed))
     }
 }
 
-impl<B: Backend> PairHead<B> {
+impl PairHead {
     pub(super) fn init(
         config: &DecoderConfig,
         masked: &MaskedTokenConfig,
-        device: &B::Device,
+        device: &Device,
         scope: &ParameterScope,
     ) -> Self {
         let (d_model, names) = (config.d_model(), &masked.names);
@@ -92,7 +93,7 @@ impl<B: Backend> PairHead<B> {
     }
 }
 
-impl<B: CollectiveBackend> PairHead<B> {
+impl PairHead {
     /// Scores of "follows" and "does not follow".
     ///
     /// # Shapes
@@ -104,7 +105,7 @@ impl<B: CollectiveBackend> PairHead<B> {
     ///
     /// # Panics
     /// When the collective fails.
-    pub fn scores(&self, hidden: Tensor<B, 2>, seq_length: usize) -> Tensor<B, 2> {
+    pub fn scores(&self, hidden: Tensor<2>, seq_length: usize) -> Tensor<2> {
         let hidden = if self.sequence_parallel {
             gather_from_tensor_region(hidden, 0, &self.group)
         } else {
@@ -119,7 +120,7 @@ impl<B: CollectiveBackend> PairHead<B> {
 
     /// The cross-entropy of each pair's target, 1 where the second sentence does not follow, `[batch]`; in f32 where
     /// the parameters have 16 bits. Otherwise as [`scores`](Self::scores).
-    pub fn losses(&self, hidden: Tensor<B, 2>, seq_length: usize, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+    pub fn losses(&self, hidden: Tensor<2>, seq_length: usize, targets: Tensor<1, Int>) -> Tensor<1> {
         let scores = widen(self.scores(hidden, seq_length));
         let [batch, _] = scores.dims();
         let of_targets = log_softmax(scores, 1).gather(1, targets.reshape([batch, 1]));

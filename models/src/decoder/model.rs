@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use burn::module::Module;
-use burn::tensor::{Int, Tensor, backend::Backend};
-use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
+use burn::tensor::{Device, Int, Tensor};
+use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::context::{ParallelContext, ParameterScope};
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput, forward_segments};
@@ -14,7 +14,6 @@ use burn_megatron::tensor_parallel::{
     vocab_parallel_margin,
 };
 use burn_megatron::training::{LanguageModel, TokenBatch};
-use cubecl_kernels::Kernels;
 
 use super::config::{DecoderConfig, Positions};
 use super::masked::{MaskedTokenHead, PairHead};
@@ -33,38 +32,37 @@ const EMBEDDING_SITE: u32 = 0;
 ///
 /// Shape legend: `batch` samples of `seq` tokens; activations are `[batch * seq, d_model]`, tokens leading.
 #[derive(Module, Debug)]
-pub struct Decoder<B: Backend> {
+pub struct Decoder {
     /// Token embedding on the first virtual stage; where it is tied, the output head on the last one, too.
-    pub token_embedding: Option<VocabParallelEmbedding<B>>,
+    pub token_embedding: Option<VocabParallelEmbedding>,
     /// Position embedding, on the first virtual stage, where it is learned.
-    pub position_embedding: Option<PositionEmbedding<B>>,
+    pub position_embedding: Option<PositionEmbedding>,
     /// Embedding of token types, on the first virtual stage, where the model has them.
-    pub token_types: Option<PositionEmbedding<B>>,
+    pub token_types: Option<PositionEmbedding>,
     /// The norm of the embeddings, on the first virtual stage, where there is one.
-    pub embedding_norm: Option<Norm<B>>,
+    pub embedding_norm: Option<Norm>,
     /// The blocks that are here.
-    pub blocks: Vec<Block<B>>,
+    pub blocks: Vec<Block>,
     /// The final norm, on the last virtual stage, where the model has one.
-    pub norm: Option<Norm<B>>,
+    pub norm: Option<Norm>,
     /// Layers around the output head of a model of masked tokens, on the last virtual stage.
-    pub masked: Option<MaskedTokenHead<B>>,
+    pub masked: Option<MaskedTokenHead>,
     /// The head that tells pairs of sentences apart, on the last virtual stage, if the model has one.
-    pub pairs: Option<PairHead<B>>,
+    pub pairs: Option<PairHead>,
     /// The output head where it is not tied, on the last virtual stage: as the embedding, a row per token of the
     /// vocabulary.
-    pub head: Option<VocabParallelEmbedding<B>>,
+    pub head: Option<VocabParallelEmbedding>,
     is_first: bool,
     is_last: bool,
     embedding_dropout: Dropout,
     #[module(skip)]
     segmentation: Segmentation,
     #[module(skip)]
-    kernels: Kernels,
-    #[module(skip)]
     logit_chunk_tokens: Option<usize>,
     vocab_size: usize,
     d_model: usize,
     sequence_parallel: bool,
+    #[module(skip)]
     tensor_group: ProcessGroup,
 }
 
@@ -74,9 +72,9 @@ impl DecoderConfig {
     ///
     /// # Errors
     /// When a size does not divide, fused attention does not compute with the heads, or the layout has pipeline stages.
-    pub fn init_in<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> Result<Decoder<B>, ModelError> {
+    pub fn init_in(&self, device: &Device, scope: &ParameterScope) -> Result<Decoder, ModelError> {
         let part = ModelPart::whole(self.n_layers, scope.context())?;
-        self.validate_heads(scope.context())?;
+        self.validate_heads()?;
         self.init_part(&part, device, scope)
     }
 
@@ -84,30 +82,25 @@ impl DecoderConfig {
     ///
     /// # Errors
     /// As [`init_in`](Self::init_in); when `layers` is not for this model or this layout.
-    pub fn init_stage<B: Backend>(
+    pub fn init_stage(
         &self,
         layers: &LayerLayout,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
-    ) -> Result<Vec<Decoder<B>>, ModelError> {
-        self.validate_heads(context)?;
+    ) -> Result<Vec<Decoder>, ModelError> {
+        self.validate_heads()?;
         let parts = ModelPart::of_stage(self.n_layers, layers, context)?;
         let scope = context.root();
         parts.iter().map(|part| self.init_part(part, device, &scope)).collect()
     }
 
-    fn validate_heads(&self, context: &ParallelContext) -> Result<(), ModelError> {
+    fn validate_heads(&self) -> Result<(), ModelError> {
         let attention = &self.block.attention;
         let d_head = attention.d_head.unwrap_or(attention.d_model / attention.n_heads);
-        validate_head_size(d_head, context.kernels())
+        validate_head_size(d_head)
     }
 
-    fn init_part<B: Backend>(
-        &self,
-        part: &ModelPart,
-        device: &B::Device,
-        scope: &ParameterScope,
-    ) -> Result<Decoder<B>, ModelError> {
+    fn init_part(&self, part: &ModelPart, device: &Device, scope: &ParameterScope) -> Result<Decoder, ModelError> {
         let (names, d_model) = (&self.names, self.d_model());
         let embedding = VocabParallelEmbeddingConfig::new(self.vocab_size, d_model)
             .with_padded_size(Some(self.padded_vocab_size))
@@ -185,7 +178,6 @@ impl DecoderConfig {
             head,
             embedding_dropout: DropoutConfig::new(self.block.hidden_dropout).init(embedding_site),
             segmentation: Segmentation::new(self.layer_recompute, scope.context()),
-            kernels: scope.context().kernels(),
             logit_chunk_tokens: self.logit_chunk_tokens,
             vocab_size: self.vocab_size,
             d_model,
@@ -195,7 +187,7 @@ impl DecoderConfig {
     }
 }
 
-impl<B: CollectiveBackend> Decoder<B> {
+impl Decoder {
     /// The same model, or stage, for whole activations on every tensor-parallel rank. For inference.
     pub(super) fn without_sequence_parallelism(self) -> Self {
         Self {
@@ -220,18 +212,18 @@ impl<B: CollectiveBackend> Decoder<B> {
     /// # Panics
     /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, a collective fails, or this
     /// is a stage and not the whole model.
-    pub fn logits(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
+    pub fn logits(&self, tokens: Tensor<2, Int>, step: &StepCoordinates) -> Tensor<2> {
         self.scores(self.hidden_states(tokens, step))
     }
 
     /// Scores as [`logits`](Self::logits) does, a micro-batch with its token types, positions and documents.
-    pub fn logits_of(&self, batch: &TokenBatch) -> Tensor<B, 2> {
+    pub fn logits_of(&self, batch: &TokenBatch) -> Tensor<2> {
         let (hidden, _) = self.run_segment(&self.whole_segment(), None, batch);
         self.scores(hidden)
     }
 
     /// Scores the vocabulary after the last block, `[tokens, padded_vocab_size / tp]`.
-    pub(super) fn scores(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub(super) fn scores(&self, hidden: Tensor<2>) -> Tensor<2> {
         let hidden = self.head_input(self.normalized(hidden));
         self.with_head_bias(self.output_head().embedding.logits(hidden))
     }
@@ -250,16 +242,11 @@ impl<B: CollectiveBackend> Decoder<B> {
     ///
     /// # Panics
     /// As [`logits`](Self::logits).
-    pub fn token_losses(
-        &self,
-        tokens: Tensor<B, 2, Int>,
-        targets: Tensor<B, 2, Int>,
-        step: &StepCoordinates,
-    ) -> Tensor<B, 1> {
+    pub fn token_losses(&self, tokens: Tensor<2, Int>, targets: Tensor<2, Int>, step: &StepCoordinates) -> Tensor<1> {
         self.losses(self.normalized(self.hidden_states(tokens, step)), targets)
     }
 
-    fn hidden_states(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
+    fn hidden_states(&self, tokens: Tensor<2, Int>, step: &StepCoordinates) -> Tensor<2> {
         let context = self.token_context(step, tokens.dims()[1]);
         let hidden = self.embed(tokens, None, None, &context);
         self.run_blocks(0..self.blocks.len(), hidden, &context)
@@ -277,11 +264,11 @@ impl<B: CollectiveBackend> Decoder<B> {
     /// `[batch * seq]`, or the tokens' places in their samples; token types `[batch * seq]`, or all 0.
     fn embed(
         &self,
-        tokens: Tensor<B, 2, Int>,
-        positions: Option<Tensor<B, 1, Int>>,
-        token_types: Option<Tensor<B, 1, Int>>,
+        tokens: Tensor<2, Int>,
+        positions: Option<Tensor<1, Int>>,
+        token_types: Option<Tensor<1, Int>>,
         context: &TokenContext,
-    ) -> Tensor<B, 2> {
+    ) -> Tensor<2> {
         let Some(embedding) = self.token_embedding.as_ref().filter(|_| self.is_first) else {
             panic!("tokens are embedded by the first virtual stage, and this is another");
         };
@@ -303,30 +290,25 @@ impl<B: CollectiveBackend> Decoder<B> {
             Some(group) => scatter_to_tensor_region(embedded, 0, group),
             None => embedded,
         };
-        drop_rows(
-            &self.embedding_dropout,
-            self.normed_embedding(hidden),
-            &context.local,
-            self.kernels,
-        )
+        drop_rows(&self.embedding_dropout, self.normed_embedding(hidden), &context.local)
     }
 
     /// The embeddings of tokens, `[tokens, d_model]`, as the first block or their dropout takes them.
-    pub(super) fn normed_embedding(&self, embedded: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub(super) fn normed_embedding(&self, embedded: Tensor<2>) -> Tensor<2> {
         match &self.embedding_norm {
             Some(norm) => norm.forward(embedded),
             None => embedded,
         }
     }
 
-    fn run_blocks(&self, blocks: Range<usize>, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
+    fn run_blocks(&self, blocks: Range<usize>, hidden: Tensor<2>, context: &TokenContext) -> Tensor<2> {
         self.blocks[blocks]
             .iter()
             .fold(hidden, |hidden, block| block.forward(hidden, context))
     }
 
     /// `[batch * seq, d_model]`, of this rank's tokens under sequence parallelism, as the head reads it.
-    pub(super) fn normalized(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub(super) fn normalized(&self, hidden: Tensor<2>) -> Tensor<2> {
         assert!(
             self.is_last,
             "the vocabulary is scored by the last virtual stage, and this is another"
@@ -337,14 +319,14 @@ impl<B: CollectiveBackend> Decoder<B> {
         }
     }
 
-    fn head_input(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+    fn head_input(&self, hidden: Tensor<2>) -> Tensor<2> {
         match &self.masked {
             Some(head) => head.transformed(hidden),
             None => hidden,
         }
     }
 
-    fn with_head_bias(&self, logits: Tensor<B, 2>) -> Tensor<B, 2> {
+    fn with_head_bias(&self, logits: Tensor<2>) -> Tensor<2> {
         match &self.masked {
             Some(head) => head.bias.forward(logits),
             None => logits,
@@ -352,14 +334,14 @@ impl<B: CollectiveBackend> Decoder<B> {
     }
 
     /// The cross-entropy of each token's target: normalized `[batch * seq, d_model]` to `[batch * seq]`.
-    fn losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
+    fn losses(&self, hidden: Tensor<2>, targets: Tensor<2, Int>) -> Tensor<1> {
         self.head_in_chunks(hidden, targets, |head, logits, targets| {
             head.cross_entropy(logits, targets)
         })
     }
 
     /// The losses of all tokens, and after them those of pairs whose order is to be learnt.
-    fn all_losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>, batch: &TokenBatch) -> Tensor<B, 1> {
+    fn all_losses(&self, hidden: Tensor<2>, targets: Tensor<2, Int>, batch: &TokenBatch) -> Tensor<1> {
         let hidden = self.normalized(hidden);
         let of_pairs = self.pairs.as_ref().zip(batch.pair_targets(&hidden.device()));
         let of_pairs = of_pairs.map(|(head, targets)| head.losses(hidden.clone(), batch.seq_length, targets));
@@ -372,7 +354,7 @@ impl<B: CollectiveBackend> Decoder<B> {
 
     /// The cross-entropy of each token's target, and its margin: normalized `[batch * seq, d_model]` to
     /// `[batch * seq * 2]`.
-    pub(super) fn losses_and_margins(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
+    pub(super) fn losses_and_margins(&self, hidden: Tensor<2>, targets: Tensor<2, Int>) -> Tensor<1> {
         self.head_in_chunks(hidden, targets, |head, logits, targets| {
             let losses = head.cross_entropy(logits.clone(), targets.clone());
             let margins = vocab_parallel_margin(logits, targets, head.embedding.vocab_shard(), head.group);
@@ -386,21 +368,20 @@ impl<B: CollectiveBackend> Decoder<B> {
     /// Applies a function to the logits and targets of all tokens, token after token.
     fn head_in_chunks(
         &self,
-        hidden: Tensor<B, 2>,
-        targets: Tensor<B, 2, Int>,
-        of_logits: impl Fn(&OutputHead<B>, Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
-    ) -> Tensor<B, 1> {
+        hidden: Tensor<2>,
+        targets: Tensor<2, Int>,
+        of_logits: impl Fn(&OutputHead, Tensor<2>, Tensor<1, Int>) -> Tensor<1>,
+    ) -> Tensor<1> {
         let head = self.output_head();
         head.in_chunks(self.head_input(hidden), targets, |logits, targets| {
             of_logits(&head, self.with_head_bias(logits), targets)
         })
     }
 
-    fn output_head(&self) -> OutputHead<'_, B> {
+    fn output_head(&self) -> OutputHead<'_> {
         let embedding = self.head.as_ref().or(self.token_embedding.as_ref());
         OutputHead {
             embedding: embedding.expect("the last virtual stage has a head"),
-            kernels: self.kernels,
             chunk_tokens: self.logit_chunk_tokens,
             group: &self.tensor_group,
         }
@@ -425,9 +406,9 @@ impl<B: CollectiveBackend> Decoder<B> {
     pub(super) fn run_segment(
         &self,
         segment: &Segment,
-        input: Option<Tensor<B, 2>>,
+        input: Option<Tensor<2>>,
         batch: &TokenBatch,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 2, Int>>) {
+    ) -> (Tensor<2>, Option<Tensor<2, Int>>) {
         // Asked of one parameter, which need not be here yet.
         let device = match (&input, &self.token_embedding) {
             (Some(input), _) => input.device(),
@@ -461,7 +442,7 @@ impl<B: CollectiveBackend> Decoder<B> {
     }
 }
 
-impl<B: CollectiveBackend> PipelineStage<B, 2> for Decoder<B> {
+impl PipelineStage<2> for Decoder {
     type MicroBatch = TokenBatch;
 
     fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
@@ -472,7 +453,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Decoder<B> {
         [tokens, self.d_model]
     }
 
-    fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+    fn forward(&self, input: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2> {
         forward_segments(self, input, batch)
     }
 
@@ -488,7 +469,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Decoder<B> {
         self.segmentation.is_offloaded(&self.segments()[segment])
     }
 
-    fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+    fn forward_segment(&self, segment: usize, input: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2> {
         let (hidden, targets) = self.run_segment(&self.segments()[segment], input, batch);
         match targets {
             Some(targets) => StageOutput::Losses(self.all_losses(hidden, targets, batch)),
@@ -497,7 +478,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Decoder<B> {
     }
 }
 
-impl<B: CollectiveBackend> LanguageModel<B> for Decoder<B> {
+impl LanguageModel for Decoder {
     fn vocab_size(&self) -> usize {
         self.vocab_size
     }

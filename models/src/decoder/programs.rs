@@ -1,6 +1,6 @@
 //! Programs' view of a model, and its form in Hugging Face's files, for every [`DecoderFamily`] at once.
 
-use burn_megatron::autodiff::TrainingBackend;
+use burn::tensor::Device;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides, key_head_copies};
@@ -13,7 +13,7 @@ use super::model::Decoder;
 use super::settings::CommonSettings;
 use super::sizes::{activations_per_element, layer_flops_per_token, layer_weights_and_parameters, unfused_per_element};
 use crate::architecture::Architecture;
-use crate::family::{InferenceStage, InnerStage, ModelFamily, ModelSettings, Preset};
+use crate::family::{InferenceStage, ModelFamily, ModelSettings, Preset};
 use crate::huggingface::{Fields, HuggingFaceError, HuggingFaceFormat, KeyTable, Parameter, SecondName};
 use crate::layers::{BlockConfig, LayerRecompute, MlpActivation, ModelError, NormType};
 use crate::model_config::{ForwardFlops, ModelConfig, Objective, ParameterCounts};
@@ -188,7 +188,7 @@ impl<C: DecoderFamily> ModelFamily for C {
     const PRESETS: &'static [Preset<Self>] = <C as DecoderFamily>::PRESETS;
     const CHOICES: &'static [&'static str] = C::TABLE.choices;
 
-    type Stage<B: TrainingBackend> = Decoder<B>;
+    type Stage = Decoder;
 
     fn base(settings: &ModelSettings) -> Self {
         match settings.preset.as_deref().and_then(Preset::<C>::named) {
@@ -212,18 +212,16 @@ impl<C: DecoderFamily> ModelFamily for C {
         self.with_common(common)
     }
 
-    fn init_stage<B: TrainingBackend>(
+    fn init_stage(
         &self,
         layers: &LayerLayout,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
-    ) -> Result<Vec<Decoder<B>>, ModelError> {
+    ) -> Result<Vec<Decoder>, ModelError> {
         self.decoder(context)?.init_stage(layers, device, context)
     }
 
-    fn predicting<B: TrainingBackend>(
-        chunks: Vec<InnerStage<Self, B>>,
-    ) -> Option<Vec<impl InferenceStage<B::InnerBackend> + 'static>> {
+    fn predicting(chunks: Vec<Self::Stage>) -> Option<Vec<impl InferenceStage + 'static>> {
         C::PREDICTS_NEXT.then_some(chunks)
     }
 }

@@ -121,11 +121,11 @@ macro_rules! decoder_config {
             /// # Errors
             /// When a size does not divide: see [`validate`](crate::ModelConfig::validate). When the layout has
             /// pipeline stages.
-            pub fn init<B: burn::tensor::backend::Backend>(
+            pub fn init(
                 &self,
-                device: &B::Device,
+                device: &burn::tensor::Device,
                 context: &burn_megatron::context::ParallelContext,
-            ) -> Result<$crate::decoder::Decoder<B>, $crate::layers::ModelError> {
+            ) -> Result<$crate::decoder::Decoder, $crate::layers::ModelError> {
                 self.init_in(device, &context.root())
             }
 
@@ -133,11 +133,11 @@ macro_rules! decoder_config {
             ///
             /// # Errors
             /// As [`init`](Self::init).
-            pub fn init_in<B: burn::tensor::backend::Backend>(
+            pub fn init_in(
                 &self,
-                device: &B::Device,
+                device: &burn::tensor::Device,
                 scope: &burn_megatron::context::ParameterScope,
-            ) -> Result<$crate::decoder::Decoder<B>, $crate::layers::ModelError> {
+            ) -> Result<$crate::decoder::Decoder, $crate::layers::ModelError> {
                 $crate::decoder::DecoderFamily::decoder(self, scope.context())?.init_in(device, scope)
             }
 
@@ -145,12 +145,12 @@ macro_rules! decoder_config {
             ///
             /// # Errors
             /// When a size does not divide, or `layers` is not for this model or this layout.
-            pub fn init_stage<B: burn::tensor::backend::Backend>(
+            pub fn init_stage(
                 &self,
                 layers: &burn_megatron::pipeline_parallel::LayerLayout,
-                device: &B::Device,
+                device: &burn::tensor::Device,
                 context: &burn_megatron::context::ParallelContext,
-            ) -> Result<Vec<$crate::decoder::Decoder<B>>, $crate::layers::ModelError> {
+            ) -> Result<Vec<$crate::decoder::Decoder>, $crate::layers::ModelError> {
                 $crate::decoder::DecoderFamily::decoder(self, context)?.init_stage(layers, device, context)
             }
         }

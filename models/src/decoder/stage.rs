@@ -1,7 +1,6 @@
 //! `Decoder` as a stage that is scored, generates, or has adapters.
 
-use burn::tensor::{Tensor, backend::Backend};
-use burn_megatron::collectives::CollectiveBackend;
+use burn::tensor::{Device, Tensor};
 use burn_megatron::pipeline_parallel::StageOutput;
 use burn_megatron::tensor_parallel::{PageSizes, PagedKeyValues};
 use burn_megatron::topology::TopologyError;
@@ -14,8 +13,8 @@ use crate::layers::Block;
 use crate::scoring::ScoringStage;
 
 /// The forward pass of training, with margins next to the losses.
-impl<B: CollectiveBackend> ScoringStage<B> for Decoder<B> {
-    fn forward_scored(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+impl ScoringStage for Decoder {
+    fn forward_scored(&self, input: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2> {
         let (hidden, targets) = self.run_segment(&self.whole_segment(), input, batch);
         match targets {
             Some(targets) => StageOutput::Losses(self.losses_and_margins(self.normalized(hidden), targets)),
@@ -25,22 +24,17 @@ impl<B: CollectiveBackend> ScoringStage<B> for Decoder<B> {
 }
 
 /// New tokens through the blocks that are here, with their keys and values kept.
-impl<B: CollectiveBackend> GenerationStage<B> for Decoder<B> {
+impl GenerationStage for Decoder {
     fn with_whole_tokens(self) -> Self {
         self.without_sequence_parallelism()
     }
 
-    fn paged_key_values(&self, pages: PageSizes, device: &B::Device) -> Vec<PagedKeyValues<B>> {
-        let pool = |block: &Block<B>| block.attention.paged_key_values(pages, device);
+    fn paged_key_values(&self, pages: PageSizes, device: &Device) -> Vec<PagedKeyValues> {
+        let pool = |block: &Block| block.attention.paged_key_values(pages, device);
         self.blocks.iter().map(pool).collect()
     }
 
-    fn forward_new(
-        &self,
-        input: Option<Tensor<B, 2>>,
-        tokens: &NewTokens<B>,
-        caches: &mut [PagedKeyValues<B>],
-    ) -> Tensor<B, 2> {
+    fn forward_new(&self, input: Option<Tensor<2>>, tokens: &NewTokens, caches: &mut [PagedKeyValues]) -> Tensor<2> {
         assert_eq!(caches.len(), self.blocks.len(), "a cache for each block");
         let hidden = match (input, &self.token_embedding) {
             (Some(input), _) => input,
@@ -60,13 +54,13 @@ impl<B: CollectiveBackend> GenerationStage<B> for Decoder<B> {
         })
     }
 
-    fn score(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+    fn score(&self, hidden: Tensor<2>) -> Tensor<2> {
         self.scores(hidden)
     }
 }
 
-impl<B: Backend> AdaptableStage<B> for Decoder<B> {
-    fn adapted(mut self, adapting: &mut Adapting<'_, B>) -> Result<Self, TopologyError> {
+impl AdaptableStage for Decoder {
+    fn adapted(mut self, adapting: &mut Adapting<'_>) -> Result<Self, TopologyError> {
         let blocks = std::mem::take(&mut self.blocks).into_iter();
         self.blocks = blocks.map(|block| adapting.block(block)).collect::<Result<_, _>>()?;
         Ok(self)

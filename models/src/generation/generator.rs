@@ -1,8 +1,8 @@
 //! [`Generator`]: requests in, tokens out, with a batch that sequences join and leave at any step.
 
+use burn::tensor::Device;
 use std::sync::Arc;
 
-use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron_data::tokenizer::Tokenizer;
 
@@ -45,13 +45,13 @@ impl Generator {
     ///
     /// # Errors
     /// When a limit is zero, or the tokenizer has more tokens than the model.
-    pub fn new<B: CollectiveBackend, S: GenerationStage<B> + 'static>(
+    pub fn new<S: GenerationStage + 'static>(
         chunks: Vec<S>,
         model: &dyn ModelConfig,
         tokenizer: Arc<dyn Tokenizer>,
         config: GeneratorConfig,
         context: &ParallelContext,
-        device: &B::Device,
+        device: &Device,
     ) -> Result<Self, GenerationError> {
         config.validate()?;
         let is_first = context.model_group().rank() == 0;

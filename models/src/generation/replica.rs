@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::{DType, Int, Tensor, TensorData, TensorPrimitive, Transaction, get_device_settings};
-use burn_megatron::collectives::{CollectiveBackend, CollectiveError, Movement, catch_collective_error};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData, Transaction};
+use burn_megatron::collectives::{
+    CollectiveError, Movement, catch_collective_error, move_data, recv_start, send_start,
+};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::tensor_parallel::{PageSizes, PagedKeyValues, PagedSequence, PagedTokens};
 
@@ -54,24 +56,24 @@ struct ScoredRow {
 }
 
 /// The sequences of the batch, and this rank's stage of the model with its cache.
-pub(super) struct Replica<B: CollectiveBackend, S> {
+pub(super) struct Replica<S> {
     chunks: Vec<S>,
     /// Of each chunk, its layers' pools.
-    caches: Vec<Vec<PagedKeyValues<B>>>,
+    caches: Vec<Vec<PagedKeyValues>>,
     sequences: BTreeMap<u64, Sequence>,
     cache: CacheConfig,
     sizes: ModelSizes,
     context: ParallelContext,
-    device: B::Device,
+    device: Device,
 }
 
-impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
+impl<S: GenerationStage> Replica<S> {
     pub(super) fn new(
         chunks: Vec<S>,
         cache: CacheConfig,
         sizes: ModelSizes,
         context: &ParallelContext,
-        device: &B::Device,
+        device: &Device,
     ) -> Self {
         let pages = PageSizes {
             num_pages: cache.num_pages,
@@ -210,14 +212,14 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
     }
 
     /// Computes the new tokens; the last stage returns their output.
-    fn forward(&mut self, work: &[(u64, usize)]) -> Result<Option<Tensor<B, 2>>, CollectiveError> {
+    fn forward(&mut self, work: &[(u64, usize)]) -> Result<Option<Tensor<2>>, CollectiveError> {
         let tokens = self.new_tokens(work);
         let group = self.context.pipeline_group().clone();
         let (stage, stages) = (group.rank(), group.size());
         let last = self.chunks.len() * stages - 1;
         let shape = [tokens.paged.len(), self.sizes.d_model];
-        let dtype = DType::from(get_device_settings::<B>(&self.device).float_dtype);
-        let mut before: Option<Tensor<B, 2>> = None;
+        let dtype = DType::from(self.device.settings().float_dtype);
+        let mut before: Option<Tensor<2>> = None;
         for (chunk, (part, caches)) in self.chunks.iter().zip(&mut self.caches).enumerate() {
             let virtual_stage = chunk * stages + stage;
             let input = match virtual_stage {
@@ -225,8 +227,7 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
                 _ if stages == 1 => before.take(),
                 _ => {
                     let from = (stage + stages - 1) % stages;
-                    let received = B::recv_start(shape.into(), dtype, &self.device, from, &group).wait()?;
-                    Some(Tensor::from_primitive(TensorPrimitive::Float(received)))
+                    Some(recv_start(shape, dtype, &self.device, from, &group).tensor()?)
                 }
             };
             let output = part.forward_new(input, &tokens, caches);
@@ -236,13 +237,13 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
             if stages == 1 {
                 before = Some(output);
             } else {
-                B::send_start(output.into_primitive().tensor(), (stage + 1) % stages, &group).wait()?;
+                send_start(output, (stage + 1) % stages, &group).wait()?;
             }
         }
         Ok(None)
     }
 
-    fn new_tokens(&self, work: &[(u64, usize)]) -> NewTokens<B> {
+    fn new_tokens(&self, work: &[(u64, usize)]) -> NewTokens {
         let mut ids = Vec::new();
         let mut sequences = Vec::with_capacity(work.len());
         for (number, new) in work {
@@ -265,13 +266,14 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
     }
 
     /// The scores of the whole vocabulary after some rows of the last stage's output, row by row, padding left out.
-    fn scores(&self, hidden: Tensor<B, 2>, rows: Vec<i32>) -> Result<Vec<Vec<f64>>, CollectiveError> {
+    fn scores(&self, hidden: Tensor<2>, rows: Vec<i32>) -> Result<Vec<Vec<f64>>, CollectiveError> {
         let part = self.chunks.last().expect("a rank has a chunk");
         let scores = part.score(hidden.select(0, integers(rows, &self.device)));
-        let scores = scores.into_primitive().tensor();
-        let movement = Movement::AllGather { dimension: 1 };
-        let scores = B::move_data(scores, movement, self.context.tensor_group())?;
-        let scores = Tensor::<B, 2>::from_primitive(TensorPrimitive::Float(scores));
+        let scores = move_data(
+            scores,
+            Movement::AllGather { dimension: 1 },
+            self.context.tensor_group(),
+        )?;
         let [_, padded] = scores.dims();
         let data = Transaction::default().register(scores).execute();
         let numbers: Vec<f64> = data.iter().flat_map(|data| data.iter::<f64>()).collect();
@@ -349,7 +351,7 @@ fn in_buffers(scored: &[ScoredRow]) -> impl Iterator<Item = &[ScoredRow]> {
     of_prompts.chunks(PROMPT_ROWS).chain(drawn)
 }
 
-fn integers<B: CollectiveBackend>(values: Vec<i32>, device: &B::Device) -> Tensor<B, 1, Int> {
+fn integers(values: Vec<i32>, device: &Device) -> Tensor<1, Int> {
     let length = values.len();
     Tensor::from_data(TensorData::new(values, [length]), (device, DType::I32))
 }

@@ -1,10 +1,9 @@
-//! What the tests of every family's files check.
+//! Checks of the tests of every family's files.
 
 use std::fmt::Debug;
 use std::path::Path;
 
 use burn::module::Module;
-use burn::tensor::backend::Backend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::topology::ParallelConfig;
@@ -141,12 +140,8 @@ pub(crate) fn expect_read_back<C: HuggingFaceFormat + PartialEq>(config: C) {
 }
 
 /// Checks that a model declares the parameters that its configuration lists for files and counts, and no other.
-pub(crate) fn expect_declared<B: Backend, C: HuggingFaceFormat>(
-    config: &C,
-    model: &impl Module<B>,
-    context: &ParallelContext,
-) {
-    let declared = list_parameters::<B, _>(model).into_iter().map(|entry| {
+pub(crate) fn expect_declared<C: HuggingFaceFormat>(config: &C, model: &impl Module, context: &ParallelContext) {
+    let declared = list_parameters(model).into_iter().map(|entry| {
         let declaration = context.registry().declaration(entry.id).expect("it is declared");
         (declaration.name, declaration.placement.logical_shape().to_vec())
     });

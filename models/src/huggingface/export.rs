@@ -240,7 +240,7 @@ fn read_as(
     let stored = TensorData::from_bytes(stored.bytes, [length], stored.dtype);
     let factors = (adapters.rank, adapters.scale);
     let stored = add_adapters(stored, parameter, &adapters.sites, factors, checkpoint)?;
-    if stored.dtype == dtype.burn() {
+    if stored.dtype() == dtype.burn() {
         return Ok(stored);
     }
     let rounded = stored.clone().convert_dtype(dtype.burn());

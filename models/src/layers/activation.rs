@@ -1,6 +1,6 @@
 //! The two forms of GELU.
 
-use burn::tensor::{Tensor, activation::sigmoid, backend::Backend};
+use burn::tensor::{Tensor, activation::sigmoid};
 use burn_megatron::precision::{narrow, widen};
 
 /// Applies GELU in its tanh form, `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`, element by element.
@@ -12,7 +12,7 @@ use burn_megatron::precision::{narrow, widen};
 ///
 /// # Reference
 /// Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2.
-pub fn gelu_tanh<B: Backend, const D: usize>(input: Tensor<B, D>) -> Tensor<B, D> {
+pub fn gelu_tanh<const D: usize>(input: Tensor<D>) -> Tensor<D> {
     const TWICE_SQRT_2_OVER_PI: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
     let dtype = input.dtype();
     let input = widen(input);
@@ -25,12 +25,12 @@ pub fn gelu_tanh<B: Backend, const D: usize>(input: Tensor<B, D>) -> Tensor<B, D
 
 /// Applies GELU itself, `x/2 · (1 + erf(x / √2))`, element by element.
 ///
-/// In burn's own operations on every backend: no kernel of this project has the error function. Numbers of 16 bits are
+/// In burn's own operations on every device: no kernel of this project has the error function. Numbers of 16 bits are
 /// widened for it.
 ///
 /// # Reference
 /// Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2.
-pub fn gelu_erf<B: Backend, const D: usize>(input: Tensor<B, D>) -> Tensor<B, D> {
+pub fn gelu_erf<const D: usize>(input: Tensor<D>) -> Tensor<D> {
     let dtype = input.dtype();
     let input = widen(input);
     let share = input.clone().mul_scalar(std::f64::consts::FRAC_1_SQRT_2).erf();
@@ -39,13 +39,9 @@ pub fn gelu_erf<B: Backend, const D: usize>(input: Tensor<B, D>) -> Tensor<B, D>
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
-    use burn::tensor::{DType, TensorData};
-    use burn_flex::Flex;
+    use burn::tensor::{DType, Device, TensorData};
 
     use super::*;
-
-    type B = Autodiff<Flex>;
 
     #[test]
     fn gelu_of_sixteen_bits_is_the_rounded_gelu_of_f32() {
@@ -53,13 +49,13 @@ mod tests {
         expect_rounded(gelu_erf);
     }
 
-    fn expect_rounded(gelu: fn(Tensor<B, 1>) -> Tensor<B, 1>) {
+    fn expect_rounded(gelu: fn(Tensor<1>) -> Tensor<1>) {
         // Up to ±600, whose squares f16 cannot hold.
         let values: Vec<f64> = (-600..=600).map(|step| f64::from(step).powi(3) / 360_000.0).collect();
         for dtype in [DType::F16, DType::BF16] {
             let data = TensorData::from(&values[..]).convert_dtype(dtype);
             let run = |run_in| {
-                let leaf = Tensor::<B, 1>::from_data(data.clone(), (&Default::default(), run_in)).require_grad();
+                let leaf = Tensor::<1>::from_data(data.clone(), (&Device::flex().autodiff(), run_in)).require_grad();
                 let output = gelu(leaf.clone());
                 let gradient = leaf.grad(&output.clone().sum().backward()).expect("tracked");
                 [output.into_data(), gradient.into_data()]

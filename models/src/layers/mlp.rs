@@ -3,8 +3,7 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::activation::relu;
-use burn::tensor::{Tensor, backend::Backend};
-use burn_megatron::collectives::CollectiveBackend;
+use burn::tensor::{Device, Tensor};
 use burn_megatron::context::ParameterScope;
 use burn_megatron::parameters::ParameterInit;
 use burn_megatron::random::StepCoordinates;
@@ -13,7 +12,7 @@ use burn_megatron::tensor_parallel::{
 };
 use burn_megatron::topology::TopologyError;
 use cubecl_kernels::bias_gelu::bias_gelu;
-use cubecl_kernels::{Kernels, swiglu};
+use cubecl_kernels::swiglu::swiglu;
 use serde::{Deserialize, Serialize};
 
 use super::{WithoutBias, gelu_erf, gelu_tanh};
@@ -76,7 +75,7 @@ impl MlpActivation {
     ///
     /// # Panics
     /// When it is one of two.
-    pub fn of_one<B: Backend>(self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub fn of_one(self, input: Tensor<2>) -> Tensor<2> {
         match self {
             Self::Gelu => gelu_tanh(input),
             Self::GeluErf => gelu_erf(input),
@@ -101,15 +100,13 @@ pub struct MlpNames {
 /// # Reference
 /// Shazeer 2020, arXiv:2002.05202, section 2.
 #[derive(Module, Debug)]
-pub struct Mlp<B: Backend> {
+pub struct Mlp {
     /// `d_model` to `d_hidden`, or to twice that.
-    pub input: ColumnParallelLinear<B>,
+    pub input: ColumnParallelLinear,
     /// `d_hidden` to `d_model`.
-    pub output: RowParallelLinear<B>,
+    pub output: RowParallelLinear,
     #[module(skip)]
     activation: MlpActivation,
-    #[module(skip)]
-    kernels: Kernels,
 }
 
 impl MlpConfig {
@@ -117,12 +114,7 @@ impl MlpConfig {
     ///
     /// # Errors
     /// When the tensor-parallel size does not divide `d_hidden`.
-    pub fn init<B: Backend>(
-        &self,
-        names: &MlpNames,
-        device: &B::Device,
-        scope: &ParameterScope,
-    ) -> Result<Mlp<B>, TopologyError> {
+    pub fn init(&self, names: &MlpNames, device: &Device, scope: &ParameterScope) -> Result<Mlp, TopologyError> {
         let num_inputs = self.activation.num_inputs();
         Ok(Mlp {
             input: ColumnParallelLinearConfig::new(self.d_model, num_inputs * self.d_hidden)
@@ -137,12 +129,11 @@ impl MlpConfig {
                 .with_bias_init(Some(ParameterInit::Zeros))
                 .init(device, &scope.scope(names.output))?,
             activation: self.activation,
-            kernels: scope.context().kernels(),
         })
     }
 }
 
-impl<B: CollectiveBackend> Mlp<B> {
+impl Mlp {
     /// Returns the same MLP for whole activations on every tensor-parallel rank, without sequence parallelism. For
     /// inference: parameters stay declared as they are.
     pub fn with_whole_tokens(self) -> Self {
@@ -165,38 +156,33 @@ impl<B: CollectiveBackend> Mlp<B> {
     ///
     /// # Panics
     /// When a collective fails.
-    pub fn forward(&self, input: Tensor<B, 2>, step: Option<&StepCoordinates>) -> Tensor<B, 2> {
+    pub fn forward(&self, input: Tensor<2>, step: Option<&StepCoordinates>) -> Tensor<2> {
         self.output.forward_at(self.hidden(input, step), step)
     }
 
-    /// Applies the MLP for a sum. Fused, the last bias is returned separately and is yet to be added.
-    pub(crate) fn forward_for_sum(&self, input: Tensor<B, 2>, step: Option<&StepCoordinates>) -> WithoutBias<B> {
-        match self.kernels {
-            Kernels::Fused => self.output.forward_without_bias_at(self.hidden(input, step), step),
-            Kernels::Plain => (self.forward(input, step), None),
-        }
+    /// Applies the MLP for a sum: the last bias is returned separately and is yet to be added.
+    pub(crate) fn forward_for_sum(&self, input: Tensor<2>, step: Option<&StepCoordinates>) -> WithoutBias {
+        self.output.forward_without_bias_at(self.hidden(input, step), step)
     }
 
     /// `[tokens, d_hidden / tp]`: this rank's hidden features.
-    pub(super) fn hidden(&self, input: Tensor<B, 2>, step: Option<&StepCoordinates>) -> Tensor<B, 2> {
-        match (self.activation, self.kernels) {
-            (MlpActivation::SwiGlu, Kernels::Plain) => swiglu::reference::forward(self.input.forward_at(input, step)),
-            (MlpActivation::SwiGlu, Kernels::Fused) => {
-                swiglu::swiglu(self.input.forward_at(input, step)).unwrap_or_else(|error| panic!("{error}"))
+    pub(super) fn hidden(&self, input: Tensor<2>, step: Option<&StepCoordinates>) -> Tensor<2> {
+        match self.activation {
+            MlpActivation::SwiGlu => {
+                swiglu(self.input.forward_at(input, step)).unwrap_or_else(|error| panic!("{error}"))
             }
-            (MlpActivation::GeGlu, _) => {
+            MlpActivation::GeGlu => {
                 let [gate, up] = halves(self.input.forward_at(input, step));
                 gelu_tanh(gate) * up
             }
-            (MlpActivation::GeluErf, _) => gelu_erf(self.input.forward_at(input, step)),
-            (MlpActivation::Relu, _) => relu(self.input.forward_at(input, step)),
-            (MlpActivation::Gelu, Kernels::Plain) => gelu_tanh(self.input.forward_at(input, step)),
-            (MlpActivation::Gelu, Kernels::Fused) => self.gelu_of_sum(input, step),
+            MlpActivation::GeluErf => gelu_erf(self.input.forward_at(input, step)),
+            MlpActivation::Relu => relu(self.input.forward_at(input, step)),
+            MlpActivation::Gelu => self.gelu_of_sum(input, step),
         }
     }
 
     /// GELU of the first layer, with its bias added in the same operation.
-    fn gelu_of_sum(&self, input: Tensor<B, 2>, step: Option<&StepCoordinates>) -> Tensor<B, 2> {
+    fn gelu_of_sum(&self, input: Tensor<2>, step: Option<&StepCoordinates>) -> Tensor<2> {
         match self.input.forward_without_bias_at(input, step) {
             (hidden, Some(bias)) => bias_gelu(hidden, bias).unwrap_or_else(|error| panic!("{error}")),
             (hidden, None) => gelu_tanh(hidden),
@@ -205,7 +191,7 @@ impl<B: CollectiveBackend> Mlp<B> {
 }
 
 /// `[tokens, 2 * features]` to `[tokens, features]` twice.
-fn halves<B: Backend>(both: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
+fn halves(both: Tensor<2>) -> [Tensor<2>; 2] {
     let half = both.dims()[1] / 2;
     [0, half].map(|first| both.clone().narrow(1, first, half))
 }
@@ -214,12 +200,11 @@ fn halves<B: Backend>(both: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
 mod tests {
     use burn::module::Module;
     use burn::tensor::{Distribution, activation};
-    use burn_flex::{Flex, FlexDevice};
     use burn_megatron::context::ParallelContext;
 
-    use super::*;
+    use cubecl_kernels::{Kernels, set_kernels};
 
-    type B = Flex;
+    use super::*;
 
     #[test]
     fn activations_are_their_formulas() {
@@ -228,8 +213,9 @@ mod tests {
             output: "second",
         };
         let init = ParameterInit::Normal { deviation: 0.5 };
-        let input = Tensor::<B, 2>::random([7, 5], Distribution::Normal(0.0, 1.0), &FlexDevice);
+        let input = Tensor::<2>::random([7, 5], Distribution::Normal(0.0, 1.0), &Device::flex());
         for kernels in [Kernels::Plain, Kernels::Fused] {
+            set_kernels(kernels);
             for activation in [
                 MlpActivation::Gelu,
                 MlpActivation::GeluErf,
@@ -237,9 +223,9 @@ mod tests {
                 MlpActivation::SwiGlu,
                 MlpActivation::GeGlu,
             ] {
-                let context = ParallelContext::single(3).with_kernels(kernels);
+                let context = ParallelContext::single(3);
                 let config = MlpConfig::new(5, 6, init, init).with_activation(activation);
-                let mlp: Mlp<B> = config.init(&NAMES, &FlexDevice, &context.root()).expect("one rank");
+                let mlp: Mlp = config.init(&NAMES, &Device::flex(), &context.root()).expect("one rank");
                 let count = activation.num_inputs() * (5 * 6 + 6) + 6 * 5 + 5;
                 assert_eq!(mlp.num_params(), count);
                 let first = input.clone().matmul(mlp.input.weight.val());
@@ -257,7 +243,10 @@ mod tests {
                     }
                 };
                 let expected = expected.matmul(mlp.output.weight.val());
-                let difference = (mlp.forward(input.clone(), None) - expected).abs().max().into_scalar();
+                let difference = (mlp.forward(input.clone(), None) - expected)
+                    .abs()
+                    .max()
+                    .into_scalar::<f32>();
                 assert!(difference < 1e-5, "{activation:?}, {kernels:?}: {difference}");
             }
         }

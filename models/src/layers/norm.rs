@@ -1,10 +1,9 @@
 //! [`Norm`]: the norm of a family, of either kind.
 
 use burn::module::Module;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 use burn_megatron::context::ParameterScope;
 use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig, RmsNorm, RmsNormConfig};
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::norm::Addends;
 use serde::{Deserialize, Serialize};
 
@@ -18,16 +17,16 @@ pub enum NormType {
 
 /// A norm between tensor-parallel regions.
 #[derive(Module, Debug)]
-pub enum Norm<B: Backend> {
+pub enum Norm {
     /// With mean and bias.
-    Layer(LayerNorm<B>),
+    Layer(LayerNorm),
     /// With neither.
-    Rms(RmsNorm<B>),
+    Rms(RmsNorm),
 }
 
 impl NormType {
     /// Returns a norm of tokens of `d_model`, declared under the context's scope.
-    pub fn init<B: Backend>(self, d_model: usize, epsilon: f64, device: &B::Device, scope: &ParameterScope) -> Norm<B> {
+    pub fn init(self, d_model: usize, epsilon: f64, device: &Device, scope: &ParameterScope) -> Norm {
         match self {
             Self::LayerNorm => Norm::Layer(LayerNormConfig::new(d_model).with_epsilon(epsilon).init(device, scope)),
             Self::RmsNorm => Norm::Rms(RmsNormConfig::new(d_model).with_epsilon(epsilon).init(device, scope)),
@@ -42,9 +41,9 @@ impl NormType {
     }
 }
 
-impl<B: KernelBackend> Norm<B> {
+impl Norm {
     /// Applies the norm: see [`LayerNorm::forward`].
-    pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match self {
             Self::Layer(norm) => norm.forward(input),
             Self::Rms(norm) => norm.forward(input),
@@ -52,7 +51,7 @@ impl<B: KernelBackend> Norm<B> {
     }
 
     /// Applies the norm to a residual stream: see [`LayerNorm::forward_of_stream`].
-    pub fn forward_of_stream(&self, stream: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
+    pub fn forward_of_stream(&self, stream: Tensor<2>) -> [Tensor<2>; 2] {
         match self {
             Self::Layer(norm) => norm.forward_of_stream(stream),
             Self::Rms(norm) => norm.forward_of_stream(stream),
@@ -60,7 +59,7 @@ impl<B: KernelBackend> Norm<B> {
     }
 
     /// Adds to a residual stream and applies the norm to the sum: see [`LayerNorm::forward_of_sum`].
-    pub fn forward_of_sum(&self, addends: Addends<B>) -> [Tensor<B, 2>; 2] {
+    pub fn forward_of_sum(&self, addends: Addends) -> [Tensor<2>; 2] {
         match self {
             Self::Layer(norm) => norm.forward_of_sum(addends),
             Self::Rms(norm) => norm.forward_of_sum(addends),

@@ -1,29 +1,24 @@
 //! [`OutputHead`]: hidden states to losses, with few enough logits in one buffer.
 
-use burn::tensor::{Int, Tensor, backend::Backend};
-use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
-use burn_megatron::tensor_parallel::{
-    VocabParallelEmbedding, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
-};
-use cubecl_kernels::Kernels;
+use burn::tensor::{Int, Tensor};
+use burn_megatron::collectives::ProcessGroup;
+use burn_megatron::tensor_parallel::{VocabParallelEmbedding, vocab_parallel_cross_entropy};
 
 /// The most bytes of logits in one buffer, about. On a GPU of 80 GiB, CubeCL's pools share a page of 5 GiB among
 /// requests of up to 2.5 GiB; what is larger takes a page of 20 GiB.
 const LOGIT_BYTES: usize = 1 << 30;
 
 /// The layer that scores the vocabulary, on the last virtual stage.
-pub struct OutputHead<'a, B: Backend> {
+pub struct OutputHead<'a> {
     /// A row per token of the vocabulary: the token embedding where it is tied.
-    pub embedding: &'a VocabParallelEmbedding<B>,
-    /// Which form of the cross-entropy is computed.
-    pub kernels: Kernels,
+    pub embedding: &'a VocabParallelEmbedding,
     /// The most tokens whose logits are in one buffer; those of 1 GiB if not given.
     pub chunk_tokens: Option<usize>,
     /// The ranks that share out the vocabulary.
     pub group: &'a ProcessGroup,
 }
 
-impl<B: CollectiveBackend> OutputHead<'_, B> {
+impl OutputHead<'_> {
     /// The cross-entropy of each token's target: `[tokens, padded_vocab_size / tp]` to `[tokens]`.
     ///
     /// # Communication
@@ -31,12 +26,8 @@ impl<B: CollectiveBackend> OutputHead<'_, B> {
     ///
     /// # Panics
     /// When a collective fails.
-    pub fn cross_entropy(&self, logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
-        let of_logits = match self.kernels {
-            Kernels::Fused => vocab_parallel_cross_entropy,
-            Kernels::Plain => plain_vocab_parallel_cross_entropy,
-        };
-        of_logits(logits, targets, self.embedding.vocab_shard(), self.group)
+    pub fn cross_entropy(&self, logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
+        vocab_parallel_cross_entropy(logits, targets, self.embedding.vocab_shard(), self.group)
     }
 
     /// Applies a function to the logits and targets of all tokens, token after token: hidden states, `[tokens,
@@ -49,10 +40,10 @@ impl<B: CollectiveBackend> OutputHead<'_, B> {
     /// When a collective fails.
     pub fn in_chunks(
         &self,
-        hidden: Tensor<B, 2>,
-        targets: Tensor<B, 2, Int>,
-        of_logits: impl Fn(Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
-    ) -> Tensor<B, 1> {
+        hidden: Tensor<2>,
+        targets: Tensor<2, Int>,
+        of_logits: impl Fn(Tensor<2>, Tensor<1, Int>) -> Tensor<1>,
+    ) -> Tensor<1> {
         let tokens = targets.shape().num_elements();
         let targets = targets.reshape([tokens]);
         let row_bytes = self.embedding.vocab_shard().rows() * hidden.dtype().size();

@@ -5,8 +5,8 @@ use std::ops::Range;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::TopologyError;
-use cubecl_kernels::Kernels;
 use cubecl_kernels::flash_attention::MAX_HEAD;
+use cubecl_kernels::{Kernels, kernels};
 
 /// Which part of a model a chunk is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,8 +97,8 @@ impl ModelPart {
 ///
 /// # Errors
 /// When fused attention does not.
-pub fn validate_head_size(d_head: usize, kernels: Kernels) -> Result<(), ModelError> {
-    if kernels == Kernels::Fused && d_head > MAX_HEAD {
+pub fn validate_head_size(d_head: usize) -> Result<(), ModelError> {
+    if kernels() == Kernels::Fused && d_head > MAX_HEAD {
         return Err(ModelError::HeadSize {
             d_head,
             valid: MAX_HEAD,

@@ -1,7 +1,7 @@
 //! [`RelativeBias`]: T5's learned numbers for each head and range of distances, which attention adds to its scores.
 
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use burn_megatron::context::{ParameterScope, ParameterSpec};
 use burn_megatron::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use burn_megatron::topology::TopologyError;
@@ -25,10 +25,10 @@ pub struct DistanceBuckets {
 
 /// A number of each bucket for each of this rank's heads.
 #[derive(Module, Debug)]
-pub struct RelativeBias<B: Backend> {
+pub struct RelativeBias {
     /// `[buckets, n_heads / tp]`.
-    pub weight: Param<Tensor<B, 2>>,
-    identity: ShardIdentity<B>,
+    pub weight: Param<Tensor<2>>,
+    identity: ShardIdentity,
 }
 
 impl DistanceBuckets {
@@ -59,13 +59,13 @@ impl DistanceBuckets {
     ///
     /// # Errors
     /// When the tensor-parallel size does not divide the heads.
-    pub fn init<B: Backend>(
+    pub fn init(
         self,
         n_heads: usize,
         init: ParameterInit,
-        device: &B::Device,
+        device: &Device,
         scope: &ParameterScope,
-    ) -> Result<RelativeBias<B>, TopologyError> {
+    ) -> Result<RelativeBias, TopologyError> {
         scope.check_tensor_divides("the number of attention heads", n_heads)?;
         let group = scope.context().tensor_group();
         let placement = Placement::shard(&[self.count, n_heads], 1, group.rank(), group.size());
@@ -86,13 +86,13 @@ impl DistanceBuckets {
     /// # Shapes
     /// - `weight`: `[buckets, heads]`
     /// - output: `[heads, queries + keys - 1]`, the number of key `k` and query `q` at `k - q + queries - 1`
-    pub fn table<B: Backend>(self, weight: Tensor<B, 2>, queries: usize, keys: usize) -> Tensor<B, 2> {
+    pub fn table(self, weight: Tensor<2>, queries: usize, keys: usize) -> Tensor<2> {
         let last = queries as i64 - 1;
         let distances = -last..keys as i64;
         let buckets: Vec<i32> = distances.map(|distance| self.bucket(distance) as i32).collect();
         let count = buckets.len();
         let device = weight.device();
-        let buckets = Tensor::<B, 1, Int>::from_data(TensorData::new(buckets, [count]), (&device, DType::I32));
+        let buckets = Tensor::<1, Int>::from_data(TensorData::new(buckets, [count]), (&device, DType::I32));
         weight.select(0, buckets).transpose()
     }
 }
@@ -125,10 +125,13 @@ mod tests {
 
     #[test]
     fn the_table_has_each_distance_at_its_place() {
-        use burn_flex::Flex;
         let device = Default::default();
-        let weight = Tensor::<Flex, 1, Int>::arange(0..64, &device).float().reshape([32, 2]);
-        let found = buckets(true).table(weight, 3, 4).into_data().to_vec::<f32>().unwrap();
+        let weight = Tensor::<1, Int>::arange(0..64, &device).float().reshape([32, 2]);
+        let found = buckets(true)
+            .table(weight, 3, 4)
+            .into_data()
+            .try_to_vec::<f32>()
+            .unwrap();
         let of_first_head = [-2, -1, 0, 1, 2, 3].map(|distance| 2.0 * buckets(true).bucket(distance) as f32);
         assert_eq!(found[..6], of_first_head);
         assert_eq!(found[6..], of_first_head.map(|number| number + 1.0));

@@ -1,25 +1,13 @@
 //! [`drop_rows`]: dropout outside the blocks.
 
 use burn::tensor::Tensor;
-use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::random::{Dropout, StepCoordinates};
-use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
 
-/// Drops elements of tokens at these places, `[tokens, d_model]`; the fused sum draws the mask on the device, which the
-/// plain form uploads.
-pub fn drop_rows<B: CollectiveBackend>(
-    dropout: &Dropout,
-    hidden: Tensor<B, 2>,
-    places: &StepCoordinates,
-    kernels: Kernels,
-) -> Tensor<B, 2> {
-    let dropout = match kernels {
-        Kernels::Fused => dropout.of_rows::<B>(places, &hidden.device()),
-        Kernels::Plain => return dropout.forward(hidden, places),
-    };
-    let Some(dropout) = dropout else {
+/// Drops elements of tokens at these places, `[tokens, d_model]`: the fused sum draws the mask on the device.
+pub fn drop_rows(dropout: &Dropout, hidden: Tensor<2>, places: &StepCoordinates) -> Tensor<2> {
+    let Some(dropout) = dropout.of_rows(places, &hidden.device()) else {
         return hidden;
     };
     let dropped = bias_dropout_add(Addends {

@@ -1,26 +1,22 @@
 //! [`stage_parameters`]: the parameters of each pipeline stage, of a model that is made without values.
 
-use burn::backend::Autodiff;
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::Device;
 use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::data_parallel::{BucketParameter, bucket_parameters};
 use burn_megatron::launch::World;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::{Coordinates, ParallelConfig};
-use cubecl_kernels::Kernels;
 
 use crate::family::ModelFamily;
 use crate::layers::ModelError;
 
-/// What the parameters of a stage depend on, in addition to the model.
+/// Setting that the parameters of a stage depend on, in addition to the model.
 #[derive(Clone, Copy, Debug)]
 pub struct StageSetting<'a> {
     /// The sizes of the axes.
     pub parallel: &'a ParallelConfig,
     /// The layers of each virtual stage.
     pub layers: &'a LayerLayout,
-    /// The operations that the model is made of.
-    pub kernels: Kernels,
 }
 
 /// Returns the parameters that a rank of each stage has, with the vocabulary's padding, in the order of its module:
@@ -49,9 +45,9 @@ pub fn stage_parameters<C: ModelFamily>(
         let context = ParallelContextConfig::new(*parallel)
             .init(&world)
             .expect("the grid fits its world, and nothing is connected");
-        let context = context.with_kernels(setting.kernels).with_lazy_parameters(true);
-        let chunks = model.init_stage::<Autodiff<Flex>>(setting.layers, &FlexDevice, &context)?;
-        Ok(bucket_parameters::<Autodiff<Flex>, _>(&chunks, &context))
+        let context = context.with_lazy_parameters(true);
+        let chunks = model.init_stage(setting.layers, &Device::flex(), &context)?;
+        Ok(bucket_parameters(&chunks, &context))
     };
     (0..num_stages).map(of_stage).collect()
 }
@@ -66,8 +62,6 @@ mod tests {
     use super::*;
     use crate::family::ModelSettings;
     use crate::registry::{FAMILIES, FamilyProgram, run_with_family};
-
-    type B = Autodiff<Flex>;
 
     /// The layout of a model of these settings, on p stages of v chunks.
     struct Layout {
@@ -103,7 +97,6 @@ mod tests {
             let setting = StageSetting {
                 parallel: &self.parallel,
                 layers: &self.layers(model.n_layers()),
-                kernels: Kernels::Fused,
             };
             stage_parameters(model, &setting).expect("a layout of the model")
         }
@@ -132,8 +125,8 @@ mod tests {
             let model = C::from_settings(&self.0.settings);
             for (stage, counted) in self.0.counted(&model).into_iter().enumerate() {
                 let layers = self.0.layers(model.n_layers());
-                let chunks = model.init_stage::<B>(&layers, &FlexDevice, &self.0.context(stage));
-                let listed = list_parameters::<B, _>(&chunks.expect("a stage"));
+                let chunks = model.init_stage(&layers, &Device::flex(), &self.0.context(stage));
+                let listed = list_parameters(&chunks.expect("a stage"));
                 let listed: Vec<(String, usize)> =
                     listed.iter().map(|entry| (entry.path.clone(), entry.len())).collect();
                 let counted = counted.into_iter().map(|parameter| (parameter.path, parameter.len));
@@ -155,11 +148,11 @@ mod tests {
             let shards = layout.data_parallel_size;
             let buckets = BucketLayout::of_parameters(counted, bucket_size, shards, sharding);
             let context = layout.context(0);
-            let chunks = model.init_stage::<B>(&layout.layers(model.n_layers()), &FlexDevice, &context);
+            let chunks = model.init_stage(&layout.layers(model.n_layers()), &Device::flex().autodiff(), &context);
             let config = DataParallelConfig::new()
                 .with_bucket_size(Some(bucket_size))
                 .with_sharding(sharding);
-            let wrapped = DistributedDataParallel::<B, _>::new(chunks.expect("a stage"), &context, config);
+            let wrapped = DistributedDataParallel::new(chunks.expect("a stage"), &context, config);
             let wrapped = wrapped.expect("a module that can be wrapped");
             let allocated = wrapped
                 .trained()

@@ -4,7 +4,6 @@ use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 
 use burn_megatron::data_parallel::BucketParameter;
-use cubecl_kernels::Kernels;
 
 use crate::gpt::{GptConfig, GptPreset};
 use crate::layers::LayerRecompute;
@@ -74,7 +73,6 @@ impl Run {
         let setting = StageSetting {
             parallel: &self.parallel,
             layers: &self.layers,
-            kernels: Kernels::Fused,
         };
         let stages = stage_parameters(&config, &setting).expect("a layout of the model");
         let count = |stage: &Vec<BucketParameter>| stage.iter().map(|parameter| parameter.len).sum();

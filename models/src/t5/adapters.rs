@@ -1,13 +1,12 @@
 //! `T5` with low-rank adapters, which alone are trained.
 
-use burn::tensor::backend::Backend;
 use burn_megatron::topology::TopologyError;
 
 use super::{DecoderBlock, T5};
 use crate::adapting::{AdaptableStage, Adapting};
 
-impl<B: Backend> AdaptableStage<B> for T5<B> {
-    fn adapted(mut self, adapting: &mut Adapting<'_, B>) -> Result<Self, TopologyError> {
+impl AdaptableStage for T5 {
+    fn adapted(mut self, adapting: &mut Adapting<'_>) -> Result<Self, TopologyError> {
         let encoder = std::mem::take(&mut self.encoder).into_iter();
         self.encoder = encoder.map(|block| adapting.block(block)).collect::<Result<_, _>>()?;
         let decoder = std::mem::take(&mut self.decoder).into_iter();
@@ -18,10 +17,7 @@ impl<B: Backend> AdaptableStage<B> for T5<B> {
     }
 }
 
-fn adapted<B: Backend>(
-    mut block: DecoderBlock<B>,
-    adapting: &mut Adapting<'_, B>,
-) -> Result<DecoderBlock<B>, TopologyError> {
+fn adapted(mut block: DecoderBlock, adapting: &mut Adapting<'_>) -> Result<DecoderBlock, TopologyError> {
     block.attention = adapting.attention(block.attention)?;
     block.cross.query = adapting.columns(block.cross.query)?;
     block.cross.key_value = adapting.columns(block.cross.key_value)?;

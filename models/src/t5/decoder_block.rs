@@ -1,12 +1,10 @@
 //! A block of the decoder: self-attention, attention to the encoder's output, MLP.
 
 use burn::module::Module;
-use burn::tensor::{Tensor, backend::Backend};
-use burn_megatron::collectives::CollectiveBackend;
+use burn::tensor::{Device, Tensor};
 use burn_megatron::context::ParameterScope;
 use burn_megatron::parameters::ParameterInit;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
-use cubecl_kernels::Kernels;
 
 use super::{T5Config, names};
 use crate::layers::{
@@ -26,42 +24,40 @@ const CROSS_OUTPUT_SITE: u32 = 4;
 /// # Reference
 /// Raffel et al. 2019, arXiv:1910.10683, section 2.1.
 #[derive(Module, Debug)]
-pub struct DecoderBlock<B: Backend> {
+pub struct DecoderBlock {
     /// The norm before the attention.
-    pub attention_norm: Norm<B>,
+    pub attention_norm: Norm,
     /// The attention among the decoder's tokens.
-    pub attention: CausalSelfAttention<B>,
+    pub attention: CausalSelfAttention,
     /// The norm before the attention to the encoder.
-    pub cross_norm: Norm<B>,
+    pub cross_norm: Norm,
     /// The attention to the encoder's output.
-    pub cross: CrossAttention<B>,
+    pub cross: CrossAttention,
     /// The norm before the MLP.
-    pub mlp_norm: Norm<B>,
-    pub mlp: Mlp<B>,
+    pub mlp_norm: Norm,
+    pub mlp: Mlp,
     attention_dropout: Dropout,
     cross_dropout: Dropout,
     mlp_dropout: Dropout,
-    #[module(skip)]
-    kernels: Kernels,
 }
 
 /// The encoder's output, as the decoder attends to it.
 #[derive(Clone, Debug)]
-pub struct Encoded<B: Backend> {
+pub struct Encoded {
     /// `[batch * encoder_seq, d_model]`; this rank's rows under sequence parallelism.
-    pub output: Tensor<B, 2>,
+    pub output: Tensor<2>,
     pub tokens: MemoryTokens,
 }
 
 impl T5Config {
     /// Returns a block of the decoder, numbered from 0.
-    pub(super) fn decoder_block<B: Backend>(
+    pub(super) fn decoder_block(
         &self,
         layer: usize,
         inits: [ParameterInit; 2],
-        device: &B::Device,
+        device: &Device,
         scope: &ParameterScope,
-    ) -> Result<DecoderBlock<B>, ModelError> {
+    ) -> Result<DecoderBlock, ModelError> {
         let scope = scope.scope(names::decoder_block(layer));
         let norm = |name: &str| NormType::RmsNorm.init(self.d_model, self.norm_epsilon, device, &scope.scope(name));
         let site = |number| DropoutSite {
@@ -96,12 +92,11 @@ impl T5Config {
             attention_dropout: dropout(ATTENTION_OUTPUT_SITE),
             cross_dropout: dropout(CROSS_OUTPUT_SITE),
             mlp_dropout: dropout(MLP_OUTPUT_SITE),
-            kernels: scope.context().kernels(),
         })
     }
 }
 
-impl<B: CollectiveBackend> DecoderBlock<B> {
+impl DecoderBlock {
     /// Applies the block.
     ///
     /// # Shapes
@@ -118,12 +113,12 @@ impl<B: CollectiveBackend> DecoderBlock<B> {
     /// When a collective fails, or the input is not of the parameters' type.
     pub fn forward(
         &self,
-        input: Tensor<B, 2>,
-        encoded: &Encoded<B>,
-        position_bias: Tensor<B, 2>,
+        input: Tensor<2>,
+        encoded: &Encoded,
+        position_bias: Tensor<2>,
         tokens: &TokenContext,
-    ) -> Tensor<B, 2> {
-        let (sums, step) = (Sums::new(self.kernels, Some(tokens)), Some(&tokens.all));
+    ) -> Tensor<2> {
+        let (sums, step) = (Sums::new(Some(tokens)), Some(&tokens.all));
         let [stream, normal] = self.attention_norm.forward_of_stream(input);
         let attended = self
             .attention

@@ -1,6 +1,6 @@
 //! T5 as a [`ModelFamily`]: what training programs ask of its configuration.
 
-use burn_megatron::autodiff::TrainingBackend;
+use burn::tensor::Device;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
@@ -9,7 +9,7 @@ use super::presets::PRESETS;
 use super::{T5, T5Config};
 use crate::architecture::Architecture;
 use crate::decoder::Decoder;
-use crate::family::{InferenceStage, InnerStage, ModelFamily, ModelSettings, Preset};
+use crate::family::{InferenceStage, ModelFamily, ModelSettings, Preset};
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::{ForwardFlops, ModelConfig, Objective, ParameterCounts};
 use crate::vocabulary::check_padded_vocab;
@@ -192,7 +192,7 @@ impl ModelFamily for T5Config {
         "--decoder-seq-length",
     ];
 
-    type Stage<B: TrainingBackend> = T5<B>;
+    type Stage = T5;
 
     /// Layers that are asked for are the encoder's and, unless these are asked for, the decoder's.
     fn base(settings: &ModelSettings) -> Self {
@@ -249,18 +249,16 @@ impl ModelFamily for T5Config {
         self.with_padded_vocab_size(None)
     }
 
-    fn init_stage<B: TrainingBackend>(
+    fn init_stage(
         &self,
         layers: &LayerLayout,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
-    ) -> Result<Vec<T5<B>>, ModelError> {
+    ) -> Result<Vec<T5>, ModelError> {
         T5Config::init_stage(self, layers, device, context)
     }
 
-    fn predicting<B: TrainingBackend>(
-        _chunks: Vec<InnerStage<Self, B>>,
-    ) -> Option<Vec<impl InferenceStage<B::InnerBackend> + 'static>> {
-        None::<Vec<Decoder<B::InnerBackend>>>
+    fn predicting(_chunks: Vec<Self::Stage>) -> Option<Vec<impl InferenceStage + 'static>> {
+        None::<Vec<Decoder>>
     }
 }

@@ -233,7 +233,6 @@ fn parts<const N: usize>(module: &str, name: &str, files: [&str; N], sizes: [usi
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::{Flex, FlexDevice};
     use burn_megatron::context::ParallelContext;
 
     use super::*;
@@ -310,7 +309,7 @@ mod tests {
             .with_tied_embeddings(false);
         for config in [config, gated] {
             let context = ParallelContext::single(1);
-            let model = config.init::<Flex>(&FlexDevice, &context).unwrap();
+            let model = config.init(&burn::tensor::Device::flex(), &context).unwrap();
             checks::expect_declared(&config, &model, &context);
         }
     }

@@ -1,8 +1,8 @@
 //! Making a T5, or the chunks of a pipeline stage of one.
 
+use burn::tensor::Device;
 use std::ops::Range;
 
-use burn::tensor::backend::Backend;
 use burn_megatron::context::{ParallelContext, ParameterScope};
 use burn_megatron::parameters::ParameterInit;
 use burn_megatron::pipeline_parallel::LayerLayout;
@@ -24,7 +24,7 @@ impl T5Config {
     ///
     /// # Errors
     /// When a size does not divide. When the layout has pipeline stages.
-    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<T5<B>, ModelError> {
+    pub fn init(&self, device: &Device, context: &ParallelContext) -> Result<T5, ModelError> {
         let part = ModelPart::whole(self.num_blocks(), context)?;
         self.check(context)?;
         self.init_part(&part, device, &context.root())
@@ -34,12 +34,12 @@ impl T5Config {
     ///
     /// # Errors
     /// When a size does not divide, or `layers` is not for this model or this layout.
-    pub fn init_stage<B: Backend>(
+    pub fn init_stage(
         &self,
         layers: &LayerLayout,
-        device: &B::Device,
+        device: &Device,
         context: &ParallelContext,
-    ) -> Result<Vec<T5<B>>, ModelError> {
+    ) -> Result<Vec<T5>, ModelError> {
         self.check(context)?;
         let parts = ModelPart::of_stage(self.num_blocks(), layers, context)?;
         let scope = context.root();
@@ -48,15 +48,10 @@ impl T5Config {
 
     fn check(&self, context: &ParallelContext) -> Result<(), ModelError> {
         self.validate(context.config())?;
-        validate_head_size(self.d_head, context.kernels())
+        validate_head_size(self.d_head)
     }
 
-    fn init_part<B: Backend>(
-        &self,
-        part: &ModelPart,
-        device: &B::Device,
-        scope: &ParameterScope,
-    ) -> Result<T5<B>, ModelError> {
+    fn init_part(&self, part: &ModelPart, device: &Device, scope: &ParameterScope) -> Result<T5, ModelError> {
         let context = scope.context();
         let inits = weight_inits(self.init_deviation, self.num_blocks());
         let [init, _] = inits;
@@ -99,7 +94,6 @@ impl T5Config {
             dropouts: [0, 1, 2, 3].map(|number| self.dropout(number)),
             part: part.clone(),
             config: self.clone(),
-            kernels: context.kernels(),
             segmentation: Segmentation::new(self.layer_recompute, context),
             sequence_parallel: context.is_sequence_parallel(),
             tensor_group: context.tensor_group().clone(),
@@ -137,13 +131,13 @@ impl T5Config {
             .with_bias(false)
     }
 
-    fn encoder_block<B: Backend>(
+    fn encoder_block(
         &self,
         layer: usize,
         inits: [ParameterInit; 2],
-        device: &B::Device,
+        device: &Device,
         scope: &ParameterScope,
-    ) -> Result<Block<B>, ModelError> {
+    ) -> Result<Block, ModelError> {
         let block = BlockConfig::new(
             self.attention_config(inits).with_is_causal(false),
             self.mlp_config(inits),

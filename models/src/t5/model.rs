@@ -3,15 +3,14 @@
 use std::ops::Range;
 
 use burn::module::Module;
-use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
-use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput, forward_segments};
 use burn_megatron::precision::widen;
 use burn_megatron::random::Dropout;
 use burn_megatron::tensor_parallel::VocabParallelEmbedding;
 use burn_megatron::training::{EncoderBatch, LanguageModel, TokenBatch};
-use cubecl_kernels::Kernels;
 
 use super::decoder_block::Encoded;
 use super::stream::{Stream, StreamSizes};
@@ -35,34 +34,33 @@ const DECODER_OUTPUT: usize = 3;
 /// Shape legend: `batch` samples of `encoder_seq` and `seq` tokens; activations are `[tokens, d_model]`, tokens
 /// leading.
 #[derive(Module, Debug)]
-pub struct T5<B: Backend> {
+pub struct T5 {
     /// Embedding of the tokens of both texts on the first virtual stage; where it is tied, the output head on the last
     /// one, too.
-    pub shared: Option<VocabParallelEmbedding<B>>,
+    pub shared: Option<VocabParallelEmbedding>,
     /// The encoder's relative position bias, on the stage of its first block.
-    pub encoder_bias: Option<RelativeBias<B>>,
+    pub encoder_bias: Option<RelativeBias>,
     /// The encoder's blocks that are here.
-    pub encoder: Vec<Block<B>>,
+    pub encoder: Vec<Block>,
     /// The encoder's final norm, on the stage of its last block.
-    pub encoder_norm: Option<Norm<B>>,
+    pub encoder_norm: Option<Norm>,
     /// The decoder's relative position bias, on the stage of its first block.
-    pub decoder_bias: Option<RelativeBias<B>>,
+    pub decoder_bias: Option<RelativeBias>,
     /// The decoder's blocks that are here.
-    pub decoder: Vec<DecoderBlock<B>>,
+    pub decoder: Vec<DecoderBlock>,
     /// The decoder's final norm, on the last virtual stage.
-    pub decoder_norm: Option<Norm<B>>,
+    pub decoder_norm: Option<Norm>,
     /// The output head where it is not tied, on the last virtual stage.
-    pub head: Option<VocabParallelEmbedding<B>>,
+    pub head: Option<VocabParallelEmbedding>,
     pub(super) dropouts: [Dropout; 4],
     #[module(skip)]
     pub(super) part: ModelPart,
     #[module(skip)]
     pub(super) config: T5Config,
     #[module(skip)]
-    pub(super) kernels: Kernels,
-    #[module(skip)]
     pub(super) segmentation: Segmentation,
     pub(super) sequence_parallel: bool,
+    #[module(skip)]
     pub(super) tensor_group: ProcessGroup,
 }
 
@@ -77,7 +75,7 @@ fn encoder_batch(batch: &TokenBatch) -> &EncoderBatch {
     batch.encoder.as_ref().expect("a T5 reads a text for its encoder")
 }
 
-impl<B: CollectiveBackend> T5<B> {
+impl T5 {
     fn sequence_group(&self) -> Option<&ProcessGroup> {
         self.sequence_parallel.then_some(&self.tensor_group)
     }
@@ -120,12 +118,12 @@ impl<B: CollectiveBackend> T5<B> {
     }
 
     /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism.
-    fn embed(&self, tokens: &[i32], site: usize, context: &TokenContext, device: &B::Device) -> Tensor<B, 2> {
+    fn embed(&self, tokens: &[i32], site: usize, context: &TokenContext, device: &Device) -> Tensor<2> {
         let Some(embedding) = self.shared.as_ref().filter(|_| self.part.is_first) else {
             panic!("tokens are embedded by the first virtual stage, and this is another");
         };
         let data = TensorData::new(tokens.to_vec(), [tokens.len()]);
-        let embedded = embedding.forward(Tensor::<B, 1, Int>::from_data(data, (device, DType::I32)));
+        let embedded = embedding.forward(Tensor::<1, Int>::from_data(data, (device, DType::I32)));
         let hidden = match self.sequence_group() {
             Some(group) => scatter_to_tensor_region(embedded, 0, group),
             None => embedded,
@@ -133,18 +131,18 @@ impl<B: CollectiveBackend> T5<B> {
         self.dropped(hidden, site, context)
     }
 
-    fn dropped(&self, hidden: Tensor<B, 2>, site: usize, context: &TokenContext) -> Tensor<B, 2> {
-        drop_rows(&self.dropouts[site], hidden, &context.local, self.kernels)
+    fn dropped(&self, hidden: Tensor<2>, site: usize, context: &TokenContext) -> Tensor<2> {
+        drop_rows(&self.dropouts[site], hidden, &context.local)
     }
 
     /// The table that attention adds to its scores; in f32 where the weights have 16 bits.
-    fn table(&self, buckets: DistanceBuckets, weights: &Option<Tensor<B, 2>>, seq: usize) -> Tensor<B, 2> {
+    fn table(&self, buckets: DistanceBuckets, weights: &Option<Tensor<2>>, seq: usize) -> Tensor<2> {
         let weights = weights.as_ref().expect("a half begins with its bias");
         buckets.table(widen(weights.clone()), seq, seq)
     }
 
     /// Runs blocks, by their numbers in the chunk.
-    fn run_blocks(&self, mut stream: Stream<B>, blocks: Range<usize>, texts: &Texts) -> Stream<B> {
+    fn run_blocks(&self, mut stream: Stream, blocks: Range<usize>, texts: &Texts) -> Stream {
         let first = self.part.layers.start;
         let [of_encoder, of_decoder] = self.config.halves(&(first + blocks.start..first + blocks.end));
         let [first_of_encoder, first_of_decoder] = self.config.halves(&self.part.layers).map(|half| half.start);
@@ -181,14 +179,14 @@ impl<B: CollectiveBackend> T5<B> {
     }
 
     /// The cross-entropy of each token's target: the decoder's hidden states to `[batch * seq]`.
-    fn losses(&self, hidden: Tensor<B, 2>, batch: &TokenBatch, context: &TokenContext) -> Tensor<B, 1> {
+    fn losses(&self, hidden: Tensor<2>, batch: &TokenBatch, context: &TokenContext) -> Tensor<1> {
         let (hidden, head) = (self.head_input(hidden, context), self.output_head());
         let targets = batch.targets(&hidden.device());
         head.in_chunks(hidden, targets, |logits, targets| head.cross_entropy(logits, targets))
     }
 
     /// Returns the head's input: normed, and divided by `√d_model` where the model does.
-    fn head_input(&self, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
+    fn head_input(&self, hidden: Tensor<2>, context: &TokenContext) -> Tensor<2> {
         let norm = self.decoder_norm.as_ref().expect("the last virtual stage");
         let hidden = self.dropped(norm.forward(hidden), DECODER_OUTPUT, context);
         if self.config.scales_head {
@@ -198,11 +196,10 @@ impl<B: CollectiveBackend> T5<B> {
         }
     }
 
-    fn output_head(&self) -> OutputHead<'_, B> {
+    fn output_head(&self) -> OutputHead<'_> {
         let embedding = self.head.as_ref().or(self.shared.as_ref());
         OutputHead {
             embedding: embedding.expect("the last virtual stage has a head"),
-            kernels: self.kernels,
             chunk_tokens: self.config.logit_chunk_tokens,
             group: &self.tensor_group,
         }
@@ -218,7 +215,7 @@ impl<B: CollectiveBackend> T5<B> {
     ///
     /// # Panics
     /// When the batch has no text for the encoder, a collective fails, or this is a stage and not the whole model.
-    pub fn logits(&self, batch: &TokenBatch) -> Tensor<B, 2> {
+    pub fn logits(&self, batch: &TokenBatch) -> Tensor<2> {
         let texts = self.texts(batch);
         let stream = self.embedded(batch, &texts);
         let stream = self.run_blocks(stream, 0..self.part.layers.len(), &texts);
@@ -227,7 +224,7 @@ impl<B: CollectiveBackend> T5<B> {
     }
 
     /// Both texts, embedded.
-    fn embedded(&self, batch: &TokenBatch, texts: &Texts) -> Stream<B> {
+    fn embedded(&self, batch: &TokenBatch, texts: &Texts) -> Stream {
         let embedding = self.shared.as_ref().expect("the first virtual stage embeds");
         let device = embedding.weight.lazy_device();
         Stream {
@@ -243,14 +240,14 @@ impl<B: CollectiveBackend> T5<B> {
     }
 }
 
-impl<B: CollectiveBackend> PipelineStage<B, 2> for T5<B> {
+impl PipelineStage<2> for T5 {
     type MicroBatch = TokenBatch;
 
     fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
         [self.sizes(self.part.layers.start, batch).rows(), self.config.d_model]
     }
 
-    fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+    fn forward(&self, input: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2> {
         forward_segments(self, input, batch)
     }
 
@@ -266,7 +263,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for T5<B> {
         self.segmentation.is_offloaded(&self.segments()[segment])
     }
 
-    fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+    fn forward_segment(&self, segment: usize, input: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2> {
         let segment = &self.segments()[segment];
         let texts = self.texts(batch);
         let first = self.part.layers.start + segment.blocks.start;
@@ -283,7 +280,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for T5<B> {
     }
 }
 
-impl<B: CollectiveBackend> LanguageModel<B> for T5<B> {
+impl LanguageModel for T5 {
     fn vocab_size(&self) -> usize {
         self.config.vocab_size
     }

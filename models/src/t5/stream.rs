@@ -1,20 +1,20 @@
 //! [`Stream`]: what goes from one segment or stage to the next, as rows of one tensor.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 /// Tensors that the layers after a place need.
 ///
 /// As rows of `d_model` numbers: the encoder's, the decoder's, and the weights of a relative position bias, row after
 /// row, filled up with zeros.
 #[derive(Clone, Debug)]
-pub(super) struct Stream<B: Backend> {
+pub(super) struct Stream {
     /// The encoder's hidden states, or its output: `[batch * encoder_seq, d_model]`, this rank's rows under sequence
     /// parallelism.
-    pub encoder: Tensor<B, 2>,
+    pub encoder: Tensor<2>,
     /// The decoder's hidden states, or its embedded tokens: `[batch * decoder_seq, d_model]`, likewise.
-    pub decoder: Tensor<B, 2>,
+    pub decoder: Tensor<2>,
     /// The weights of the bias of this half, `[buckets, heads / tp]`; none where the half begins.
-    pub bias: Option<Tensor<B, 2>>,
+    pub bias: Option<Tensor<2>>,
 }
 
 /// How many rows of a stream each part has.
@@ -38,7 +38,7 @@ impl StreamSizes {
     }
 
     /// Takes a stream apart.
-    pub fn split<B: Backend>(self, rows: Tensor<B, 2>) -> Stream<B> {
+    pub fn split(self, rows: Tensor<2>) -> Stream {
         let first = self.encoder + self.decoder;
         Stream {
             encoder: rows.clone().narrow(0, 0, self.encoder),
@@ -52,9 +52,9 @@ impl StreamSizes {
     }
 }
 
-impl<B: Backend> Stream<B> {
+impl Stream {
     /// The parts as rows of one tensor.
-    pub fn join(self) -> Tensor<B, 2> {
+    pub fn join(self) -> Tensor<2> {
         let [_, d_model] = self.encoder.dims();
         let bias = self.bias.map(|weights| {
             let [buckets, heads] = weights.dims();
@@ -74,7 +74,6 @@ impl<B: Backend> Stream<B> {
 #[cfg(test)]
 mod tests {
     use burn::tensor::Int;
-    use burn_flex::Flex;
 
     use super::*;
 
@@ -82,7 +81,7 @@ mod tests {
     fn a_stream_comes_apart_as_it_was_joined() {
         let device = Default::default();
         let numbers = |rows: usize, columns: usize, first: i64| {
-            let all = Tensor::<Flex, 1, Int>::arange(first..first + (rows * columns) as i64, &device);
+            let all = Tensor::<1, Int>::arange(first..first + (rows * columns) as i64, &device);
             all.float().reshape([rows, columns])
         };
         for bias in [None, Some([7, 2]), Some([5, 2])] {
@@ -102,7 +101,7 @@ mod tests {
             let found = sizes.split(joined);
             assert_eq!(found.encoder.into_data(), stream.encoder.into_data());
             assert_eq!(found.decoder.into_data(), stream.decoder.into_data());
-            let data = |bias: Option<Tensor<Flex, 2>>| bias.map(|bias| bias.into_data());
+            let data = |bias: Option<Tensor<2>>| bias.map(|bias| bias.into_data());
             assert_eq!(data(found.bias), data(stream.bias));
         }
     }

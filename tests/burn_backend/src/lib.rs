@@ -1,4 +1,6 @@
-//! The ranks of a run, and constructors of tensors that are placed on them as its `PLACEMENT` says.
+//! The device and the ranks of a run, and constructors of tensors that are placed on them as its `PLACEMENT` says.
+
+pub mod module;
 
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,25 +9,31 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::launch::{Environment, JoinConfig, World};
-use burn_megatron::sharded::{AxisRole, Distribute, Mesh, Sharded, ShardedBackend, distribute};
-use burn_tensor::ops::BoolTensorOps;
+use burn_megatron::sharded::{self, AxisRole, Mesh, SlotKind, describe, distribute};
+use burn_ndarray::NdArrayDevice;
+use burn_tensor::kind::Numeric;
 use burn_tensor::{
-    BasicOps, Bool, Distribution, ElementConversion, Float, Int, Numeric, Shape, Tensor, TensorCreationOptions,
-    TensorData,
+    Bool, DType, Device, DeviceConfig, Distribution, ElementConversion, Float, Int, Shape, Tensor,
+    TensorCreationOptions, TensorData,
 };
 
 /// A rank that waits for one that has failed fails after this time.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Tests of which no tensor is terms of a sum, each with the reason.
-const WITHOUT_SUMS: [&str; 1] = [
-    // Infinities are multiplied: that of one rank by the others' terms of zero.
-    "f16::linalg::outer::test_outer_large_values",
-];
+const WITHOUT_SUMS: [&str; 0] = [];
 
-struct Run {
+/// What runs the tests' operations.
+enum Run {
+    /// burn's own backend, in the slot or outside of it.
+    Burn,
+    Ranks(Ranks),
+}
+
+struct Ranks {
     _world: World,
     mesh: Mesh,
     role: AxisRole,
@@ -37,8 +45,10 @@ struct Run {
 
 /// One rank if no launcher has started this process.
 static RUN: LazyLock<Run> = LazyLock::new(|| {
-    let placement = std::env::var("PLACEMENT").unwrap_or_else(|_| "tensor:whole".to_owned());
-    let (role, rule) = placement.split_once(':').expect("a role and a rule");
+    let placement = placement();
+    let Some((role, rule)) = placement.split_once(':') else {
+        return Run::Burn;
+    };
     let role = match role {
         "data" => AxisRole::Data,
         "tensor" => AxisRole::Tensor,
@@ -52,18 +62,42 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
     let world = world.expect("all ranks join");
     let mesh = Mesh::connect(&world, &[(role, world.world_size())], &GroupConfig::new()).expect("all ranks connect");
     mesh.start_counting();
-    Run {
+    Run::Ranks(Ranks {
         mesh,
         role,
         rule: rule.to_owned(),
         placed: Default::default(),
         _world: world,
-    }
+    })
 });
+
+fn placement() -> String {
+    std::env::var("PLACEMENT").unwrap_or_else(|_| "tensor:whole".to_owned())
+}
+
+/// Makes burn's default device that of the placement, with these default types. Called before `main`.
+pub fn prepare(float: DType, int: DType) {
+    // Device 0 of the slot, which is burn's default one.
+    let is_in_slot = match placement().as_str() {
+        "burn" => false,
+        "slot" => {
+            NdArrayDevice::serve::<Flex>(FlexDevice);
+            true
+        }
+        _ => {
+            sharded::device::<Flex>(FlexDevice);
+            true
+        }
+    };
+    // SAFETY: there is no other thread yet.
+    unsafe { std::env::set_var("BURN_DEVICE", if is_in_slot { "ndarray" } else { "flex" }) };
+    let types = DeviceConfig::default().float_dtype(float).int_dtype(int);
+    Device::default().configure(types).expect("there is no tensor yet");
+}
 
 /// Prints what the tests have done.
 pub fn report() {
-    let Some(run) = LazyLock::get(&RUN) else {
+    let Some(Run::Ranks(run)) = LazyLock::get(&RUN) else {
         return;
     };
     let [whole, cut, terms] = run.placed.each_ref().map(|count| count.load(Ordering::Relaxed));
@@ -94,19 +128,21 @@ pub enum Place {
 
 /// A test, which runs on a thread of its name.
 struct Test {
+    run: &'static Ranks,
     tensors: usize,
     random: u64,
     has_sums: bool,
 }
 
 impl Test {
-    fn new() -> Self {
+    fn new(run: &'static Ranks) -> Self {
         // Before this test is known to its thread, so that the thread is still known to the group when the test ends.
-        RUN.mesh.group(0).hand_over();
+        run.mesh.group(0).hand_over();
         let thread = std::thread::current();
         let mut hasher = DefaultHasher::new();
-        (thread.name(), &RUN.rule).hash(&mut hasher);
+        (thread.name(), &run.rule).hash(&mut hasher);
         Self {
+            run,
             tensors: 0,
             random: hasher.finish(),
             has_sums: !thread.name().is_some_and(|name| WITHOUT_SUMS.contains(&name)),
@@ -127,14 +163,14 @@ impl Test {
 /// The collectives of a group are one thread's: from now on the next test's.
 impl Drop for Test {
     fn drop(&mut self) {
-        RUN.mesh.group(0).hand_over();
+        self.run.mesh.group(0).hand_over();
     }
 }
 
 /// Returns the place of the next tensor of a test, of which some dimensions can be cut.
-fn next_place(cuttable: &[usize]) -> Place {
-    thread_local!(static TEST: RefCell<Test> = RefCell::new(Test::new()));
-    let (number, drawn, sum) = TEST.with_borrow_mut(Test::next);
+fn next_place(run: &'static Ranks, cuttable: &[usize]) -> Place {
+    thread_local!(static TEST: RefCell<Option<Test>> = const { RefCell::new(None) });
+    let (number, drawn, sum) = TEST.with_borrow_mut(|test| test.get_or_insert_with(|| Test::new(run)).next());
     let cut = |index: usize| {
         cuttable
             .get(index)
@@ -142,7 +178,7 @@ fn next_place(cuttable: &[usize]) -> Place {
     };
     let (first, last) = (cut(0), cut(cuttable.len().wrapping_sub(1)));
     let in_turn = |even, odd| if number.is_multiple_of(2) { even } else { odd };
-    match RUN.rule.as_str() {
+    match run.rule.as_str() {
         "whole" => Place::Whole,
         "first" => first,
         "middle" => cut(cuttable.len() / 2),
@@ -164,24 +200,24 @@ fn next_place(cuttable: &[usize]) -> Place {
 }
 
 /// Kinds of tensors that can be terms.
-pub trait Terms<B: ShardedBackend>: BasicOps<B> {
+pub trait Terms: SlotKind {
     /// Elements that change nothing when they are added, or are no larger.
-    fn neutral(rows: &Tensor<B, 2, Self>, place: Place) -> Tensor<B, 2, Self>;
+    fn neutral(rows: &Tensor<2, Self>, place: Place) -> Tensor<2, Self>;
     /// Adds up the rows, or takes the largest values.
-    fn reduce(rows: Tensor<B, 2, Self>, place: Place) -> Tensor<B, 2, Self>;
+    fn reduce(rows: Tensor<2, Self>, place: Place) -> Tensor<2, Self>;
 }
 
 macro_rules! terms_of_numbers {
     ($kind:ident, |$rows:ident| $smallest:expr) => {
-        impl<B: ShardedBackend> Terms<B> for $kind {
-            fn neutral($rows: &Tensor<B, 2, $kind>, place: Place) -> Tensor<B, 2, $kind> {
+        impl Terms for $kind {
+            fn neutral($rows: &Tensor<2, $kind>, place: Place) -> Tensor<2, $kind> {
                 match place {
                     Place::Sum => $rows.zeros_like(),
                     _ => $smallest,
                 }
             }
 
-            fn reduce(rows: Tensor<B, 2, $kind>, place: Place) -> Tensor<B, 2, $kind> {
+            fn reduce(rows: Tensor<2, $kind>, place: Place) -> Tensor<2, $kind> {
                 match place {
                     Place::Sum => rows.sum_dim(0),
                     _ => rows.max_dim(0),
@@ -194,27 +230,24 @@ macro_rules! terms_of_numbers {
 terms_of_numbers!(Float, |rows| rows.full_like(f64::NEG_INFINITY));
 terms_of_numbers!(Int, |rows| rows.clone().min_dim(1).expand(rows.shape()));
 
-impl<B: ShardedBackend> Terms<B> for Bool {
-    fn neutral(rows: &Tensor<B, 2, Bool>, _: Place) -> Tensor<B, 2, Bool> {
+impl Terms for Bool {
+    fn neutral(rows: &Tensor<2, Bool>, _: Place) -> Tensor<2, Bool> {
         rows.clone().bool_and(rows.clone().bool_not())
     }
 
-    fn reduce(rows: Tensor<B, 2, Bool>, _: Place) -> Tensor<B, 2, Bool> {
-        // As Autodiff calls it, it would be another operation.
-        let any = Sharded::<B::Local>::bool_any_dim(B::bool(rows.into_primitive()), 0);
-        Tensor::from_primitive(B::from_bool(any))
+    fn reduce(rows: Tensor<2, Bool>, _: Place) -> Tensor<2, Bool> {
+        rows.any_dim(0)
     }
 }
 
 /// Returns the tensor, which every rank has, in the next place.
-fn placed<B: ShardedBackend, const D: usize, K: Terms<B>>(tensor: Tensor<B, D, K>) -> Tensor<B, D, K>
-where
-    Tensor<B, D, K>: Distribute,
-    Tensor<B, 2, K>: Distribute,
-{
-    let (ranks, shape) = (RUN.mesh.num_ranks(), tensor.shape());
+fn placed<const D: usize, K: Terms>(tensor: Tensor<D, K>) -> Tensor<D, K> {
+    let Run::Ranks(run) = &*RUN else {
+        return tensor;
+    };
+    let (ranks, shape) = (run.mesh.num_ranks(), tensor.shape());
     let cuttable: Vec<usize> = (0..D).filter(|&dimension| shape[dimension] >= ranks).collect();
-    let place = match next_place(&cuttable) {
+    let place = match next_place(run, &cuttable) {
         Place::Sum | Place::Maximum if shape.num_elements() == 0 => Place::Whole,
         // A sum is never a negative zero.
         Place::Sum
@@ -227,7 +260,7 @@ where
         }
         place => place,
     };
-    let count = |kind: usize| RUN.placed[kind].fetch_add(1, Ordering::Relaxed);
+    let count = |kind: usize| run.placed[kind].fetch_add(1, Ordering::Relaxed);
     match place {
         Place::Whole => {
             count(0);
@@ -235,7 +268,7 @@ where
         }
         Place::Cut(dimension) => {
             count(1);
-            distribute(tensor, &RUN.mesh, RUN.role, dimension)
+            distribute(tensor, &run.mesh, run.role, dimension)
         }
         Place::Sum | Place::Maximum => {
             count(2);
@@ -243,55 +276,51 @@ where
             let length = shape.num_elements();
             let is_own = (0..ranks * length).map(|index| index % length % ranks == index / length);
             let is_own = TensorData::new(is_own.collect::<Vec<bool>>(), [ranks, length]);
-            let is_own = Tensor::<B, 2, Bool>::from_data(is_own, &tensor.device());
+            let is_own = Tensor::<2, Bool>::from_data(is_own, &tensor.device());
             let rows = tensor.reshape([1, length]).repeat_dim(0, ranks);
             let rows = K::neutral(&rows, place).mask_where(is_own, rows);
-            let terms: Tensor<B, D, K> = K::reduce(distribute(rows, &RUN.mesh, RUN.role, 0), place).reshape(shape);
-            let terms = terms.into_placed();
-            assert!(ranks == 1 || terms.places()[0].is_partial(), "{terms:?}");
-            Distribute::from_placed(terms)
+            let terms: Tensor<D, K> = K::reduce(distribute(rows, &run.mesh, run.role, 0), place).reshape(shape);
+            let places = describe(&terms);
+            assert!(ranks == 1 || places.contains(" P("), "{places}");
+            terms
         }
     }
 }
 
 /// burn's constructors of these names, without `placed_`.
-pub trait Placed<B: ShardedBackend, const D: usize, K: Terms<B>>: From<Tensor<B, D, K>>
-where
-    Tensor<B, D, K>: Distribute,
-    Tensor<B, 2, K>: Distribute,
-{
+pub trait Placed<const D: usize, K: Terms>: From<Tensor<D, K>> {
     fn placed_from(data: impl Into<TensorData>) -> Self {
         placed(Tensor::from(data)).into()
     }
 
-    fn placed_from_data(data: impl Into<TensorData>, options: impl Into<TensorCreationOptions<B>>) -> Self {
+    fn placed_from_data(data: impl Into<TensorData>, options: impl Into<TensorCreationOptions>) -> Self {
         placed(Tensor::from_data(data, options)).into()
     }
 
-    fn placed_from_floats(floats: impl Into<TensorData>, device: &B::Device) -> Self {
+    fn placed_from_floats(floats: impl Into<TensorData>, device: &Device) -> Self {
         Self::placed_from_data(floats.into().convert::<f32>(), device)
     }
 
-    fn placed_from_ints(ints: impl Into<TensorData>, device: &B::Device) -> Self {
+    fn placed_from_ints(ints: impl Into<TensorData>, device: &Device) -> Self {
         Self::placed_from_data(ints.into().convert::<i32>(), device)
     }
 
-    fn placed_from_bool(data: TensorData, device: &B::Device) -> Self {
+    fn placed_from_bool(data: impl Into<TensorData>, device: &Device) -> Self {
         Self::placed_from_data(data, device)
     }
 
-    fn placed_ones(shape: impl Into<Shape>, options: impl Into<TensorCreationOptions<B>>) -> Self {
+    fn placed_ones(shape: impl Into<Shape>, options: impl Into<TensorCreationOptions>) -> Self {
         placed(Tensor::ones(shape, options)).into()
     }
 
-    fn placed_zeros(shape: impl Into<Shape>, options: impl Into<TensorCreationOptions<B>>) -> Self {
+    fn placed_zeros(shape: impl Into<Shape>, options: impl Into<TensorCreationOptions>) -> Self {
         placed(Tensor::zeros(shape, options)).into()
     }
 
     fn placed_full(
         shape: impl Into<Shape>,
         value: impl ElementConversion,
-        options: impl Into<TensorCreationOptions<B>>,
+        options: impl Into<TensorCreationOptions>,
     ) -> Self {
         placed(Tensor::full(shape, value, options)).into()
     }
@@ -299,31 +328,26 @@ where
     fn placed_random(
         shape: impl Into<Shape>,
         distribution: Distribution,
-        options: impl Into<TensorCreationOptions<B>>,
+        options: impl Into<TensorCreationOptions>,
     ) -> Self
     where
-        K: Numeric<B>,
+        K: Numeric,
     {
         placed(Tensor::random(shape, distribution, options)).into()
     }
 }
 
-impl<B: ShardedBackend, const D: usize, K: Terms<B>> Placed<B, D, K> for Tensor<B, D, K>
-where
-    Tensor<B, D, K>: Distribute,
-    Tensor<B, 2, K>: Distribute,
-{
-}
+impl<const D: usize, K: Terms> Placed<D, K> for Tensor<D, K> {}
 
 /// Those of integers.
-pub trait PlacedRange<B: ShardedBackend>: From<Tensor<B, 1, Int>> {
-    fn placed_arange(range: Range<i64>, options: impl Into<TensorCreationOptions<B>>) -> Self {
-        placed(Tensor::<B, 1, Int>::arange(range, options)).into()
+pub trait PlacedRange: From<Tensor<1, Int>> {
+    fn placed_arange(range: Range<i64>, options: impl Into<TensorCreationOptions>) -> Self {
+        placed(Tensor::arange(range, options)).into()
     }
 
-    fn placed_arange_step(range: Range<i64>, step: usize, options: impl Into<TensorCreationOptions<B>>) -> Self {
-        placed(Tensor::<B, 1, Int>::arange_step(range, step, options)).into()
+    fn placed_arange_step(range: Range<i64>, step: usize, options: impl Into<TensorCreationOptions>) -> Self {
+        placed(Tensor::arange_step(range, step, options)).into()
     }
 }
 
-impl<B: ShardedBackend> PlacedRange<B> for Tensor<B, 1, Int> {}
+impl PlacedRange for Tensor<1, Int> {}

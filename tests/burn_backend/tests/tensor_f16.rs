@@ -1,13 +1,12 @@
 //! burn's tests of tensors of floats, in f16.
 
 #![recursion_limit = "256"]
-#![allow(unused_imports, clippy::single_range_in_vec_init)]
+#![allow(deprecated, unused_imports, clippy::single_range_in_vec_init)]
 
 extern crate alloc;
 
 pub type FloatElem = burn_tensor::f16;
 pub type IntElem = i32;
-pub type TestBackend = Sharded;
 
 #[path = "../src/backend.rs"]
 mod backend;

@@ -3,8 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
-use cuda_emulator::{environment, library_folder};
-use cuda_source::Host;
+use cuda_emulator::{Host, environment, library_folder};
 use libtest_mimic::{Failed, Trial};
 use parking_lot::{Condvar, Mutex};
 use tempfile::TempDir;
@@ -296,7 +295,6 @@ fn start(
         ("CUDA_EMULATOR_DEVICES", &gpus),
         // A wait between streams that is missing shows as old or poisoned numbers.
         ("CUDA_EMULATOR_JITTER_US", "300"),
-        ("BURN_MEGATRON_KERNEL_CACHE", "off"),
     ];
     let paths = libraries.map(environment);
     let paths = paths.iter().flatten();

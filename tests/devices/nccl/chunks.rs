@@ -3,22 +3,18 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use burn::backend::Autodiff;
 use burn::module::Param;
 use burn::nn::Linear;
-use burn::tensor::backend::Backend;
-use burn::tensor::{DType, Tensor, TensorData};
-use burn_cuda::CudaDevice;
-use burn_megatron::collectives::{GroupConfig, KernelBackend, NcclTraffic};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn_megatron::collectives::{GroupConfig, NcclTraffic};
 use burn_megatron::context::{ParallelContext, ParallelContextConfig, TensorOverlap};
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::World;
 use burn_megatron::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
 use burn_megatron::topology::ParallelConfig;
+use cubecl_kernels::linear::multiplies_in_library;
 
-use crate::devices::nccl::ranks::{Cuda, Outcome, expect_same};
-
-type B = Autodiff<Cuda>;
+use crate::devices::nccl::ranks::{Outcome, expect_same, values};
 
 /// Rows of each rank, in chunks of two, three and three.
 const ROWS: usize = 8;
@@ -34,9 +30,8 @@ pub const SLOW: &str = "300000";
 
 /// Outputs and gradients of both layers, exactly: of small integers, every sum is exact in 16 bits too.
 pub fn chunks(world: &World) -> Outcome {
-    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
-    let context = connect(world, &device)?;
-    if !B::multiplies_in_library() {
+    let (device, context) = connect(world)?;
+    if !multiplies_in_library(&device.clone().inner()) {
         return Err("layers do not know that cuBLASLt multiplies, and would choose no chunks".into());
     }
     for dtype in [DType::BF16, DType::F32, DType::F16] {
@@ -56,8 +51,7 @@ pub fn chunks(world: &World) -> Outcome {
 
 /// The time of passes in which each chunk takes as long to communicate as to multiply.
 pub fn slow_chunks(world: &World) -> Outcome {
-    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
-    let context = connect(world, &device)?;
+    let (device, context) = connect(world)?;
     let slow = Duration::from_micros(SLOW.parse()?);
     let mut least: Option<[(&str, Duration); 3]> = None;
     for round in 0..3 {
@@ -89,23 +83,25 @@ pub fn slow_chunks(world: &World) -> Outcome {
     Ok(())
 }
 
-/// The ranks as one tensor-parallel group, whose layers communicate in chunks.
-fn connect(world: &World, device: &CudaDevice) -> Result<ParallelContext, Box<dyn std::error::Error>> {
-    cuda::enable_cublaslt(device)?;
+/// This rank's GPU, and the ranks as one tensor-parallel group, whose layers communicate in chunks.
+fn connect(world: &World) -> Result<(Device, ParallelContext), Box<dyn std::error::Error>> {
+    let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    cuda::enable_cublaslt(gpu)?;
     let parallel = ParallelConfig {
         tensor_parallel_size: world.world_size(),
         sequence_parallel: true,
         ..ParallelConfig::default()
     };
     let context = ParallelContextConfig::new(parallel)
-        .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
+        .with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu)))
         .init(world)?;
     let count = NonZeroUsize::new(CHUNKS as usize).ok_or("no chunks")?;
-    Ok(context.with_tensor_overlap(TensorOverlap::Chunks(count)))
+    let context = context.with_tensor_overlap(TensorOverlap::Chunks(count));
+    Ok((Device::cuda(gpu).autodiff(), context))
 }
 
 struct Scene<'a> {
-    device: &'a CudaDevice,
+    device: &'a Device,
     context: &'a ParallelContext,
     dtype: DType,
     round: usize,
@@ -246,11 +242,10 @@ impl Scene<'_> {
 
     /// What a pass gives, and what it takes until the device is done.
     fn timed<R>(&self, pass: impl FnOnce() -> R) -> Result<(R, Duration), Box<dyn std::error::Error>> {
-        let sync = || Cuda::sync(self.device).map_err(|error| format!("{error:?}"));
-        sync()?;
+        self.device.sync()?;
         let begun = Instant::now();
         let result = pass();
-        sync()?;
+        self.device.sync()?;
         Ok((result, begun.elapsed()))
     }
 
@@ -264,7 +259,7 @@ impl Scene<'_> {
     }
 
     /// A layer of burn's, and its weight.
-    fn linear(&self, name: &str, inputs: usize, outputs: usize) -> (Linear<B>, Matrix) {
+    fn linear(&self, name: &str, inputs: usize, outputs: usize) -> (Linear, Matrix) {
         let weight = Matrix::new(inputs, outputs, name.len() + self.round);
         let bias = TensorData::new(bias(outputs), [outputs]).convert_dtype(self.dtype);
         let linear = Linear {
@@ -274,7 +269,7 @@ impl Scene<'_> {
         (linear, weight)
     }
 
-    fn tensor(&self, matrix: &Matrix) -> Tensor<B, 2> {
+    fn tensor(&self, matrix: &Matrix) -> Tensor<2> {
         let data = TensorData::new(matrix.values.clone(), [matrix.rows, matrix.columns]);
         Tensor::from_data(data.convert_dtype(self.dtype), (self.device, self.dtype))
     }
@@ -294,9 +289,8 @@ impl Scene<'_> {
         }
     }
 
-    fn expect(&self, what: &str, found: Tensor<Cuda, 2>, expected: &Matrix) -> Outcome {
-        let found = found.into_data().convert_dtype(DType::F64).to_vec::<f64>();
-        let found = found.map_err(|error| format!("{error:?}"))?;
+    fn expect(&self, what: &str, found: Tensor<2>, expected: &Matrix) -> Outcome {
+        let found = values(found);
         let what = format!("{what} in {:?} on rank {}", self.dtype, self.context.rank());
         expect_same(&what, &found, &expected.values)
     }

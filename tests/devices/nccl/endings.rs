@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use burn::tensor::{DType, Tensor};
-use burn_megatron::collectives::{CollectiveBackend, ReduceOp, TensorCall};
+use burn::tensor::DType;
+use burn_megatron::collectives::{ReduceOp, TensorCall, recv_start, run, send_start};
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::World;
 
 use crate::devices::nccl::LONG;
-use crate::devices::nccl::ranks::{Cuda, Gpu, Outcome, expect_same, primitive, value, values};
+use crate::devices::nccl::ranks::{Gpu, Outcome, expect_same, value, values};
 use tests::job::note;
 
 /// What is logged when ranks have been connected.
@@ -95,12 +95,12 @@ fn busy(gpu: &Gpu, world: &World) -> Outcome {
     if world.rank() != 0 {
         return reduce_in_vain(gpu);
     }
-    let mut much: Tensor<Cuda, 2> = gpu.tensor([8000, 1000], DType::F32, |place| place as f64);
+    let mut much = gpu.tensor([8000, 1000], DType::F32, |place| place as f64);
     for _ in 0..1000 {
         much = much.cos().exp().sin();
     }
     let own = much.slice([0..6, 0..7]);
-    let reduced = Cuda::run(primitive(own), TensorCall::AllReduce(ReduceOp::Sum), &gpu.group)?;
+    let reduced = run(own, TensorCall::AllReduce(ReduceOp::Sum), &gpu.group)?;
     hear(world)?;
     drop(reduced);
     Ok(())
@@ -110,11 +110,7 @@ fn busy(gpu: &Gpu, world: &World) -> Outcome {
 fn mismatch(gpu: &Gpu) -> Outcome {
     gpu.sum()?;
     let own = gpu.tensor([2, 5 + gpu.group.rank()], DType::F32, |_| 1.0);
-    values(Cuda::run(
-        primitive(own),
-        TensorCall::AllReduce(ReduceOp::Sum),
-        &gpu.group,
-    )?);
+    values(run(own, TensorCall::AllReduce(ReduceOp::Sum), &gpu.group)?);
     reduce_in_vain(gpu)
 }
 
@@ -124,14 +120,14 @@ fn never_sent(gpu: &Gpu, world: &World) -> Outcome {
     gpu.sum()?;
     let message = || gpu.tensor(SHAPE, DType::F32, |place| value(1, place));
     if world.rank() == 1 {
-        Cuda::send_start(primitive(message()), 0, &gpu.group).wait()?;
+        send_start(message(), 0, &gpu.group).wait()?;
         return hear(world);
     }
-    let receives = [(); 2].map(|()| Cuda::recv_start(SHAPE.into(), DType::F32, &gpu.device, 1, &gpu.group));
+    let receives = [(); 2].map(|()| recv_start(SHAPE, DType::F32, &gpu.device, 1, &gpu.group));
     std::thread::sleep(world.timeout() / 2);
     for receive in receives {
         // The second one is worthless.
-        values(receive.wait()?);
+        values(receive.tensor()?);
     }
     reduce_in_vain(gpu)
 }
@@ -142,7 +138,7 @@ fn never_received(gpu: &Gpu, world: &World) -> Outcome {
         return hear(world);
     }
     let message = gpu.tensor(SHAPE, DType::F32, |place| value(0, place));
-    Ok(Cuda::send_start(primitive(message), 1, &gpu.group).wait()?)
+    Ok(send_start(message, 1, &gpu.group).wait()?)
 }
 
 /// Receives are posted long before they are waited for: one that connects the ranks, and one after it.
@@ -153,12 +149,16 @@ fn ahead(gpu: &Gpu, world: &World) -> Outcome {
         if world.rank() == 1 {
             std::thread::sleep(world.timeout() * 8 / 5);
             let message = gpu.tensor(SHAPE, DType::F32, |place| value(1, place) + number as f64);
-            Cuda::send_start(primitive(message), 0, &gpu.group).wait()?;
+            send_start(message, 0, &gpu.group).wait()?;
         } else {
-            let receive = Cuda::recv_start(SHAPE.into(), DType::F32, &gpu.device, 1, &gpu.group);
+            let receive = recv_start(SHAPE, DType::F32, &gpu.device, 1, &gpu.group);
             std::thread::sleep(world.timeout() * 7 / 5);
             let expected: Vec<f64> = of(number).collect();
-            expect_same("what was posted ahead of its time", &values(receive.wait()?), &expected)?;
+            expect_same(
+                "what was posted ahead of its time",
+                &values(receive.tensor()?),
+                &expected,
+            )?;
         }
     }
     Ok(())
@@ -181,7 +181,7 @@ fn leaves(gpu: Gpu, world: &World) -> Outcome {
 fn drop_in_a_call(gpu: Gpu, world: &World) -> Outcome {
     const DROPPED: &str = "dropped";
     if world.rank() == 1 {
-        let receive = Cuda::recv_start(SHAPE.into(), DType::F32, &gpu.device, 0, &gpu.group);
+        let receive = recv_start(SHAPE, DType::F32, &gpu.device, 0, &gpu.group);
         world.store().wait(DROPPED, LONG)?;
         println!(
             "rank 1 has{} received",
@@ -191,7 +191,7 @@ fn drop_in_a_call(gpu: Gpu, world: &World) -> Outcome {
         std::process::exit(0);
     }
     let message = gpu.tensor(SHAPE, DType::F32, |place| value(0, place));
-    let sending = Cuda::send_start(primitive(message), 1, &gpu.group);
+    let sending = send_start(message, 1, &gpu.group);
     std::thread::sleep(Duration::from_secs(2));
     println!("rank 0 is {}", if sending.is_done() { "done" } else { "in its call" });
     drop(sending);
@@ -203,10 +203,10 @@ fn drop_in_a_call(gpu: Gpu, world: &World) -> Outcome {
 
 /// Each rank sees one GPU, another than the others, under the number 0.
 fn one_visible(gpu: &Gpu) -> Outcome {
-    if gpu.device.index != 0 {
-        return Err(format!("the only GPU has the number {}", gpu.device.index).into());
+    if gpu.number != 0 {
+        return Err(format!("the only GPU has the number {}", gpu.number).into());
     }
-    cuda::check_shared(&gpu.device, &gpu.group)?;
+    cuda::check_shared(gpu.number, &gpu.group)?;
     let ranks = gpu.group.size();
     let found = gpu.sum()?;
     let expected: Vec<f64> = (0..found.len())
@@ -217,7 +217,7 @@ fn one_visible(gpu: &Gpu) -> Outcome {
 
 fn shared_gpu(world: &World) -> Outcome {
     let gpu = Gpu::with(world, Sharing::Allowed)?;
-    let refused = cuda::check_shared(&gpu.device, &gpu.group).err();
+    let refused = cuda::check_shared(gpu.number, &gpu.group).err();
     println!(
         "rank {} is refused: {}",
         world.rank(),

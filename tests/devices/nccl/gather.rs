@@ -4,27 +4,22 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use burn::backend::Autodiff;
 use burn::module::{Module, Param};
-use burn::optim::{AdamConfig, GradientsParams, Optimizer};
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
-use burn_cuda::CudaDevice;
-use burn_flex::{Flex, FlexDevice};
+use burn::optim::{AdamConfig, GradientsParams};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::cuda::{self, Sharing};
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart};
+use burn_megatron::data_parallel::{
+    DataParallelConfig, DistributedDataParallel, ElementWiseOptimizer, ShardingStrategy, StepPart,
+};
 use burn_megatron::launch::World;
 use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::topology::ParallelConfig;
 use tests::takes_all;
 
 use crate::devices::nccl::memory::SLOW;
-use crate::devices::nccl::ranks::{Cuda, Outcome};
-
-type B = Autodiff<Cuda>;
-/// Without NCCL.
-type Host = Autodiff<Flex>;
+use crate::devices::nccl::ranks::Outcome;
 
 /// Each with a bucket of its own.
 const LAYERS: u32 = 6;
@@ -35,8 +30,8 @@ const LEARNING_RATE: f64 = 0.1;
 
 /// `tanh(… tanh(input * weight_0) … * weight_n)`.
 #[derive(Module, Debug)]
-struct Net<B: Backend> {
-    weights: Vec<Param<Tensor<B, 2>>>,
+struct Net {
+    weights: Vec<Param<Tensor<2>>>,
 }
 
 /// Of the first and of the last layer.
@@ -51,10 +46,11 @@ struct Pass {
 /// Steps of a net whose parameters are gathered during the next forward pass, and of one whose are waited for; each
 /// with the outputs that one process has on the host.
 pub fn gather(world: &World) -> Outcome {
-    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    let device = Device::cuda(gpu).autodiff();
     let context = ParallelContextConfig::new(ParallelConfig::new())
         .with_seed(7)
-        .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
+        .with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu)))
         .init(world)?;
     let gathers = Duration::from_micros(SLOW.parse()?) * LAYERS;
     let overlapped = train(&context, &device, true, ShardingStrategy::Optim)?;
@@ -82,7 +78,7 @@ pub fn gather(world: &World) -> Outcome {
 /// Returns the last forward pass.
 fn train(
     context: &ParallelContext,
-    device: &CudaDevice,
+    device: &Device,
     overlaps: bool,
     sharding: ShardingStrategy,
 ) -> Result<Pass, Box<dyn Error>> {
@@ -91,14 +87,15 @@ fn train(
         .with_overlap_grad_reduce(overlaps)
         .with_overlap_param_gather(overlaps)
         .with_bucket_size(Some(1));
-    let mut wrapped = DistributedDataParallel::<B, _>::new(Net::new(device), context, config)?;
-    let mut optimizer = ShardedOptimizer::new(&wrapped, AdamConfig::new().init())?.with_overlap_param_gather(overlaps);
-    let input = Tensor::<B, 2>::from_data(sample(context.rank()), (device, DType::F32));
+    let mut wrapped = DistributedDataParallel::new(Net::new(device), context, config)?;
+    let adam = ElementWiseOptimizer::from(AdamConfig::new().build());
+    let mut optimizer = ShardedOptimizer::new(&wrapped, adam)?.with_overlap_param_gather(overlaps);
+    let input = Tensor::<2>::from_data(sample(context.rank()), (device, DType::F32));
     let mut begun = Instant::now();
     let mut last = None;
     for expected in train_on_host(context) {
         let mut pass = None;
-        wrapped.backward(StepPart::Last, |net| {
+        wrapped.backward(StepPart::Last, |net: Net| {
             let (output, of_pass) = net.run(input.clone(), begun);
             pass = Some(of_pass);
             (output.clone() * output).mean()
@@ -107,7 +104,7 @@ fn train(
         expect_close(&pass.outputs, &expected)?;
         last = Some(pass);
         let gradients = wrapped.gradients()?;
-        Cuda::sync(device).map_err(|error| format!("{error:?}"))?;
+        device.sync()?;
         begun = Instant::now();
         optimizer.step(LEARNING_RATE, &mut wrapped, gradients)?;
     }
@@ -116,9 +113,10 @@ fn train(
 
 /// Returns what this rank's outputs are in each step: the samples of all ranks in one process, with burn's optimizer.
 fn train_on_host(context: &ParallelContext) -> Vec<Outputs> {
-    let samples = (0..context.data_group().size()).map(|rank| Tensor::from_data(sample(rank), &FlexDevice));
-    let input = Tensor::<Host, 2>::cat(samples.collect(), 0);
-    let mut net = Net::<Host>::new(&FlexDevice);
+    let device = tests::device();
+    let samples = (0..context.data_group().size()).map(|rank| Tensor::<2>::from_data(sample(rank), &device));
+    let input = Tensor::cat(samples.collect(), 0);
+    let mut net = Net::new(&device);
     let mut optimizer = AdamConfig::new().init();
     let of_rank = |values: &Vec<f32>| values[context.rank() * COLUMNS..][..COLUMNS].to_vec();
     let steps = (0..STEPS).map(|_| {
@@ -137,8 +135,8 @@ fn sample(rank: usize) -> TensorData {
     TensorData::new(values.collect::<Vec<f32>>(), [1, COLUMNS])
 }
 
-impl<T: Backend> Net<T> {
-    fn new(device: &T::Device) -> Self {
+impl Net {
+    fn new(device: &Device) -> Self {
         let weight = |layer| {
             let values = (0..COLUMNS).map(|column| 0.25 + ((column * 7 + layer * 3) % 11) as f32 / 8.0);
             let values = TensorData::new(values.collect::<Vec<f32>>(), [1, COLUMNS]);
@@ -150,8 +148,8 @@ impl<T: Backend> Net<T> {
     }
 
     /// Returns the output, and what was seen of the pass: as a layer is run, its parameters are waited for.
-    fn run(&self, input: Tensor<T, 2>, begun: Instant) -> (Tensor<T, 2>, Pass) {
-        let read = |hidden: &Tensor<T, 2>| {
+    fn run(&self, input: Tensor<2>, begun: Instant) -> (Tensor<2>, Pass) {
+        let read = |hidden: &Tensor<2>| {
             let values = hidden.to_data().iter::<f32>().collect();
             (values, begun.elapsed())
         };

@@ -1,5 +1,6 @@
 //! The groups of a layout of 32 ranks, whose communicators are all made in one round.
 
+use burn::tensor::Device;
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::cuda::{self, Sharing};
@@ -7,7 +8,7 @@ use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::preflight;
 
-use crate::devices::nccl::ranks::{Cuda, Outcome};
+use crate::devices::nccl::ranks::Outcome;
 
 /// Ranks: tensor 4, pipeline 2, data 4.
 pub const RANKS: usize = 32;
@@ -16,12 +17,12 @@ pub const COMMUNICATORS: usize = 3 * RANKS;
 
 /// Connects them and adds up over each.
 pub fn all_groups(world: &World) -> Outcome {
-    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
     let layout = ParallelConfig::new()
         .with_tensor_parallel_size(4)
         .with_pipeline_parallel_size(2);
-    let groups = GroupConfig::new().with_nccl_gpu(Some(device.index));
+    let groups = GroupConfig::new().with_nccl_gpu(Some(gpu));
     let context = ParallelContextConfig::new(layout).with_groups(groups).init(world)?;
-    preflight::check::<Cuda>(&context, &[], &device)?;
+    preflight::check(&context, &[], &Device::cuda(gpu))?;
     Ok(())
 }

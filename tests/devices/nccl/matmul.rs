@@ -1,8 +1,6 @@
 //! What the ranks do where the gradients of weights are added to their buckets as products, by cuBLASLt.
 
-use burn::backend::Autodiff;
-use burn::tensor::{DType, FloatDType, IntDType, Tensor, TensorData, set_default_dtypes};
-use burn_cuda::CudaDevice;
+use burn::tensor::{DType, Device, FloatDType, IntDType, Tensor, TensorData};
 use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::cuda::{self, Sharing};
@@ -11,9 +9,7 @@ use burn_megatron::launch::World;
 use burn_megatron::tensor_parallel::ColumnParallelLinearConfig;
 use burn_megatron::topology::ParallelConfig;
 
-use crate::devices::nccl::ranks::{Cuda, Outcome, expect_same};
-
-type B = Autodiff<Cuda>;
+use crate::devices::nccl::ranks::{Outcome, expect_same};
 
 /// The number of rows: sums of that many small multiples of an eighth are exact in f32 and far from it in bf16.
 const ROWS: usize = 515;
@@ -24,18 +20,18 @@ const MICRO_BATCHES: usize = 3;
 /// The gradients of a layer of bf16 over several micro-batches, exactly; and, of a step with an infinite input, which
 /// parameter it met.
 pub fn products(world: &World) -> Outcome {
-    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
-    cuda::enable_cublaslt(&device)?;
-    set_default_dtypes::<Cuda>(&device, FloatDType::BF16, IntDType::I32)
-        .map_err(|error| format!("cannot compute in bf16: {error:?}"))?;
-    let groups = GroupConfig::new().with_nccl_gpu(Some(device.index));
+    let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    cuda::enable_cublaslt(gpu)?;
+    let mut device = Device::cuda(gpu).autodiff();
+    device.configure((FloatDType::BF16, IntDType::I32))?;
+    let groups = GroupConfig::new().with_nccl_gpu(Some(gpu));
     let config = ParallelConfig::default();
     let context = ParallelContextConfig::new(config)
         .with_seed(7)
         .with_groups(groups)
         .init(world)?;
     cuda::check_same_matmuls(context.world_group())?;
-    let layer = ColumnParallelLinearConfig::new(INPUTS, OUTPUTS).init::<B>(&device, &context.scope("layer"))?;
+    let layer = ColumnParallelLinearConfig::new(INPUTS, OUTPUTS).init(&device, &context.scope("layer"))?;
     let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new())?;
     let ranks = world.world_size();
     // Exact after an infinite step too: nothing of it stays.
@@ -70,9 +66,9 @@ pub fn products(world: &World) -> Outcome {
 
 /// Rank 1 multiplies with burn's own matmul, and every rank reports it.
 pub fn other_products(world: &World) -> Outcome {
-    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
     if world.rank() != 1 {
-        cuda::enable_cublaslt(&device)?;
+        cuda::enable_cublaslt(gpu)?;
     }
     let ranks: Vec<usize> = (0..world.world_size()).collect();
     let group = ProcessGroup::connect(world, "all", &ranks, &GroupConfig::new())?;
@@ -116,7 +112,7 @@ fn numbers(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|place| (of(place) as f64 - 25.0) / 8.0).collect()
 }
 
-fn tensor(values: &[f64], shape: [usize; 2], device: &CudaDevice) -> Tensor<B, 2> {
+fn tensor(values: &[f64], shape: [usize; 2], device: &Device) -> Tensor<2> {
     let data = TensorData::new(values.to_vec(), shape).convert_dtype(DType::BF16);
     Tensor::from_data(data, (device, DType::BF16))
 }

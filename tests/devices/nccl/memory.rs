@@ -2,16 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, Tensor, TensorPrimitive};
-use burn_cuda::CudaDevice;
-use burn_megatron::collectives::{CollectiveBackend, Movement, ReduceOp, TensorCall};
+use burn::tensor::{DType, Device, Tensor};
+use burn_megatron::collectives::{Movement, ReduceOp, TensorCall, move_data, start};
 use burn_megatron::launch::World;
-use cubecl::Runtime;
-use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
 
-use crate::devices::nccl::ranks::{Cuda, Gpu, Outcome, expect_same, value};
+use crate::devices::nccl::ranks::{Gpu, Outcome, expect_same, value};
 
 /// How much longer each operation takes, in microseconds.
 pub const SLOW: &str = "200000";
@@ -52,8 +48,8 @@ pub fn slow(world: &World) -> Outcome {
 
 /// Sums that are reduced, and to which is added then.
 struct Bucket {
-    sums: Tensor<Cuda, 1>,
-    flags: Tensor<Cuda, 1>,
+    sums: Tensor<1>,
+    flags: Tensor<1>,
 }
 
 impl Bucket {
@@ -70,12 +66,12 @@ impl Bucket {
         let (group, size) = (&gpu.group, gpu.group.size());
         let [elements] = self.sums.dims();
         let shard = elements / size;
-        let own = Tensor::ones([shard], (&gpu.device, DType::F32)).mul_scalar(value(group.rank(), 0));
-        let gathered = Cuda::move_data(float(own), Movement::AllGather { dimension: 0 }, group)?;
-        let partial = tensor(gathered).mul_scalar(2.0);
-        let scattered = tensor(Cuda::move_data(float(partial), Movement::ReduceScatter, group)?);
+        let own = Tensor::<1>::ones([shard], (&gpu.device, DType::F32)).mul_scalar(value(group.rank(), 0));
+        let gathered = move_data(own, Movement::AllGather { dimension: 0 }, group)?;
+        let partial = gathered.mul_scalar(2.0);
+        let scattered = move_data(partial, Movement::ReduceScatter, group)?;
         let mean = TensorCall::ReduceScatter(ReduceOp::Mean);
-        let reduced = tensor(Cuda::start(float(self.sums.clone()), mean, group).wait()?);
+        let reduced = start(self.sums.clone(), mean, group).tensor()?;
         let sums = GradientSums {
             sums: self.sums,
             non_finite: self.flags,
@@ -112,16 +108,8 @@ impl Bucket {
     }
 }
 
-fn float(tensor: Tensor<Cuda, 1>) -> FloatTensor<Cuda> {
-    tensor.into_primitive().tensor()
-}
-
-fn tensor(float: FloatTensor<Cuda>) -> Tensor<Cuda, 1> {
-    Tensor::from_primitive(TensorPrimitive::Float(float))
-}
-
 /// The bytes of CubeCL's memory that something holds, when all that has been launched is queued.
-pub fn bytes_in_use(device: &CudaDevice) -> Result<u64, Box<dyn std::error::Error>> {
-    let usage = CudaRuntime::client(device).memory_usage();
-    Ok(usage.map_err(|error| format!("{error:?}"))?.bytes_in_use)
+pub fn bytes_in_use(device: &Device) -> Result<u64, &'static str> {
+    let usage = device.memory_pool_usage().ok_or("CubeCL does not say it")?;
+    Ok(usage.bytes_in_use)
 }

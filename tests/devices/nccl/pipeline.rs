@@ -3,10 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use burn::backend::Autodiff;
-use burn::module::{AutodiffModule, Module, Param};
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
-use burn_cuda::CudaDevice;
+use burn::module::{Module, Param};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::cuda::{self, Sharing};
@@ -17,9 +15,7 @@ use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOut
 use burn_megatron::topology::ParallelConfig;
 
 use crate::devices::nccl::memory::bytes_in_use;
-use crate::devices::nccl::ranks::{Cuda, Outcome};
-
-type B = Autodiff<Cuda>;
+use crate::devices::nccl::ranks::Outcome;
 
 const ROWS: usize = 5;
 const COLUMNS: usize = 33;
@@ -28,8 +24,8 @@ const STEPS: usize = 3;
 
 /// `tanh(input * weight)`; the last stage ends in the mean of its squares.
 #[derive(Module, Debug)]
-struct Stage<B: Backend> {
-    weight: Param<Tensor<B, 2>>,
+struct Stage {
+    weight: Param<Tensor<2>>,
     number: usize,
     is_last: bool,
 }
@@ -42,14 +38,14 @@ struct Step {
 }
 
 /// Chooses this rank's GPU and connects a pipeline of all ranks.
-fn join(world: &World) -> anyhow::Result<(CudaDevice, ParallelContext)> {
-    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+fn join(world: &World) -> anyhow::Result<(Device, ParallelContext)> {
+    let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
     let layout = ParallelConfig::new().with_pipeline_parallel_size(world.world_size());
     let context = ParallelContextConfig::new(layout)
         .with_seed(7)
-        .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
+        .with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu)))
         .init(world)?;
-    Ok((device, context))
+    Ok((Device::cuda(gpu).autodiff(), context))
 }
 
 fn schedule(num_stages: usize, num_micro_batches: usize) -> ScheduleConfig {
@@ -72,10 +68,10 @@ pub fn pipeline(world: &World) -> Outcome {
     let micro_batches: Vec<usize> = (0..MICRO_BATCHES).collect();
     let mut steps = Vec::new();
     for _ in 0..STEPS {
-        let losses = executor.train(&mut wrapped, &micro_batches, |_, losses: Tensor<B, 1>| losses.mean())?;
+        let losses = executor.train(&mut wrapped, &micro_batches, |_, losses: Tensor<1>| losses.mean())?;
         let gradients = wrapped.gradients()?;
         steps.push(Step {
-            losses: losses.into_iter().map(|loss| loss.into_scalar()).collect(),
+            losses: losses.into_iter().map(|loss| loss.into_scalar::<f32>()).collect(),
             gradient: gradients.values(&gradients.entries()[0]),
         });
     }
@@ -92,8 +88,8 @@ pub fn pipeline(world: &World) -> Outcome {
 
 /// A stage that takes its time if it is the last, and watches its memory if it is not.
 #[derive(Module, Debug)]
-struct Paced<B: Backend> {
-    stage: Stage<B>,
+struct Paced {
+    stage: Stage,
 }
 
 /// The most bytes that were in use before a forward pass.
@@ -113,7 +109,7 @@ pub fn evaluation(world: &World) -> Outcome {
     for held in &mut held {
         let before = bytes_in_use(&device)?;
         MOST.store(0, Ordering::Relaxed);
-        executor.evaluate::<Cuda, _, 2>(&chunks, &micro_batches, |_, _| ())?;
+        executor.evaluate(&chunks, &micro_batches, |_, _| ())?;
         *held = MOST.load(Ordering::Relaxed).saturating_sub(before);
     }
     // Of the tensors that one stage makes: those that wait to be sent, those on their way, and what a pass takes.
@@ -125,14 +121,14 @@ pub fn evaluation(world: &World) -> Outcome {
     Ok(())
 }
 
-impl<T: Backend<Device = CudaDevice>> PipelineStage<T, 2> for Paced<T> {
+impl PipelineStage<2> for Paced {
     type MicroBatch = usize;
 
     fn input_shape(&self, micro_batch: &usize) -> [usize; 2] {
-        PipelineStage::<T, 2>::input_shape(&self.stage, micro_batch)
+        self.stage.input_shape(micro_batch)
     }
 
-    fn forward(&self, input: Option<Tensor<T, 2>>, micro_batch: &usize) -> StageOutput<T, 2> {
+    fn forward(&self, input: Option<Tensor<2>>, micro_batch: &usize) -> StageOutput<2> {
         if self.stage.is_last {
             std::thread::sleep(Duration::from_millis(10));
         } else {
@@ -143,8 +139,8 @@ impl<T: Backend<Device = CudaDevice>> PipelineStage<T, 2> for Paced<T> {
     }
 }
 
-impl Stage<B> {
-    fn new(number: usize, stages: usize, device: &CudaDevice) -> Self {
+impl Stage {
+    fn new(number: usize, stages: usize, device: &Device) -> Self {
         let values: Vec<f32> = (0..COLUMNS).map(|column| weight(number, column) as f32).collect();
         let weight = Tensor::from_data(TensorData::new(values, [1, COLUMNS]), (device, DType::F32));
         Self {
@@ -155,14 +151,14 @@ impl Stage<B> {
     }
 }
 
-impl<T: Backend> PipelineStage<T, 2> for Stage<T> {
+impl PipelineStage<2> for Stage {
     type MicroBatch = usize;
 
     fn input_shape(&self, _: &usize) -> [usize; 2] {
         [ROWS, COLUMNS]
     }
 
-    fn forward(&self, input: Option<Tensor<T, 2>>, micro_batch: &usize) -> StageOutput<T, 2> {
+    fn forward(&self, input: Option<Tensor<2>>, micro_batch: &usize) -> StageOutput<2> {
         let weight = self.weight.val();
         let input = input.unwrap_or_else(|| {
             let values: Vec<f32> = (0..ROWS * COLUMNS)

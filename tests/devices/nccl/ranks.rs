@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::io::Write;
 
-use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
-use burn_cuda::CudaDevice;
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn_megatron::collectives::{
-    CollectiveBackend, CollectiveError, GroupConfig, Movement, NcclTraffic, ProcessGroup, ReduceOp, TensorCall,
+    CollectiveError, GroupConfig, Movement, NcclTraffic, ProcessGroup, ReduceOp, TensorCall, move_data, recv_start,
+    run, send_start,
 };
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, join, report_and_exit};
@@ -15,7 +15,6 @@ use crate::devices::nccl::endings::{self, PAUSED};
 use crate::devices::nccl::{LONG, RANKS, chunks, gather, many, matmul, memory, pipeline, placed, room};
 use tests::job::{launch, note};
 
-pub type Cuda = burn_cuda::Cuda<f32, i32>;
 pub type Outcome = Result<(), Box<dyn Error>>;
 /// Sums of small multiples of 6 are exact in every type, and so are means over up to three ranks.
 const UNIT: f64 = 6.0;
@@ -116,7 +115,8 @@ impl Write for Log {
 
 /// A rank on its GPU, with a group of all ranks over NCCL.
 pub struct Gpu {
-    pub device: CudaDevice,
+    pub number: usize,
+    pub device: Device,
     pub group: ProcessGroup,
 }
 
@@ -126,14 +126,18 @@ impl Gpu {
     }
 
     pub fn with(world: &World, sharing: Sharing) -> Result<Self, Box<dyn Error>> {
-        let device = cuda::choose(world.local_rank(), sharing)?;
+        let number = cuda::choose(world.local_rank(), sharing)?;
         let ranks: Vec<usize> = (0..world.world_size()).collect();
-        let options = GroupConfig::new().with_nccl_gpu(Some(device.index));
+        let options = GroupConfig::new().with_nccl_gpu(Some(number));
         let group = ProcessGroup::connect(world, "all", &ranks, &options)?;
-        Ok(Self { device, group })
+        Ok(Self {
+            number,
+            device: Device::cuda(number),
+            group,
+        })
     }
 
-    pub fn tensor(&self, shape: [usize; 2], dtype: DType, value: impl Fn(usize) -> f64) -> Tensor<Cuda, 2> {
+    pub fn tensor(&self, shape: [usize; 2], dtype: DType, value: impl Fn(usize) -> f64) -> Tensor<2> {
         let values: Vec<f64> = (0..shape[0] * shape[1]).map(value).collect();
         let data = TensorData::new(values, shape).convert_dtype(dtype);
         Tensor::from_data(data, (&self.device, dtype))
@@ -142,7 +146,7 @@ impl Gpu {
     /// What this rank has, and its sum over all.
     pub fn sum(&self) -> Result<Vec<f64>, CollectiveError> {
         let own = self.tensor([6, 7], DType::F32, |place| value(self.group.rank(), place));
-        Cuda::run(primitive(own), TensorCall::AllReduce(ReduceOp::Sum), &self.group).map(values)
+        run(own, TensorCall::AllReduce(ReduceOp::Sum), &self.group).map(values)
     }
 
     /// The bytes that went through the engine for host memory.
@@ -177,17 +181,8 @@ pub fn value(rank: usize, place: usize) -> f64 {
     UNIT * ((place % 5 + 3 * rank) as f64 - 4.0)
 }
 
-pub fn primitive(tensor: Tensor<Cuda, 2>) -> burn::tensor::ops::FloatTensor<Cuda> {
-    tensor.into_primitive().tensor()
-}
-
-pub fn values(tensor: burn::tensor::ops::FloatTensor<Cuda>) -> Vec<f64> {
-    let tensor = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(tensor));
-    tensor
-        .into_data()
-        .convert_dtype(DType::F64)
-        .to_vec()
-        .expect("they are f64 now")
+pub fn values(tensor: Tensor<2>) -> Vec<f64> {
+    tensor.into_data().iter::<f64>().collect()
 }
 
 pub fn expect_same(what: &str, found: &[f64], expected: &[f64]) -> Outcome {
@@ -226,19 +221,17 @@ fn operations(gpu: &Gpu) -> Outcome {
                 .collect();
             let name = what(&format!("all_reduce {op}"));
             let found = gpu.over_nccl(&name, 2 * bytes * (size - 1) / size, || {
-                Cuda::run(primitive(own()), TensorCall::AllReduce(op), group)
+                run(own(), TensorCall::AllReduce(op), group)
             })?;
             expect_same(&name, &values(found), &expected)?;
             // Whoever else holds the tensor keeps what it has.
             let held = own();
-            let found = Cuda::run(primitive(held.clone()), TensorCall::AllReduce(op), group)?;
+            let found = run(held.clone(), TensorCall::AllReduce(op), group)?;
             expect_same(&what("all_reduce of a held tensor"), &values(found), &expected)?;
             let kept: Vec<f64> = (0..length).map(|place| value(rank, place)).collect();
-            expect_same(&what("what is held"), &values(primitive(held)), &kept)?;
+            expect_same(&what("what is held"), &values(held), &kept)?;
         }
-        let moved = |what: &str, bytes, movement| {
-            gpu.over_nccl(what, bytes, || Cuda::move_data(primitive(own()), movement, group))
-        };
+        let moved = |what: &str, bytes, movement| gpu.over_nccl(what, bytes, || move_data(own(), movement, group));
         let gathered = moved(&what("all_gather"), around, Movement::AllGather { dimension: 0 })?;
         expect_same(&what("all_gather"), &values(gathered), &all)?;
         let gathered = moved(
@@ -257,7 +250,7 @@ fn operations(gpu: &Gpu) -> Outcome {
         for root in 0..size {
             let is_last = (rank + 1) % size == root;
             let found = gpu.over_nccl(&what("broadcast"), if is_last { 0 } else { bytes }, || {
-                Cuda::run(primitive(own()), TensorCall::Broadcast { root }, group)
+                run(own(), TensorCall::Broadcast { root }, group)
             })?;
             let expected: Vec<f64> = (0..length).map(|place| value(root, place)).collect();
             expect_same(&what("broadcast"), &values(found), &expected)?;
@@ -272,7 +265,7 @@ fn operations(gpu: &Gpu) -> Outcome {
             }
         });
         let view = wide.slice([3..columns + 3, 2..rows + 2]).swap_dims(0, 1);
-        let found = Cuda::run(primitive(view), TensorCall::AllReduce(ReduceOp::Sum), group)?;
+        let found = run(view, TensorCall::AllReduce(ReduceOp::Sum), group)?;
         expect_same(
             &what("all_reduce of a view"),
             &values(found),
@@ -293,8 +286,8 @@ fn order(gpu: &Gpu) -> Outcome {
     for round in 0..ROUNDS {
         // Of each round its own, in memory that the allocator hands on from round to round.
         let own = step.clone() * (round as f32 + 1.0) + sum.clone() * 0.5;
-        let reduced = Cuda::run(primitive(own), TensorCall::AllReduce(ReduceOp::Sum), &gpu.group)?;
-        sum = Tensor::from_primitive(TensorPrimitive::Float(reduced)) * 0.5;
+        let reduced = run(own, TensorCall::AllReduce(ReduceOp::Sum), &gpu.group)?;
+        sum = reduced * 0.5;
     }
     let expected: Vec<f64> = (0..shape[0] * shape[1])
         .map(|place| {
@@ -305,7 +298,7 @@ fn order(gpu: &Gpu) -> Outcome {
         })
         .map(f64::from)
         .collect();
-    let found = values(primitive(sum));
+    let found = values(sum);
     let worst = found
         .iter()
         .zip(&expected)
@@ -332,7 +325,7 @@ fn transfers(gpu: &Gpu) -> Outcome {
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     let shape = [5, 77];
     let message = |from: usize, number: usize, place: usize| value(from, place) + number as f64;
-    let post = |from: usize| Cuda::recv_start(shape.into(), DType::F32, &gpu.device, from, group);
+    let post = |from: usize| recv_start(shape, DType::F32, &gpu.device, from, group);
     let mut from_previous: std::collections::VecDeque<_> = (0..2).map(|_| post(previous)).collect();
     let mut from_next: std::collections::VecDeque<_> = match size {
         // The same rank, whose messages come in one order.
@@ -344,12 +337,12 @@ fn transfers(gpu: &Gpu) -> Outcome {
         for to in if size == 2 { vec![next] } else { vec![next, previous] } {
             // Its memory is free for the next tensor at once, as far as the allocator knows.
             let tensor = gpu.tensor(shape, DType::F32, |place| message(rank, number, place));
-            Cuda::send_start(primitive(tensor), to, group).wait()?;
+            send_start(tensor, to, group).wait()?;
             let _ = gpu.tensor(shape, DType::F32, |_| -1.0) * 2.0;
         }
         for (from, receives) in [(previous, &mut from_previous), (next, &mut from_next)] {
             if let Some(receive) = receives.pop_front() {
-                let found = values(receive.wait()?);
+                let found = values(receive.tensor()?);
                 let expected: Vec<f64> = (0..shape[0] * shape[1])
                     .map(|place| message(from, number, place))
                     .collect();
@@ -380,8 +373,7 @@ fn transfers(gpu: &Gpu) -> Outcome {
 /// Every operation on tensors without elements, between others that have some.
 fn empty(gpu: &Gpu) -> Outcome {
     let (group, size, rank) = (&gpu.group, gpu.group.size(), gpu.group.rank());
-    let same = |what: &str, found: burn::tensor::ops::FloatTensor<Cuda>, shape: [usize; 2]| -> Outcome {
-        let found = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(found));
+    let same = |what: &str, found: Tensor<2>, shape: [usize; 2]| -> Outcome {
         // Burn cannot read it: CUDA refuses the launch that this takes, and every read after it fails.
         if found.dims() == shape {
             Ok(())
@@ -394,16 +386,15 @@ fn empty(gpu: &Gpu) -> Outcome {
         .collect();
     for shape in [[0, 4], [0, 1]] {
         let [rows, columns] = shape;
-        let nothing = Tensor::<Cuda, 2>::empty(shape, (&gpu.device, DType::F32));
+        let nothing = Tensor::<2>::empty(shape, (&gpu.device, DType::F32));
         // A tensor without another holder is reduced in place.
-        let in_place = Cuda::run(primitive(nothing), TensorCall::AllReduce(ReduceOp::Sum), group)?;
-        let nothing = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(in_place));
+        let nothing = run(nothing, TensorCall::AllReduce(ReduceOp::Sum), group)?;
         // Held, and not made again each time: after some dozens of empty reservations CubeCL's allocator fails.
-        let own = || primitive(nothing.clone());
+        let own = || nothing.clone();
         for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max] {
-            same("all_reduce", Cuda::run(own(), TensorCall::AllReduce(op), group)?, shape)?;
+            same("all_reduce", run(own(), TensorCall::AllReduce(op), group)?, shape)?;
         }
-        let moved = |movement| Cuda::move_data(own(), movement, group);
+        let moved = |movement| move_data(own(), movement, group);
         same(
             "all_gather",
             moved(Movement::AllGather { dimension: 0 })?,
@@ -420,11 +411,7 @@ fn empty(gpu: &Gpu) -> Outcome {
             [rows / size, columns],
         )?;
         for root in 0..size {
-            same(
-                "broadcast",
-                Cuda::run(own(), TensorCall::Broadcast { root }, group)?,
-                shape,
-            )?;
+            same("broadcast", run(own(), TensorCall::Broadcast { root }, group)?, shape)?;
         }
         expect_same("what follows", &gpu.sum()?, &sums)?;
         if size == 1 {
@@ -434,20 +421,20 @@ fn empty(gpu: &Gpu) -> Outcome {
         let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
         let something = [2, 3];
         let shapes = [shape, something, shape];
-        let receives = shapes.map(|shape| Cuda::recv_start(shape.into(), DType::F32, &gpu.device, previous, group));
+        let receives = shapes.map(|shape| recv_start(shape, DType::F32, &gpu.device, previous, group));
         for shape in shapes {
             let tensor = if shape == something {
                 gpu.tensor(shape, DType::F32, |place| value(rank, place))
             } else {
                 nothing.clone()
             };
-            Cuda::send_start(primitive(tensor), next, group).wait()?;
+            send_start(tensor, next, group).wait()?;
         }
         let [first, second, third] = receives;
-        same("a first message", first.wait()?, shape)?;
+        same("a first message", first.tensor()?, shape)?;
         let expected: Vec<f64> = (0..6).map(|place| value(previous, place)).collect();
-        expect_same("a message between", &values(second.wait()?), &expected)?;
-        same("a last message", third.wait()?, shape)?;
+        expect_same("a message between", &values(second.tensor()?), &expected)?;
+        same("a last message", third.tensor()?, shape)?;
     }
     Ok(())
 }

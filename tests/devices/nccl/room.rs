@@ -1,10 +1,10 @@
 //! Kernels of NCCL that wait on the GPU for kernels of the other rank, which come after others there.
 
 use burn::tensor::DType;
-use burn_megatron::collectives::{CollectiveBackend, GroupConfig, ProcessGroup, ReduceOp, TensorCall};
+use burn_megatron::collectives::{GroupConfig, ProcessGroup, ReduceOp, TensorCall, recv_start, send_start, start};
 use burn_megatron::launch::World;
 
-use crate::devices::nccl::ranks::{Cuda, Gpu, Outcome, expect_same, primitive, value, values};
+use crate::devices::nccl::ranks::{Gpu, Outcome, expect_same, value, values};
 
 const SHAPE: [usize; 2] = [6, 7];
 /// Those of a pipeline's stage: two directions, each with a way in.
@@ -15,7 +15,7 @@ const DIRECTIONS: usize = 4;
 pub fn room(world: &World) -> Outcome {
     let gpu = Gpu::of(world)?;
     let named = |name: String| {
-        let groups = GroupConfig::new().with_nccl_gpu(Some(gpu.device.index));
+        let groups = GroupConfig::new().with_nccl_gpu(Some(gpu.number));
         ProcessGroup::connect(world, &name, &[0, 1], &groups)
     };
     let directions: Vec<ProcessGroup> = (0..DIRECTIONS)
@@ -39,16 +39,16 @@ fn received_around_a_reduction(gpu: &Gpu, directions: &[ProcessGroup], sums: &[f
         expect_same("the sum", &gpu.sum()?, sums)?;
         for (number, group) in directions.iter().enumerate() {
             let own = gpu.tensor(SHAPE, DType::F32, message(number));
-            Cuda::send_start(primitive(own), 0, group).wait()?;
+            send_start(own, 0, group).wait()?;
         }
         return Ok(());
     }
-    let post = |group| Cuda::recv_start(SHAPE.into(), DType::F32, &gpu.device, 1, group);
+    let post = |group| recv_start(SHAPE, DType::F32, &gpu.device, 1, group);
     let receives: Vec<_> = directions.iter().map(post).collect();
     expect_same("the sum", &gpu.sum()?, sums)?;
     for (number, receive) in receives.into_iter().enumerate() {
         let expected: Vec<f64> = (0..SHAPE[0] * SHAPE[1]).map(message(number)).collect();
-        expect_same("a message", &values(receive.wait()?), &expected)?;
+        expect_same("a message", &values(receive.tensor()?), &expected)?;
     }
     Ok(())
 }
@@ -58,12 +58,12 @@ fn reduced_in_both_orders(gpu: &Gpu, sides: &[ProcessGroup; 2], sums: &[f64], in
     if gpu.group.rank() == 1 && !in_one_order {
         order.reverse();
     }
-    let start = |side: usize| {
+    let reduce = |side: usize| {
         let own = gpu.tensor(SHAPE, DType::F32, |place| value(gpu.group.rank(), place));
-        Cuda::start(primitive(own), TensorCall::AllReduce(ReduceOp::Sum), &sides[side])
+        start(own, TensorCall::AllReduce(ReduceOp::Sum), &sides[side])
     };
-    for reduced in order.map(start) {
-        expect_same("a sum", &values(reduced.wait()?), sums)?;
+    for reduced in order.map(reduce) {
+        expect_same("a sum", &values(reduced.tensor()?), sums)?;
     }
     Ok(())
 }

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use burn::tensor::Tensor;
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::launch::{Environment, World, run};
 use burn_megatron::tensor_parallel::RowParallelLinearConfig;
 use burn_megatron::topology::ParallelConfig;
@@ -39,8 +38,8 @@ pub fn play(case: &str) -> ExitCode {
 fn give_other_batches(world: &World) -> anyhow::Result<()> {
     note(&format!("pid-{}", world.rank()), std::process::id());
     let context = ParallelConfig::new().with_tensor_parallel_size(2).init(world)?;
-    let layer = RowParallelLinearConfig::new(2, 3).init::<Flex>(&FlexDevice, &context.root())?;
-    layer.forward(Tensor::<Flex, 2>::ones([1 + world.rank(), 1], &FlexDevice));
+    let layer = RowParallelLinearConfig::new(2, 3).init(&tests::device(), &context.root())?;
+    layer.forward(Tensor::<2>::ones([1 + world.rank(), 1], &tests::device()));
     anyhow::bail!("the layer took different numbers of tokens")
 }
 

@@ -20,7 +20,7 @@ use models::ModelConfig;
 use models::gpt::Gpt;
 
 use super::comparison::{DP2, DP4, HSDP2X2, Layout, ONE, TP2, TP2SP, TP4, connect, dtype, layout};
-use super::{B, problem};
+use super::problem;
 use tests::harness::{Case, Job};
 
 const TP2PP2: Layout = layout("tp2pp2", 2, false, 1).stages(2, 1);
@@ -122,7 +122,7 @@ fn variant(update: problem::Update, padded_vocab_size: usize) -> problem::Varian
     }
 }
 
-pub type TestTrainer = Trainer<B, Gpt<B>>;
+pub type TestTrainer = Trainer<Gpt>;
 
 pub fn trainer(variant: problem::Variant, chunks: usize, context: &ParallelContext) -> anyhow::Result<TestTrainer> {
     let stages = problem::Stages {

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{DType, Int, Tensor, TensorData};
-use burn_flex::FlexDevice;
+use burn::tensor::{DType, Gradients, Int, Tensor, TensorData};
 use burn_megatron::collectives::{EngineChoice, GroupConfig, ProcessGroup, ReduceOp};
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::launch::World;
@@ -17,11 +15,9 @@ use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::random::RandomStream;
 use burn_megatron::topology::ParallelConfig;
 
-use super::B;
 use tests::harness::Case;
 
 pub const SEED: u64 = 42;
-pub type Gradients = <B as AutodiffBackend>::Gradients;
 
 /// How the ranks of a case are laid out, by its name in the list of trials.
 #[derive(Clone, Copy, Debug)]
@@ -156,14 +152,14 @@ impl Scene {
     }
 
     /// A tensor of the case's type.
-    pub fn tensor<const D: usize>(&self, values: Vec<f64>, shape: [usize; D]) -> Tensor<B, D> {
-        tensor_from_host(values, shape, self.dtype, &FlexDevice)
+    pub fn tensor<const D: usize>(&self, values: Vec<f64>, shape: [usize; D]) -> Tensor<D> {
+        tensor_from_host(values, shape, self.dtype, &tests::device())
     }
 
-    pub fn ids(&self, values: &[i32]) -> Tensor<B, 1, Int> {
+    pub fn ids(&self, values: &[i32]) -> Tensor<1, Int> {
         Tensor::from_data(
             TensorData::new(values.to_vec(), [values.len()]),
-            (&FlexDevice, DType::I32),
+            (&tests::device(), DType::I32),
         )
     }
 
@@ -181,7 +177,7 @@ impl Scene {
     }
 
     /// This rank's part of a whole.
-    pub fn part<const D: usize>(&self, whole: &[f64], placement: &Placement, shape: [usize; D]) -> Tensor<B, D> {
+    pub fn part<const D: usize>(&self, whole: &[f64], placement: &Placement, shape: [usize; D]) -> Tensor<D> {
         self.tensor(cut(whole, placement), shape)
     }
 
@@ -237,7 +233,7 @@ impl Scene {
     /// rounding.
     ///
     /// A partial gradient is summed over the tensor group first: that is what its declaration says is missing.
-    pub fn parameters<M: Module<B>>(
+    pub fn parameters<M: Module>(
         &self,
         scope: &str,
         module: &M,
@@ -248,7 +244,7 @@ impl Scene {
     }
 
     /// As [`parameters`](Self::parameters), with gradients as close as asked.
-    pub fn parameters_within<M: Module<B>>(
+    pub fn parameters_within<M: Module>(
         &self,
         closeness: Closeness,
         scope: &str,
@@ -274,14 +270,14 @@ impl Scene {
         Ok(())
     }
 
-    fn local_parameters<M: Module<B>>(&self, module: &M, gradients: &Gradients) -> anyhow::Result<Vec<LocalParameter>> {
+    fn local_parameters<M: Module>(&self, module: &M, gradients: &Gradients) -> anyhow::Result<Vec<LocalParameter>> {
         struct Reader<'a> {
             scene: &'a Scene,
             gradients: &'a Gradients,
             found: anyhow::Result<Vec<LocalParameter>>,
         }
         impl Reader<'_> {
-            fn read<const D: usize>(&self, param: &Param<Tensor<B, D>>) -> anyhow::Result<LocalParameter> {
+            fn read<const D: usize>(&self, param: &Param<Tensor<D>>) -> anyhow::Result<LocalParameter> {
                 let declaration = self.scene.context.registry().declaration(param.id);
                 let declaration = declaration.context("a parameter is undeclared")?;
                 let tensor = param.val();
@@ -296,8 +292,8 @@ impl Scene {
                 Ok((declaration, read_host(tensor), gradient))
             }
         }
-        impl ModuleVisitor<B> for Reader<'_> {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        impl ModuleVisitor for Reader<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
                 let read = self.read(param);
                 match (&mut self.found, read) {
                     (Ok(found), Ok(read)) => found.push(read),
@@ -319,9 +315,9 @@ impl Scene {
 impl Pass {
     /// Runs `forward`, and a backward pass in which the output's gradient is `output_gradient`.
     pub fn run<const D: usize, const E: usize>(
-        input: Tensor<B, D>,
-        output_gradient: Tensor<B, E>,
-        forward: impl FnOnce(Tensor<B, D>) -> Tensor<B, E>,
+        input: Tensor<D>,
+        output_gradient: Tensor<E>,
+        forward: impl FnOnce(Tensor<D>) -> Tensor<E>,
     ) -> Self {
         let input = input.require_grad();
         let output = forward(input.clone());
@@ -374,13 +370,13 @@ pub fn dtype(case: &Case) -> anyhow::Result<DType> {
 }
 
 /// Runs a backward pass in which the output's gradient is `output_gradient`.
-pub fn backward<const D: usize>(output: Tensor<B, D>, output_gradient: Tensor<B, D>) -> Gradients {
+pub fn backward<const D: usize>(output: Tensor<D>, output_gradient: Tensor<D>) -> Gradients {
     assert_eq!(output.dims(), output_gradient.dims(), "the output and its gradient");
     (output * output_gradient).sum().backward()
 }
 
 /// A parameter of a plain layer with its gradient, as [`WholeParameters`] has it.
-pub fn whole<const D: usize>(param: &Param<Tensor<B, D>>, gradients: &Gradients) -> (Vec<f64>, Vec<f64>) {
+pub fn whole<const D: usize>(param: &Param<Tensor<D>>, gradients: &Gradients) -> (Vec<f64>, Vec<f64>) {
     let gradient = param.val().grad(gradients).expect("every parameter is used");
     (read_host(param.val()), read_host(gradient))
 }

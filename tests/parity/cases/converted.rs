@@ -6,12 +6,11 @@ use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{self, TransformerEncoder, TransformerEncoderConfig};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
-use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
-use burn::tensor::backend::Backend;
+use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
-use burn_megatron::collectives::{CollectiveBackend, ReduceOp};
+use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ElementWiseOptimizer};
 use burn_megatron::initialize;
 use burn_megatron::launch::World;
 use burn_megatron::parity::Tolerance;
@@ -20,7 +19,6 @@ use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOut
 use burn_megatron::tensor_parallel::{ConversionError, ParallelTransformerEncoder, TransformerEncoderInput};
 use libtest_mimic::Trial;
 
-use super::B;
 use super::comparison::{DP2, Layout, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, TP4SP, layout};
 use tests::harness::{Case, Job};
 
@@ -118,16 +116,16 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 
 /// Plain burn.
 #[derive(Module, Debug)]
-struct Classifier<B: Backend> {
-    embedding: Embedding<B>,
-    encoder: TransformerEncoder<B>,
-    head: Linear<B>,
+struct Classifier {
+    embedding: Embedding,
+    encoder: TransformerEncoder,
+    head: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
+impl Classifier {
     fn new(config: &TransformerEncoderConfig) -> Self {
-        let device = B::Device::default();
-        B::seed(&device, 5);
+        let device = tests::device();
+        device.seed(5);
         Self {
             embedding: EmbeddingConfig::new(VOCABULARY, D_MODEL).init(&device),
             encoder: config.init(&device),
@@ -135,7 +133,7 @@ impl<B: Backend> Classifier<B> {
         }
     }
 
-    fn forward(&self, batch: &Batch<B>) -> Tensor<B, 2> {
+    fn forward(&self, batch: &Batch) -> Tensor<2> {
         let input = transformer::TransformerEncoderInput::new(self.embedding.forward(batch.tokens.clone()));
         let hidden = self.encoder.forward(input.mask_pad(batch.padding()));
         self.head.forward(hidden.mean_dim(1).squeeze_dim(1))
@@ -144,17 +142,17 @@ impl<B: Backend> Classifier<B> {
 
 /// The same, parallel; a pipeline stage holds a part of it.
 #[derive(Module, Debug)]
-struct Stage<B: Backend> {
-    embedding: Option<Embedding<B>>,
-    encoder: ParallelTransformerEncoder<B>,
-    head: Option<Linear<B>>,
+struct Stage {
+    embedding: Option<Embedding>,
+    encoder: ParallelTransformerEncoder,
+    head: Option<Linear>,
     #[module(skip)]
     context: ParallelContext,
 }
 
-impl<B: CollectiveBackend> Stage<B> {
+impl Stage {
     fn new(config: &TransformerEncoderConfig, context: &ParallelContext) -> Result<Self, ConversionError> {
-        let serial = initialize(Classifier::<B>::new(config));
+        let serial = initialize(Classifier::new(config));
         let mut encoder = ParallelTransformerEncoder::from_encoder(serial.encoder, config, &context.scope("encoder"))?;
         let (stage, stages) = (context.coordinates().pipeline, context.grid().pipeline_parallel_size());
         let layers = encoder.layers.len() / stages;
@@ -170,14 +168,14 @@ impl<B: CollectiveBackend> Stage<B> {
     }
 }
 
-impl<B: CollectiveBackend> PipelineStage<B, 3> for Stage<B> {
-    type MicroBatch = Batch<B>;
+impl PipelineStage<3> for Stage {
+    type MicroBatch = Batch;
 
-    fn input_shape(&self, batch: &Batch<B>) -> [usize; 3] {
+    fn input_shape(&self, batch: &Batch) -> [usize; 3] {
         [batch.samples.len(), SEQ, D_MODEL]
     }
 
-    fn forward(&self, input: Option<Tensor<B, 3>>, batch: &Batch<B>) -> StageOutput<B, 3> {
+    fn forward(&self, input: Option<Tensor<3>>, batch: &Batch) -> StageOutput<3> {
         self.context.set_step(batch.iteration, batch.samples.iter().copied());
         let hidden = match &self.embedding {
             Some(embedding) => embedding.forward(batch.tokens.clone()),
@@ -196,16 +194,16 @@ impl<B: CollectiveBackend> PipelineStage<B, 3> for Stage<B> {
 /// Samples by number: the class is the most frequent of the first tokens, and the last tokens of odd samples are
 /// padding.
 #[derive(Clone, Debug)]
-struct Batch<B: Backend> {
+struct Batch {
     iteration: u64,
     samples: Vec<u64>,
-    tokens: Tensor<B, 2, Int>,
-    labels: Tensor<B, 1, Int>,
+    tokens: Tensor<2, Int>,
+    labels: Tensor<1, Int>,
 }
 
-impl<B: Backend> Batch<B> {
+impl Batch {
     fn new(iteration: usize, samples: std::ops::Range<usize>) -> Self {
-        let device = B::Device::default();
+        let device = tests::device();
         let samples: Vec<u64> = samples.map(|sample| sample as u64).collect();
         let token = |sample: u64, position: usize| {
             if sample % 2 == 1 && position >= SEQ - 2 {
@@ -227,12 +225,12 @@ impl<B: Backend> Batch<B> {
         }
     }
 
-    fn padding(&self) -> Tensor<B, 2, Bool> {
+    fn padding(&self) -> Tensor<2, Bool> {
         self.tokens.clone().equal_elem(0)
     }
 
     /// The mean over the samples, `[1]`.
-    fn loss(&self, scores: Tensor<B, 2>) -> Tensor<B, 1> {
+    fn loss(&self, scores: Tensor<2>) -> Tensor<1> {
         CrossEntropyLossConfig::new()
             .init(&scores.device())
             .forward(scores, self.labels.clone())
@@ -241,7 +239,7 @@ impl<B: Backend> Batch<B> {
 
 /// The loss of each step of burn's own model, trained by burn.
 fn train_burn(config: &TransformerEncoderConfig) -> Vec<f64> {
-    let mut model = initialize(Classifier::<B>::new(config));
+    let mut model = initialize(Classifier::new(config));
     let mut optimizer = AdamWConfig::new().init();
     let step = |step: usize| {
         let batch = Batch::new(step, step * SAMPLES..(step + 1) * SAMPLES);
@@ -258,9 +256,9 @@ fn train_burn(config: &TransformerEncoderConfig) -> Vec<f64> {
 /// further than it should be.
 fn train(context: &ParallelContext, config: &TransformerEncoderConfig, shift: usize) -> anyhow::Result<Vec<f64>> {
     let stages = context.pipeline_group();
-    let model = Stage::<B>::new(config, context)?;
-    let mut model = DistributedDataParallel::<B, _>::new(vec![model], context, DataParallelConfig::new())?;
-    let mut optimizer = AdamWConfig::new().init();
+    let model = Stage::new(config, context)?;
+    let mut model = DistributedDataParallel::new(vec![model], context, DataParallelConfig::new())?;
+    let mut optimizer = ElementWiseOptimizer::from(AdamWConfig::new().build());
     let schedule = ScheduleConfig {
         kind: ScheduleKind::OneForwardOneBackward,
         num_stages: stages.size(),

@@ -3,8 +3,7 @@
 use anyhow::{Context as _, ensure};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
-use burn::tensor::{Distribution, Tensor, backend::Backend};
-use burn_flex::FlexDevice;
+use burn::tensor::{Distribution, Tensor};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, WeightSync};
 use burn_megatron::initialize;
@@ -12,7 +11,6 @@ use burn_megatron::launch::World;
 use burn_megatron::parameters::read_host;
 use libtest_mimic::Trial;
 
-use super::B;
 use super::comparison::{DP2, Layout, PP2, Scene, layout};
 use tests::harness::{Case, Job};
 
@@ -41,28 +39,28 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 }
 
 #[derive(Module, Debug)]
-struct Net<B: Backend> {
-    linear: Linear<B>,
+struct Net {
+    linear: Linear,
     dropout: Dropout,
 }
 
 /// A net whose values are not drawn yet, made as every rank makes it: seeded alike.
-fn net(probability: f64) -> Net<B> {
-    B::seed(&FlexDevice, 1);
+fn net(probability: f64) -> Net {
+    tests::device().seed(1);
     Net {
-        linear: LinearConfig::new(8, 8).init(&FlexDevice),
+        linear: LinearConfig::new(8, 8).init(&tests::device()),
         dropout: DropoutConfig::new(probability).init(),
     }
 }
 
 /// The first rank draws what one rank alone draws, and the other something else; their weights are one rank's.
 fn masks(scene: &Scene) -> anyhow::Result<()> {
-    let drops = |net: &Net<B>| read_host(net.dropout.forward(Tensor::<B, 2>::ones([16, 16], &FlexDevice)));
+    let drops = |net: &Net| read_host(net.dropout.forward(Tensor::<2>::ones([16, 16], &tests::device())));
     let alone = initialize(net(0.5));
     let mask_alone = drops(&alone);
 
     let options = DataParallelConfig::new().with_weight_sync(WeightSync::Verify);
-    let wrapped = DistributedDataParallel::<B, _>::new(net(0.5), &scene.context, options)?;
+    let wrapped = DistributedDataParallel::new(net(0.5), &scene.context, options)?;
     ensure!(
         read_host(wrapped.module().linear.weight.val()) == read_host(alone.linear.weight.val()),
         "other weights than one rank draws"
@@ -79,11 +77,11 @@ fn masks(scene: &Scene) -> anyhow::Result<()> {
     ensure!(all[0] != all[1], "both ranks draw the same mask");
 
     // Wrapped once more, or in a program with another seed, a rank draws other numbers.
-    let wrap = |net| DistributedDataParallel::<B, _>::new(net, &scene.context, DataParallelConfig::new());
+    let wrap = |net| DistributedDataParallel::new(net, &scene.context, DataParallelConfig::new());
     let again = wrap(wrapped.into_module())?;
     ensure!(drops(again.module()) != mask, "the same mask after every wrapping");
     let other = initialize(net(0.5));
-    B::seed(&FlexDevice, 2);
+    tests::device().seed(2);
     ensure!(drops(wrap(other)?.module()) != mask, "the same mask for every seed");
     Ok(())
 }
@@ -93,8 +91,8 @@ fn numbers(scene: &Scene) -> anyhow::Result<()> {
     let context = &scene.context;
     let net = initialize(net(0.0));
     context.root().declare_rest_replicated(&net)?;
-    DistributedDataParallel::<B, _>::new(net, context, DataParallelConfig::new())?;
-    let drawn = read_host(Tensor::<B, 1>::random([32], Distribution::Default, &FlexDevice));
+    DistributedDataParallel::new(net, context, DataParallelConfig::new())?;
+    let drawn = read_host(Tensor::<1>::random([32], Distribution::Default, &tests::device()));
     for (group, equal) in [
         (context.tensor_group(), true),
         (context.data_group(), false),
@@ -114,7 +112,7 @@ fn numbers(scene: &Scene) -> anyhow::Result<()> {
 
 /// Each stage would draw its own layers first: other values than those of the whole model.
 fn stage(scene: &Scene) -> anyhow::Result<()> {
-    let wrap = |net| DistributedDataParallel::<B, _>::new(vec![net], &scene.context, DataParallelConfig::new());
+    let wrap = |net| DistributedDataParallel::new(vec![net], &scene.context, DataParallelConfig::new());
     let message = wrap(net(0.0)).err().context("it was accepted")?.to_string();
     ensure!(
         message.contains("parameter 0.linear.weight has no values yet")

@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use burn::module::AutodiffModule;
-use burn::tensor::{DType, Int, Tensor, TensorData};
-use burn_flex::{Flex, FlexDevice};
+use burn::module::Module;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
@@ -39,7 +38,7 @@ use serde_json::json;
 
 use super::checkpoints::{step, trainer, writer};
 use super::comparison::{Layout, ONE, PP2, TP2, TP2SP, TP4, connect, dtype, layout};
-use super::{B, problem};
+use super::problem;
 use tests::harness::{Case, Job};
 
 const TP2SPPP2: Layout = layout("tp2sppp2", 2, true, 1).stages(2, 1);
@@ -188,11 +187,11 @@ fn requests() -> Vec<GenerationRequest> {
 /// A rank of a job that generates.
 struct Scene<C> {
     model: C,
-    chunks: Vec<Gpt<Flex>>,
+    chunks: Vec<Gpt>,
     context: ParallelContext,
 }
 
-impl<C: ModelFamily<Stage<B> = Gpt<B>>> Scene<C> {
+impl<C: ModelFamily<Stage = Gpt>> Scene<C> {
     fn load(case: &Case, world: &World, model: C, checkpoint: &Path) -> anyhow::Result<Self> {
         let context = connect(case, world)?;
         let layers = LayerLayout::even(LayerSizes {
@@ -201,8 +200,8 @@ impl<C: ModelFamily<Stage<B> = Gpt<B>>> Scene<C> {
             num_chunks: case.setting("chunks")?,
         })?;
         let model = model.with_usual_padding();
-        let chunks = model.init_stage::<B>(&layers, &FlexDevice, &context)?.valid();
-        let chunks = load_parameters::<Flex, _>(chunks, &Checkpoint::find(checkpoint)?, &context)?;
+        let chunks = model.init_stage(&layers, &tests::device(), &context)?.valid();
+        let chunks = load_parameters(chunks, &Checkpoint::find(checkpoint)?, &context)?;
         Ok(Self { model, chunks, context })
     }
 
@@ -218,7 +217,7 @@ impl<C: ModelFamily<Stage<B> = Gpt<B>>> Scene<C> {
             tokenizer,
             config,
             &self.context,
-            &FlexDevice,
+            &Device::flex(),
         )?)
     }
 
@@ -350,7 +349,7 @@ fn without_cache(scene: &Scene<GptConfig>) -> anyhow::Result<Samples> {
             let mut sample = Sample::default();
             for _ in 0..request.max_new_tokens {
                 let ids: Vec<i32> = tokens.iter().map(|token| *token as i32).collect();
-                let ids = Tensor::<Flex, 2, Int>::from_data(TensorData::new(ids, [1, tokens.len()]), &FlexDevice);
+                let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, tokens.len()]), &Device::flex());
                 let step = StepCoordinates {
                     seed: 0,
                     iteration: 0,
@@ -519,7 +518,7 @@ fn compare_with_transformers<C: HuggingFaceFormat>(name: &str, layout: &Layout) 
     run_job(&format!("transformers_{name}"), layout, "f64", root.path()).map(drop)
 }
 
-fn generate_like_transformers<C: ModelFamily<Stage<B> = Gpt<B>>>(
+fn generate_like_transformers<C: ModelFamily<Stage = Gpt>>(
     name: &str,
     case: &Case,
     world: &World,

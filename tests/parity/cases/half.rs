@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::backend::Backend;
 use burn::tensor::{FloatDType, Tensor};
-use burn_flex::FlexDevice;
-use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
 use burn_megatron::parity::{PartDifference, compare_shard};
@@ -16,7 +13,6 @@ use burn_megatron::training::{LanguageModel, TokenBatch, Trainer};
 use libtest_mimic::Trial;
 use models::gpt::Gpt;
 
-use super::B;
 use super::comparison::{DP2, DP4, Layout, ONE, PP2, TP2, TP2SP, TP4, TP4SP, connect, cut, layout};
 use super::layouts::tensor_overlap;
 use super::problem::{self, Precision, Update, Variant};
@@ -117,7 +113,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     }
 }
 
-type TestTrainer = Trainer<B, Gpt<B>>;
+type TestTrainer = Trainer<Gpt>;
 
 fn variant(precision: Precision, update: Update) -> Variant {
     Variant {
@@ -129,16 +125,16 @@ fn variant(precision: Precision, update: Update) -> Variant {
 
 /// A model whose losses are finite, and the gradients of whose parameters are infinite, unless they are zero.
 #[derive(Module, Debug)]
-struct Overflowing<B: Backend> {
-    model: Gpt<B>,
+struct Overflowing {
+    model: Gpt,
     /// Whether they are on this rank.
     is_here: bool,
 }
 
 struct Overflow;
 
-impl<B: Backend> ModuleMapper<B> for Overflow {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+impl ModuleMapper for Overflow {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         param.map(|value| {
             let zero = value.clone() - value.clone().detach();
             // Each factor fits f16; the product of all is infinite in f32.
@@ -147,21 +143,21 @@ impl<B: Backend> ModuleMapper<B> for Overflow {
     }
 }
 
-impl<B: CollectiveBackend> PipelineStage<B, 2> for Overflowing<B> {
+impl PipelineStage<2> for Overflowing {
     type MicroBatch = TokenBatch;
 
     fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
         self.model.input_shape(batch)
     }
 
-    fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+    fn forward(&self, input: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2> {
         let model = self.model.clone();
         let model = if self.is_here { model.map(&mut Overflow) } else { model };
         model.forward(input, batch)
     }
 }
 
-impl<B: CollectiveBackend> LanguageModel<B> for Overflowing<B> {
+impl LanguageModel for Overflowing {
     fn vocab_size(&self) -> usize {
         self.model.vocab_size()
     }
@@ -172,13 +168,13 @@ fn overflowing_trainer(
     stages: &problem::Stages,
     rank: usize,
     context: &ParallelContext,
-) -> anyhow::Result<Trainer<B, Overflowing<B>>> {
+) -> anyhow::Result<Trainer<Overflowing>> {
     let is_here = context.rank() == rank;
     let chunks = problem::chunks(variant, stages, context)?.into_iter();
     let chunks = chunks.map(|model| Overflowing { model, is_here }).collect();
     let config = problem::training(variant, STEPS);
     let options = problem::trainer_config(variant).with_max_skipped_steps(SKIPPED + 1);
-    Ok(Trainer::new(chunks, &config, options, context, &FlexDevice)?)
+    Ok(Trainer::new(chunks, &config, options, context, &tests::device())?)
 }
 
 /// What one rank has computed in a step.
@@ -284,12 +280,12 @@ fn compare(mut sharded: TestTrainer, half: FloatDType, context: &ParallelContext
 }
 
 /// The bytes of every parameter, main value and moment of this rank.
-fn bytes(trainer: &Trainer<B, Overflowing<B>>) -> anyhow::Result<Vec<u8>> {
+fn bytes(trainer: &Trainer<Overflowing>) -> anyhow::Result<Vec<u8>> {
     let parts = trainer.snapshot()?;
     Ok(parts.iter().flat_map(|part| part.data.to_vec()).collect())
 }
 
-fn skip(mut trainer: Trainer<B, Overflowing<B>>, context: &ParallelContext) -> anyhow::Result<()> {
+fn skip(mut trainer: Trainer<Overflowing>, context: &ParallelContext) -> anyhow::Result<()> {
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
     let before = bytes(&trainer)?;
     for step in 0..u64::from(SKIPPED) {
@@ -315,11 +311,7 @@ fn skip(mut trainer: Trainer<B, Overflowing<B>>, context: &ParallelContext) -> a
     Ok(())
 }
 
-fn stop(
-    mut trainer: Trainer<B, Overflowing<B>>,
-    infinite_rank: usize,
-    context: &ParallelContext,
-) -> anyhow::Result<()> {
+fn stop(mut trainer: Trainer<Overflowing>, infinite_rank: usize, context: &ParallelContext) -> anyhow::Result<()> {
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
     let before = bytes(&trainer)?;
     let error = trainer.step(&problem::micro_batches(0, data, data_size)).err();

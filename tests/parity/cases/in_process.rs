@@ -18,12 +18,12 @@ use tests::checkpoints::expect_same;
 use super::checkpoints::writer;
 use super::comparison::{Layout, print_worst};
 use super::layouts::{PARITY_BROKEN, parameter_differences, unpad};
-use super::{B, problem};
+use super::problem;
 use tests::harness::{Case, Job};
 
 /// A trainer and the ranks that it trains on.
 pub struct Trained {
-    pub trainer: Trainer<B, Decoder<B>>,
+    pub trainer: Trainer<Decoder>,
     pub context: ParallelContext,
 }
 
@@ -108,7 +108,7 @@ fn link_folder(folder: &Path, link: usize) -> PathBuf {
 }
 
 /// Trains a little, or loads what the link before has saved, and saves.
-pub fn pass_on(trainer: &mut Trainer<B, Decoder<B>>, case: &Case, world: &World) -> anyhow::Result<()> {
+pub fn pass_on(trainer: &mut Trainer<Decoder>, case: &Case, world: &World) -> anyhow::Result<()> {
     let (folder, link): (PathBuf, usize) = (case.setting("folder")?, case.setting("link")?);
     if link == 0 {
         for step in 0..3 {

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor};
 use burn_megatron::context::{ParallelContext, TensorOverlap};
 use burn_megatron::data_parallel::GradientCounts;
 use burn_megatron::launch::World;
 use burn_megatron::optimizer::OptimizerKind;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, PartDifference, Tolerance, compare_shard};
-use cubecl_kernels::Kernels;
+use cubecl_kernels::{Kernels, set_kernels};
 use libtest_mimic::Trial;
 use models::ModelConfig;
 use tests::takes_all;
@@ -21,7 +21,7 @@ use super::comparison::{
     DP2, DP4, HSDP2X2, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero, print_worst,
 };
 use super::one_rank::{Files, OneRank};
-use super::{B, problem};
+use super::problem;
 use tests::harness::{Case, Job};
 
 /// Said by a rank whose run is not the one-rank run.
@@ -338,13 +338,12 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     };
     let steps: u64 = case.setting("steps")?;
     let dtype = dtype(case)?;
-    let kernels = match case.setting::<String>("kernels")?.as_str() {
+    set_kernels(match case.setting::<String>("kernels")?.as_str() {
         "plain" => Kernels::Plain,
         _ => Kernels::Fused,
-    };
+    });
     let overlaps = variant.update.overlaps;
     let context = connect(case, world)?
-        .with_kernels(kernels)
         .with_overlap_tensor_reduce(overlaps)
         .with_tensor_overlap(tensor_overlap(case)?);
     let one_rank = OneRank::open(&case.setting::<PathBuf>("one_rank")?)?;
@@ -441,7 +440,7 @@ fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64, num_groups
 }
 
 /// Compares this rank's parameters with those of a one-rank model in the same process.
-pub fn parameter_differences<M: Module<B>>(
+pub fn parameter_differences<M: Module>(
     sharded: &M,
     context: &ParallelContext,
     reference: &M,
@@ -455,7 +454,7 @@ pub fn parameter_differences<M: Module<B>>(
 }
 
 /// Compares this rank's parameters with whole ones, which `whole` returns by name, in logical order.
-fn differences<M: Module<B>>(
+fn differences<M: Module>(
     sharded: &M,
     context: &ParallelContext,
     whole: impl Fn(&str) -> anyhow::Result<Vec<f64>>,
@@ -475,14 +474,14 @@ fn differences<M: Module<B>>(
 pub type NamedPart = (String, (Placement, Vec<f64>));
 
 /// A module's parameters with their global names, of which a rank may have several parts.
-pub fn parameters<M: Module<B>>(module: &M, context: &ParallelContext) -> anyhow::Result<Vec<NamedPart>> {
+pub fn parameters<M: Module>(module: &M, context: &ParallelContext) -> anyhow::Result<Vec<NamedPart>> {
     struct Reader<'a> {
         context: &'a ParallelContext,
         found: Vec<NamedPart>,
         undeclared: usize,
     }
-    impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<T, D>>) {
+    impl ModuleVisitor for Reader<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             match self.context.registry().declaration(param.id) {
                 Some(declaration) => {
                     let values = read_host(param.val());

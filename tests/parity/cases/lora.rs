@@ -7,9 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Int, Tensor, TensorData};
-use burn_flex::FlexDevice;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
@@ -33,7 +31,7 @@ use super::comparison::{DP2, Layout, ONE, PP2, TP2, TP2SP, TP4, TP4SP, connect, 
 use super::from_pytorch::fixtures::array;
 use super::in_process::{Trained, compare_training, pass_on, same_bits_in_every_layout};
 use super::layouts::parameters;
-use super::{B, problem};
+use super::problem;
 use tests::harness::{Case, Job};
 
 const STEPS: u64 = 6;
@@ -114,7 +112,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 
 fn run_with<C>(case: &Case, world: &World, config: &C, targets: &[&str]) -> anyhow::Result<()>
 where
-    C: ModelFamily<Stage<B> = Decoder<B>>,
+    C: ModelFamily<Stage = Decoder>,
 {
     let context = connect(case, world)?;
     match case.setting::<String>("check")?.as_str() {
@@ -144,7 +142,7 @@ where
 
 fn trained<C>(case: &Case, config: &C, targets: &[&str], context: ParallelContext) -> anyhow::Result<Trained>
 where
-    C: ModelFamily<Stage<B> = Decoder<B>>,
+    C: ModelFamily<Stage = Decoder>,
 {
     let variant = problem::Variant {
         update: case.setting("update")?,
@@ -155,11 +153,11 @@ where
         num_stages: context.grid().pipeline_parallel_size(),
         num_chunks: 1,
     })?;
-    let chunks = config.init_stage::<B>(&layers, &FlexDevice, &context)?;
+    let chunks = config.init_stage(&layers, &tests::device(), &context)?;
     let chunks = perturb_constants(chunks, 0.2, problem::SEED, &context);
     let targets = targets.iter().map(|&target| target.to_owned()).collect();
     let adapters = AdapterConfig::new(LowRankConfig::new(3, 4.0).with_dropout(0.1), targets, config)?;
-    let chunks = adapt_stage::<B, C>(config, chunks, &adapters, &FlexDevice, &context)?;
+    let chunks = adapt_stage(config, chunks, &adapters, &tests::device(), &context)?;
     // Zeros would hide what the first factors do.
     let chunks = chunks.map(&mut SecondFactors { context: &context });
     let training = problem::training(variant, STEPS);
@@ -168,7 +166,7 @@ where
         &training,
         problem::trainer_config(variant),
         &context,
-        &FlexDevice,
+        &tests::device(),
     )?;
     Ok(Trained { trainer, context })
 }
@@ -178,8 +176,8 @@ struct SecondFactors<'a> {
     context: &'a ParallelContext,
 }
 
-impl<T: Backend> ModuleMapper<T> for SecondFactors<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<T, D>>) -> Param<Tensor<T, D>> {
+impl ModuleMapper for SecondFactors<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let declaration = self.context.registry().declaration(param.id).expect("it is declared");
         if !declaration.name.ends_with("lora_B.weight") {
             return param;
@@ -206,7 +204,7 @@ fn trains_as_peft<C>(
     [context, of_merged]: [ParallelContext; 2],
 ) -> anyhow::Result<()>
 where
-    C: ModelFamily<Stage<B> = Decoder<B>>,
+    C: ModelFamily<Stage = Decoder>,
 {
     let folder = tests::folder().join("parity/fixtures/lora").join(name);
     let expected = std::fs::read(folder.join("expected.safetensors"))?;
@@ -219,11 +217,11 @@ where
         num_stages: 1,
         num_chunks: 1,
     })?;
-    let chunks = config.init_stage::<B>(&layers, &FlexDevice, &context)?;
-    let chunks = adapt_stage::<B, C>(&config, chunks, &adapters, &FlexDevice, &context)?;
+    let chunks = config.init_stage(&layers, &tests::device(), &context)?;
+    let chunks = adapt_stage(&config, chunks, &adapters, &tests::device(), &context)?;
     let batches = Batches::read(&expected)?;
     let options = problem::trainer_config(problem::Variant::USUAL);
-    let mut trainer = Trainer::new(chunks, &training(batches.count), options, &context, &FlexDevice)?;
+    let mut trainer = Trainer::new(chunks, &training(batches.count), options, &context, &tests::device())?;
     trainer.restore_parameters(&start)?;
     let (losses, _) = array(&expected, "losses")?;
     for (step, &expected) in losses.iter().enumerate() {
@@ -253,7 +251,7 @@ fn merged_as_peft<C>(
     context: ParallelContext,
 ) -> anyhow::Result<()>
 where
-    C: ModelFamily<Stage<B> = Decoder<B>>,
+    C: ModelFamily<Stage = Decoder>,
 {
     let written = tempfile::tempdir()?;
     let config: C = serde_json::from_value(checkpoint.state().clone())?;
@@ -271,11 +269,11 @@ where
         num_stages: 1,
         num_chunks: 1,
     })?;
-    let chunks = config.init_stage::<B>(&layers, &FlexDevice, &context)?;
+    let chunks = config.init_stage(&layers, &tests::device(), &context)?;
     let chunks = load_parameters(chunks, &merged, &context)?;
     let batch = batches.micro_batch(0);
     let shape = [batch.micro_batch_size, batch.seq_length];
-    let tokens = Tensor::<B, 2, Int>::from_data(TensorData::new(batch.tokens, shape), (&FlexDevice, DType::I32));
+    let tokens = Tensor::<2, Int>::from_data(TensorData::new(batch.tokens, shape), (&tests::device(), DType::I32));
     let step = StepCoordinates {
         seed: 1,
         iteration: 0,

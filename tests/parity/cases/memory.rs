@@ -2,7 +2,6 @@
 
 use anyhow::ensure;
 use burn::tensor::{DType, FloatDType};
-use burn_flex::FlexDevice;
 use burn_megatron::collectives::{ReduceOp, shared_memory_bytes};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
@@ -17,7 +16,6 @@ use libtest_mimic::Trial;
 use models::gpt::{Gpt, GptConfig};
 use models::layers::LayerRecompute;
 
-use super::B;
 use super::comparison::{DP2, DP4, HSDP2X2, Layout, ONE, connect, layout};
 use super::offload::FilesFolder;
 use super::problem::{self, Offloads, Update, Variant};
@@ -172,14 +170,14 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     // Sizes at which parameters outweigh all else that a rank holds.
     let model = GptConfig::new(n_layers, D_MODEL, 4, SEQ_LENGTH, VOCAB_SIZE);
     let context = context.with_layer_segments(update.sharding.shards_parameters());
-    let model = model.init_stage(&layers, &FlexDevice, &context)?;
+    let model = model.init_stage(&layers, &tests::device(), &context)?;
     let model = match half {
         Some(half) => problem::in_type(model, half),
         None => model,
     };
     // Before parameters are sharded, which a list of them would gather.
-    let entries = list_parameters::<B, _>(&model);
-    let mut trainer: Trainer<B, Gpt<B>> = Trainer::new(model, &config, options, &context, &FlexDevice)?;
+    let entries = list_parameters(&model);
+    let mut trainer: Trainer<Gpt> = Trainer::new(model, &config, options, &context, &tests::device())?;
     restart_peak();
     for step in 0..STEPS {
         trainer.step(&micro_batches(step, BATCH, &context))?;
@@ -187,7 +185,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let peak = peak_bytes() - before;
     if !update.sharding.shards_parameters() {
         // Parameters of the last update are on their way.
-        list_parameters::<B, _>(trainer.model());
+        list_parameters(trainer.model());
     }
     // What other ranks wait for is on its way on other threads.
     context.world_group().barrier()?;
@@ -325,9 +323,9 @@ pub fn run_start(case: &Case, world: &World) -> anyhow::Result<()> {
             .with_lazy_parameters(is_lazy);
         let is_first = context.coordinates().data == 0;
         let model = GptConfig::new(N_LAYERS, 24, 4, SEQ_LENGTH, VOCAB_SIZE).with_hidden_dropout(0.1);
-        let model = model.init_stage(&one_stage(N_LAYERS)?, &FlexDevice, &context)?;
+        let model = model.init_stage(&one_stage(N_LAYERS)?, &tests::device(), &context)?;
         ensure!(
-            first_undrawn::<B, _>(&model).is_some() == is_lazy,
+            first_undrawn(&model).is_some() == is_lazy,
             "parameters have values, or none, against what was asked"
         );
         let options = TrainerConfig {
@@ -340,7 +338,7 @@ pub fn run_start(case: &Case, world: &World) -> anyhow::Result<()> {
             param_groups: Some(vec![frozen.clone()].into()),
             ..training(batch, 10)
         };
-        let mut trainer: Trainer<B, Gpt<B>> = Trainer::new(model, &config, options, &context, &FlexDevice)?;
+        let mut trainer: Trainer<Gpt> = Trainer::new(model, &config, options, &context, &tests::device())?;
         let mut losses = Vec::new();
         for step in 0..3 {
             losses.push(trainer.step(&micro_batches(step, batch, &context))?.loss);
@@ -371,7 +369,7 @@ pub fn run_start(case: &Case, world: &World) -> anyhow::Result<()> {
 }
 
 /// Waits until nothing that training started is on its way.
-fn finish(trainer: &Trainer<B, Gpt<B>>, context: &ParallelContext) -> anyhow::Result<()> {
+fn finish(trainer: &Trainer<Gpt>, context: &ParallelContext) -> anyhow::Result<()> {
     // Parameters of the last update.
     let _ = trainer.model();
     Ok(context.world_group().barrier()?)
@@ -408,7 +406,7 @@ fn small_trainer(
     [n_layers, d_model]: [usize; 2],
     batch: usize,
     context: &ParallelContext,
-) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+) -> anyhow::Result<Trainer<Gpt>> {
     let is_sharded = update.sharding.shards_parameters();
     let context = context
         .clone()
@@ -422,17 +420,16 @@ fn small_trainer(
     };
     let model =
         GptConfig::new(n_layers, d_model, 4, SEQ_LENGTH, VOCAB_SIZE).with_layer_recompute(LayerRecompute::Uniform(1));
-    let model = model.init_stage(&layers, &FlexDevice, &context)?;
-    Ok(Trainer::new(model, &config, options, &context, &FlexDevice)?)
+    let model = model.init_stage(&layers, &tests::device(), &context)?;
+    Ok(Trainer::new(model, &config, options, &context, &tests::device())?)
 }
 
 /// Trains another model for a step, and drops it. Threads keep the buffers in which matmuls pack their factors, whose
 /// size depends on the processor: 2 MiB where its L2 cache has that many.
 fn warm_up(config: &TrainingConfig) -> anyhow::Result<()> {
     let single = ParallelContext::single(problem::SEED);
-    let model = GptConfig::new(1, D_MODEL, 4, SEQ_LENGTH, VOCAB_SIZE).init(&FlexDevice, &single)?;
-    let mut trainer: Trainer<B, Gpt<B>> =
-        Trainer::new(vec![model], config, TrainerConfig::new(), &single, &FlexDevice)?;
+    let model = GptConfig::new(1, D_MODEL, 4, SEQ_LENGTH, VOCAB_SIZE).init(&tests::device(), &single)?;
+    let mut trainer: Trainer<Gpt> = Trainer::new(vec![model], config, TrainerConfig::new(), &single, &tests::device())?;
     trainer.step(&micro_batches(0, BATCH, &single))?;
     Ok(())
 }

@@ -24,11 +24,10 @@ mod sharded;
 mod shared_heads;
 mod wrapper;
 
-use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{Device, FloatDType, IntDType};
 use burn_megatron::launch::{Environment, World};
 use libtest_mimic::Trial;
-pub use tests::{B, problem};
+pub use tests::problem;
 
 use tests::harness::Case;
 
@@ -74,7 +73,8 @@ pub fn before_join(case: &Case) -> anyhow::Result<()> {
             "f64" => FloatDType::F64,
             _ => FloatDType::F32,
         };
-        set_default_dtypes::<Flex>(&FlexDevice, dtype, IntDType::I32).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        let configured = Device::flex().configure((dtype, IntDType::I32));
+        configured.map_err(|error| anyhow::anyhow!("{error:?}"))?;
     }
     faults::before_join(case)
 }

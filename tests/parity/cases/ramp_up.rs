@@ -23,7 +23,7 @@ use models::gpt::Gpt;
 
 use super::comparison::{DP2, Layout, PP2, TP2SP, connect, dtype, layout, print_worst};
 use super::layouts::{PARITY_BROKEN, parameter_differences};
-use super::{B, problem};
+use super::problem;
 use tests::harness::{Case, Job};
 
 const PP2V2: Layout = layout("pp2v2", 1, false, 1).stages(2, 2);
@@ -105,7 +105,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 
 /// A trainer, and what it reads.
 struct Run {
-    trainer: Trainer<B, Gpt<B>>,
+    trainer: Trainer<Gpt>,
     loader: Loader,
 }
 

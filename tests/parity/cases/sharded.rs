@@ -13,9 +13,9 @@ use burn_megatron::training::TrainingConfig;
 use libtest_mimic::Trial;
 
 use super::comparison::{DP2, DP4, Layout, connect, layout};
+use super::problem;
 use super::problem::Update;
 use super::wrapper::nets::named;
-use super::{B, problem};
 use tests::harness::{Case, Job};
 
 const LAYOUTS: [Layout; 4] = [
@@ -115,7 +115,7 @@ pub(super) fn train_offloaded(
         losses.push(result.loss);
         norms.push(norm);
     }
-    let count = list_parameters::<B, _>(trainer.model()).len();
+    let count = list_parameters(trainer.model()).len();
     ensure!(count > 10, "{count} parameters");
     let parameters = named(trainer.model(), None).values.into_iter().collect();
     Ok(Trail {

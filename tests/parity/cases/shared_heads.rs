@@ -1,6 +1,5 @@
 //! Tensor-parallel ranks that share key and value heads, because there are more ranks than key heads.
 
-use burn_flex::FlexDevice;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
 use burn_megatron::parity::perturb_constants;
@@ -89,11 +88,11 @@ fn trained(case: &Case, context: ParallelContext) -> anyhow::Result<Trained> {
         num_stages: context.grid().pipeline_parallel_size(),
         num_chunks: 1,
     })?;
-    let chunks = config.init_stage(&layers, &FlexDevice, &context)?;
+    let chunks = config.init_stage(&layers, &tests::device(), &context)?;
     let chunks = perturb_constants(chunks, 0.2, problem::SEED, &context);
     let training = problem::training(variant, STEPS);
     let options = problem::trainer_config(variant);
-    let trainer = Trainer::new(chunks, &training, options, &context, &FlexDevice)?;
+    let trainer = Trainer::new(chunks, &training, options, &context, &tests::device())?;
     Ok(Trained { trainer, context })
 }
 

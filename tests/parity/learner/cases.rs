@@ -5,36 +5,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, ensure};
-use burn::backend::Autodiff;
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::Dataset;
-use burn::grad_clipping::GradientClippingConfig;
-use burn::optim::lr_scheduler::exponential::{ExponentialLrScheduler, ExponentialLrSchedulerConfig};
-use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
-use burn::record::{FullPrecisionSettings, NamedMpkFileRecorder};
-use burn::tensor::{DType, FloatDType, IntDType, set_default_dtypes};
+use burn::grad_clipping::{GradientClipping, GradientClippingConfig};
+use burn::optim::lr_scheduler::exponential::ExponentialLrSchedulerConfig;
+use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLrScheduler;
+use burn::optim::{AdamW, AdamWConfig, GradientsParams};
+use burn::tensor::{DType, FloatDType, IntDType};
 use burn::train::checkpoint::KeepLastNCheckpoints;
 use burn::train::metric::store::{Aggregate, Direction, Split};
 use burn::train::metric::{AccuracyMetric, LossMetric};
-use burn::train::{
-    Interrupter, Learner, LearningComponentsMarker, MetricEarlyStoppingStrategy, StoppingCondition, SupervisedTraining,
-};
-use burn_flex::{Flex, FlexDevice};
+use burn::train::{Interrupter, Learner, MetricEarlyStoppingStrategy, StoppingCondition, SupervisedTraining};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{GlobalBatches, LastBatch, shard_loader};
-use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy, average_gradients};
+use burn_megatron::data_parallel::{DataParallelConfig, ElementWiseOptimizer, ShardingStrategy, average_gradients};
 use burn_megatron::launch::{Environment, World};
 use burn_megatron::learner::{ParallelLearner, SilentRenderer};
 use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
 
-use crate::parity::learner::net::{Batches, Dropping, INTERRUPTED, Net, Numbered, STEPS, Samples};
-use crate::parity::learner::recording::{Entry, Recording};
+use tests::device;
 use tests::harness::{Case, Job};
 
-/// The backend of all cases.
-pub type B = Autodiff<Flex>;
+use crate::parity::learner::net::{Batches, Dropping, INTERRUPTED, Net, Numbered, STEPS, Samples};
+use crate::parity::learner::recording::{Entry, Recording};
 
 /// All trials: what a rank runs, and on how many ranks.
 pub fn trials() -> Vec<Trial> {
@@ -127,7 +122,7 @@ pub fn before_join(case: &Case) -> anyhow::Result<()> {
         Ok(dtype) if dtype == "f32" => FloatDType::F32,
         _ => FloatDType::F64,
     };
-    set_default_dtypes::<Flex>(&FlexDevice, dtype, IntDType::I32).map_err(|error| anyhow::anyhow!("{error:?}"))
+    Ok(device().configure((dtype, IntDType::I32))?)
 }
 
 /// Changes no rank's environment: no case here needs it.
@@ -158,7 +153,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         }
         "unused_optimizers" => {
             let mut ranks = ParallelLearner::new(&context, DataParallelConfig::new());
-            let _unused = ranks.shard(adamw().init());
+            let _unused = ranks.shard(sharded_adamw());
             let plan = Plan::new(folder, shared_loaders(&context)?);
             let learner = Learner::new(Net::new(), adamw().init(), learning_rate());
             ranks.launch(plan.training(), learner)?;
@@ -175,9 +170,9 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             Ok(())
         }
         "optimizers_outside_launch" => {
-            let mut ranks = ParallelLearner::<B, Net<B>>::new(&context, DataParallelConfig::new());
+            let mut ranks = ParallelLearner::<Net>::new(&context, DataParallelConfig::new());
             let plan = Plan::new(folder, shared_loaders(&context)?);
-            let learner = Learner::new(Net::new(), ranks.shard(adamw().init()), learning_rate());
+            let learner = Learner::new(Net::new(), ranks.shard(sharded_adamw()), learning_rate());
             plan.training().launch(learner);
             Ok(())
         }
@@ -207,40 +202,37 @@ const VALID: Numbered = Numbered {
 const EPOCHS: usize = 3;
 const SEED: u64 = 11;
 
-type Components<O> = LearningComponentsMarker<B, ExponentialLrScheduler, Net<B>, O>;
-type TrainLoader = Arc<dyn DataLoader<B, Samples<B>>>;
-type ValidLoader = Arc<dyn DataLoader<Flex, Samples<Flex>>>;
+/// A loader for training, and one for validation.
+type Loaders = [Arc<dyn DataLoader<Samples>>; 2];
 
 fn dtype() -> DType {
-    burn::tensor::get_device_settings::<Flex>(&FlexDevice)
-        .float_dtype
-        .into()
+    device().settings().float_dtype.into()
 }
 
 /// Batches of one process, loaded by burn.
-fn burn_loaders(batch: usize) -> (TrainLoader, ValidLoader) {
+fn burn_loaders(batch: usize) -> Loaders {
     let train = DataLoaderBuilder::new(Batches(dtype())).batch_size(batch).shuffle(SEED);
     let valid = DataLoaderBuilder::new(Batches(dtype())).batch_size(batch);
-    (train.build(TRAIN), valid.build(VALID))
+    [train.build(TRAIN), valid.build(VALID)]
 }
 
 /// This rank's shares of the same batches.
-fn shared_loaders_of(context: &ParallelContext, batch: usize) -> anyhow::Result<(TrainLoader, ValidLoader)> {
+fn shared_loaders_of(context: &ParallelContext, batch: usize) -> anyhow::Result<Loaders> {
     let train = shard_loader(Batches(dtype()), context).batch_size(batch).shuffle(SEED);
     let valid = shard_loader(Batches(dtype()), context).batch_size(batch).num_workers(2);
     let (train, valid) = (train.last_batch(LastBatch::Uneven), valid.last_batch(LastBatch::Uneven));
-    Ok((train.build(TRAIN)?, valid.build(VALID)?))
+    Ok([train.build(TRAIN)?, valid.build(VALID)?])
 }
 
 /// The same in batches of [`BATCH`].
-fn shared_loaders(context: &ParallelContext) -> anyhow::Result<(TrainLoader, ValidLoader)> {
+fn shared_loaders(context: &ParallelContext) -> anyhow::Result<Loaders> {
     shared_loaders_of(context, BATCH)
 }
 
 /// A training, of either optimizer.
 struct Plan<'a> {
     folder: &'a Path,
-    loaders: (TrainLoader, ValidLoader),
+    loaders: Loaders,
     recording: Recording,
     epochs: usize,
     accumulation: Option<usize>,
@@ -252,7 +244,7 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn new(folder: &'a Path, loaders: (TrainLoader, ValidLoader)) -> Self {
+    fn new(folder: &'a Path, loaders: Loaders) -> Self {
         Self {
             folder,
             loaders,
@@ -266,21 +258,21 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn training<O: Optimizer<Net<B>, B> + 'static>(&self) -> SupervisedTraining<Components<O>> {
-        let (train, valid) = self.loaders.clone();
+    fn training(&self) -> SupervisedTraining<Net> {
+        let [train, valid] = self.loaders.clone();
         let mut training = SupervisedTraining::new(self.folder, train, valid)
             .metrics((AccuracyMetric::new(), LossMetric::new()))
             .with_metric_logger(self.recording.clone())
             .with_application_logger(None)
             .with_interrupter(self.interrupter.clone())
-            .renderer(SilentRenderer)
+            .renderer(Box::new(SilentRenderer))
             .num_epochs(self.epochs);
         if let Some(accumulation) = self.accumulation {
             training = training.grads_accumulation(accumulation);
         }
         if self.saves || self.resumes.is_some() {
             training = training
-                .with_file_checkpointer(NamedMpkFileRecorder::<FullPrecisionSettings>::new())
+                .with_default_checkpointers()
                 .with_checkpointing_strategy(KeepLastNCheckpoints::new(EPOCHS));
         }
         if let Some(epoch) = self.resumes {
@@ -290,7 +282,7 @@ impl<'a> Plan<'a> {
             training
         } else {
             training.early_stopping(MetricEarlyStoppingStrategy::new(
-                &LossMetric::<Flex>::new(),
+                &LossMetric::new(),
                 Aggregate::Mean,
                 Direction::Highest,
                 Split::Valid,
@@ -300,23 +292,25 @@ impl<'a> Plan<'a> {
     }
 
     /// Trains as burn-train does, in this process alone; returns the trained values.
-    fn alone(&self, net: Net<B>) -> Vec<f64> {
+    fn alone(&self, net: Net) -> anyhow::Result<Vec<f64>> {
         let learner = Learner::new(net, adamw().init(), learning_rate());
-        self.training().launch(learner).model.values()
+        let result = self.training().launch(learner);
+        ensure!(result.error.is_none(), "{:?}", result.error);
+        Ok(result.model.values())
     }
 
     /// Trains on the ranks of the context; returns the trained values.
-    fn launch(&self, context: &ParallelContext, net: Net<B>, sharded: bool) -> anyhow::Result<Vec<f64>> {
+    fn launch(&self, context: &ParallelContext, net: Net, sharded: bool) -> anyhow::Result<Vec<f64>> {
         // Several buckets.
         let config = DataParallelConfig::new().with_bucket_size(Some(20));
         let mut ranks = ParallelLearner::new(context, config);
-        let result = if !sharded {
-            let learner = Learner::new(net, adamw().init(), learning_rate());
-            ranks.launch(self.training(), learner)?
+        let optimizer = if sharded {
+            ranks.shard(sharded_adamw())
         } else {
-            let learner = Learner::new(net, ranks.shard(adamw().init()), learning_rate());
-            ranks.launch(self.training(), learner)?
+            adamw().init()
         };
+        let result = ranks.launch(self.training(), Learner::new(net, optimizer, learning_rate()))?;
+        ensure!(result.error.is_none(), "{:?}", result.error);
         Ok(result.model.values())
     }
 }
@@ -328,13 +322,18 @@ enum Exact {
     Rounding,
 }
 
-fn learning_rate() -> ExponentialLrScheduler {
+fn learning_rate() -> ModuleLrScheduler {
     let config = ExponentialLrSchedulerConfig::new(0.05, 0.95);
     config.init().expect("positive numbers")
 }
 
 fn adamw() -> AdamWConfig {
     AdamWConfig::new().with_grad_clipping(Some(GradientClippingConfig::Norm(0.3)))
+}
+
+/// The same, for an optimizer that is sharded.
+fn sharded_adamw() -> ElementWiseOptimizer<AdamW> {
+    ElementWiseOptimizer::from(AdamWConfig::new().build()).with_grad_clipping(GradientClipping::Norm(0.3))
 }
 
 /// Fails unless numbers are the same, to f64's rounding or to the bit.
@@ -364,13 +363,15 @@ fn parity(case: &Case, context: &ParallelContext, folder: &Path) -> anyhow::Resu
         (1, false) => Exact::Bits,
         _ => Exact::Rounding,
     };
-    let (net, alone_folder) = (Net::new(), tempfile::tempdir()?);
+    // A sharded optimizer updates in place of `TrainStep::optimize`.
+    let net = if sharded { Net::new() } else { Net::bounded() };
+    let alone_folder = tempfile::tempdir()?;
     let accumulation = (accumulation > 1).then_some(accumulation);
     let alone = Plan {
         accumulation,
         ..Plan::new(alone_folder.path(), burn_loaders(batch))
     };
-    let expected = alone.alone(net.clone());
+    let expected = alone.alone(net.clone())?;
     let plan = Plan {
         accumulation,
         saves: true,
@@ -387,10 +388,11 @@ fn parity(case: &Case, context: &ParallelContext, folder: &Path) -> anyhow::Resu
         return Ok(());
     }
     expect_same_names(&found, &wanted)?;
-    let batches = TRAIN.count.div_ceil(batch) + VALID.count.div_ceil(batch);
+    // Of each batch, and of the whole epoch.
+    let batches = TRAIN.count.div_ceil(batch) + VALID.count.div_ceil(batch) + 2;
     ensure!(found.len() == EPOCHS * batches * 2, "{} metrics", found.len());
     let of = |entries: &[Entry]| -> Vec<f64> { entries.iter().map(|entry| entry.value.current()).collect() };
-    expect_same("metrics of each batch", &of(&found), &of(&wanted), exact)?;
+    expect_same("metrics of each batch and epoch", &of(&found), &of(&wanted), exact)?;
     ensure!(
         files.len() == 3 * EPOCHS,
         "{files:?} instead of model, optimizer and scheduler of each epoch"
@@ -429,10 +431,11 @@ fn resuming(case: &Case, context: &ParallelContext) -> anyhow::Result<()> {
     let whole_folder = tempfile::tempdir()?;
     let path = shared_path(context, whole_folder.path())?;
     // burn's loaders begin with the same order in a resumed run: without shuffling, so that epochs are alike.
-    let loaders = |context: &ParallelContext| -> anyhow::Result<(TrainLoader, ValidLoader)> {
+    let loaders = |context: &ParallelContext| -> anyhow::Result<Loaders> {
         let train = shard_loader(Batches(dtype()), context).batch_size(BATCH);
         let train = train.last_batch(LastBatch::Uneven).build(TRAIN)?;
-        Ok((train, shared_loaders(context)?.1))
+        let [_, valid] = shared_loaders(context)?;
+        Ok([train, valid])
     };
     let whole = Plan {
         saves: true,
@@ -542,13 +545,13 @@ fn norm(context: &ParallelContext, folder: &Path) -> anyhow::Result<()> {
 /// A converted encoder learns its step from the learner, and drops the same elements on any number of ranks.
 fn dropout(context: &ParallelContext, folder: &Path) -> anyhow::Result<()> {
     let train = |context: &ParallelContext| -> anyhow::Result<Vec<f64>> {
-        let (train, valid) = shared_loaders(context)?;
+        let [train, valid] = shared_loaders(context)?;
         let training = SupervisedTraining::new(folder, train, valid)
             .with_application_logger(None)
-            .renderer(SilentRenderer)
+            .renderer(Box::new(SilentRenderer))
             .num_epochs(2);
         let learner = Learner::new(Dropping::new(context)?, adamw().init(), learning_rate());
-        let ranks = ParallelLearner::<B, Dropping<B>>::new(context, DataParallelConfig::new());
+        let ranks = ParallelLearner::new(context, DataParallelConfig::new());
         Ok(ranks.launch(training, learner)?.model.values())
     };
     let alone = train(&ParallelContext::single(0))?;
@@ -559,9 +562,9 @@ fn dropout(context: &ParallelContext, folder: &Path) -> anyhow::Result<()> {
 fn averaging(context: &ParallelContext) -> anyhow::Result<()> {
     let group = context.data_group();
     let batches = GlobalBatches::new(TRAIN.len(), BATCH, group.size(), LastBatch::Uneven)?;
-    let samples = |places: std::ops::Range<usize>| -> Samples<B> {
-        let items = places.filter_map(|place| TRAIN.get(place)).collect();
-        Batches(dtype()).batch(items, &FlexDevice)
+    let samples = |places: std::ops::Range<usize>| -> Samples {
+        let items = places.map(|place| TRAIN.get(place).expect("it is made")).collect();
+        Batches(dtype()).batch(items, &device())
     };
     let (mut net, mut optimizer) = (Net::new(), adamw().init());
     let (mut alone, mut optimizer_alone) = (net.clone(), adamw().init());

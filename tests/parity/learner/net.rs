@@ -1,29 +1,26 @@
 //! The models that burn-train trains, their samples, and what steps do in addition.
 //!
-//! `Net` uses no line of burn-megatron.
+//! `Net` is a model of burn's own layers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::data::dataset::Dataset;
-use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
+use burn::data::dataset::{Dataset, DatasetError};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::TransformerEncoderConfig;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
-use burn::optim::{GradientsParams, Optimizer};
+use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::activation::tanh;
-use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use burn::train::{ClassificationOutput, InferenceStep, Interrupter, TrainOutput, TrainStep};
-use burn_flex::{Flex, FlexDevice};
-use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::parameters::{read_host, settle_running_states};
 use burn_megatron::random::RandomStream;
 use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
-
-use crate::parity::learner::cases::B;
+use tests::device;
 
 const FEATURES: usize = 6;
 const CLASSES: usize = 3;
@@ -34,36 +31,42 @@ pub static STEPS: AtomicUsize = AtomicUsize::new(0);
 pub static INTERRUPTED: Mutex<Option<(Interrupter, usize)>> = Mutex::new(None);
 
 #[derive(Module, Debug)]
-pub struct Net<B: Backend> {
-    first: Linear<B>,
-    norm: Option<BatchNorm<B>>,
-    second: Linear<B>,
+pub struct Net {
+    first: Linear,
+    norm: Option<BatchNorm>,
+    second: Linear,
     /// Used by the samples of the first class alone, which some ranks have none of.
-    rare: Linear<B>,
+    rare: Linear,
+    /// Whether an update keeps the first bias within bounds that it reaches.
+    is_bounded: bool,
 }
 
-impl Net<B> {
+impl Net {
     pub fn new() -> Self {
-        let device = &FlexDevice;
-        B::seed(device, 5);
-        let net = Self {
+        let device = &device();
+        device.seed(5);
+        burn_megatron::initialize(Self {
             first: LinearConfig::new(FEATURES, 5).init(device),
             norm: None,
             second: LinearConfig::new(5, CLASSES).init(device),
             rare: LinearConfig::new(FEATURES, CLASSES).init(device),
-        };
-        net.num_params(); // clones of lazy parameters would draw others
-        net
+            is_bounded: false,
+        })
     }
 
     pub fn with_norm() -> Self {
-        let norm = Some(BatchNormConfig::new(5).init(&FlexDevice));
+        let norm = Some(BatchNormConfig::new(5).init(&device()));
         Self { norm, ..Self::new() }
     }
-}
 
-impl<B: Backend> Net<B> {
-    fn classify(&self, Samples { inputs, labels }: Samples<B>) -> ClassificationOutput<B> {
+    pub fn bounded() -> Self {
+        Self {
+            is_bounded: true,
+            ..Self::new()
+        }
+    }
+
+    fn classify(&self, Samples { inputs, labels }: Samples) -> ClassificationOutput {
         let hidden = self.first.forward(inputs.clone());
         let hidden = match &self.norm {
             None => hidden,
@@ -87,21 +90,21 @@ impl<B: Backend> Net<B> {
 
     /// Every parameter's values and the running means, in order.
     pub fn values(&self) -> Vec<f64> {
-        settle_running_states::<B, Self>(self);
-        values_of::<B, Self>(self)
+        settle_running_states(self);
+        values_of(self)
     }
 
     /// The mean loss over samples.
-    pub fn loss(&self, samples: Samples<B>) -> Tensor<B, 1> {
+    pub fn loss(&self, samples: Samples) -> Tensor<1> {
         self.classify(samples).loss
     }
 }
 
-impl<B: AutodiffBackend> TrainStep for Net<B> {
-    type Input = Samples<B>;
-    type Output = ClassificationOutput<B>;
+impl TrainStep for Net {
+    type Input = Samples;
+    type Output = ClassificationOutput;
 
-    fn step(&self, samples: Samples<B>) -> TrainOutput<ClassificationOutput<B>> {
+    fn step(&self, samples: Samples) -> TrainOutput<ClassificationOutput> {
         let step = STEPS.fetch_add(1, Ordering::Relaxed) + 1;
         let interrupted = INTERRUPTED.lock().expect("no panic");
         if let Some((interrupter, _)) = interrupted.as_ref().filter(|(_, at)| *at == step) {
@@ -111,14 +114,16 @@ impl<B: AutodiffBackend> TrainStep for Net<B> {
         TrainOutput::new(self, item.loss.backward(), item)
     }
 
-    /// Keeps the first bias within bounds that it reaches.
-    fn optimize<A, O>(self, optimizer: &mut O, learning_rate: f64, gradients: GradientsParams) -> Self
-    where
-        A: AutodiffBackend,
-        O: Optimizer<Self, A>,
-        Self: AutodiffModule<A>,
-    {
+    fn optimize(
+        self,
+        optimizer: &mut ModuleOptimizer,
+        learning_rate: ModuleLearningRate,
+        gradients: GradientsParams,
+    ) -> Self {
         let mut net = optimizer.step(learning_rate, self, gradients);
+        if !net.is_bounded {
+            return net;
+        }
         net.first.bias = net.first.bias.map(|bias| {
             bias.map(|bias| {
                 let (inner, is_trained) = (bias.clone().inner().clamp(-0.2, 0.2), bias.is_require_grad());
@@ -129,20 +134,20 @@ impl<B: AutodiffBackend> TrainStep for Net<B> {
     }
 }
 
-impl<B: Backend> InferenceStep for Net<B> {
-    type Input = Samples<B>;
-    type Output = ClassificationOutput<B>;
+impl InferenceStep for Net {
+    type Input = Samples;
+    type Output = ClassificationOutput;
 
-    fn step(&self, samples: Samples<B>) -> ClassificationOutput<B> {
+    fn step(&self, samples: Samples) -> ClassificationOutput {
         self.classify(samples)
     }
 }
 
 /// Every parameter's values, in order.
-fn values_of<B: Backend, M: Module<B>>(module: &M) -> Vec<f64> {
+fn values_of<M: Module>(module: &M) -> Vec<f64> {
     struct Reader(Vec<f64>);
-    impl<B: Backend> ModuleVisitor<B> for Reader {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    impl ModuleVisitor for Reader {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             self.0.extend(read_host(param.val()));
         }
     }
@@ -154,22 +159,20 @@ fn values_of<B: Backend, M: Module<B>>(module: &M) -> Vec<f64> {
 /// A converted encoder whose dropout asks for the step: a sample is a sequence of two tokens, the mean of the output
 /// its classes.
 #[derive(Module, Debug)]
-pub struct Dropping<B: Backend> {
-    encoder: ParallelTransformerEncoder<B>,
+pub struct Dropping {
+    encoder: ParallelTransformerEncoder,
 }
 
-impl Dropping<B> {
+impl Dropping {
     pub fn new(context: &ParallelContext) -> anyhow::Result<Self> {
-        B::seed(&FlexDevice, 5);
+        device().seed(5);
         let config = TransformerEncoderConfig::new(CLASSES, 8, 1, 2).with_dropout(0.2);
-        let encoder = burn_megatron::initialize(config.init::<B>(&FlexDevice));
+        let encoder = burn_megatron::initialize(config.init(&device()));
         let encoder = ParallelTransformerEncoder::from_encoder(encoder, &config, &context.scope("encoder"))?;
         Ok(Self { encoder })
     }
-}
 
-impl<B: CollectiveBackend> Dropping<B> {
-    fn classify(&self, Samples { inputs, labels }: Samples<B>) -> ClassificationOutput<B> {
+    fn classify(&self, Samples { inputs, labels }: Samples) -> ClassificationOutput {
         let [count, _] = inputs.dims();
         let input = inputs.reshape([count, FEATURES / CLASSES, CLASSES]); // [batch, seq, d_model]
         let hidden = self.encoder.forward(TransformerEncoderInput::new(input));
@@ -177,39 +180,37 @@ impl<B: CollectiveBackend> Dropping<B> {
         let loss = CrossEntropyLossConfig::new().init(&labels.device());
         ClassificationOutput::new(loss.forward(output.clone(), labels.clone()), output, labels)
     }
-}
 
-impl<B: Backend> Dropping<B> {
     /// Every parameter's values, in order.
     pub fn values(&self) -> Vec<f64> {
-        values_of::<B, Self>(self)
+        values_of(self)
     }
 }
 
-impl TrainStep for Dropping<B> {
-    type Input = Samples<B>;
-    type Output = ClassificationOutput<B>;
+impl TrainStep for Dropping {
+    type Input = Samples;
+    type Output = ClassificationOutput;
 
-    fn step(&self, samples: Samples<B>) -> TrainOutput<ClassificationOutput<B>> {
+    fn step(&self, samples: Samples) -> TrainOutput<ClassificationOutput> {
         let item = self.classify(samples);
         TrainOutput::new(self, item.loss.backward(), item)
     }
 }
 
-impl InferenceStep for Dropping<Flex> {
-    type Input = Samples<Flex>;
-    type Output = ClassificationOutput<Flex>;
+impl InferenceStep for Dropping {
+    type Input = Samples;
+    type Output = ClassificationOutput;
 
-    fn step(&self, samples: Samples<Flex>) -> ClassificationOutput<Flex> {
+    fn step(&self, samples: Samples) -> ClassificationOutput {
         self.classify(samples)
     }
 }
 
 /// A batch.
 #[derive(Clone, Debug)]
-pub struct Samples<B: Backend> {
-    inputs: Tensor<B, 2>,
-    labels: Tensor<B, 1, Int>,
+pub struct Samples {
+    inputs: Tensor<2>,
+    labels: Tensor<1, Int>,
 }
 
 /// A sample: N(0, 1) features, and the class that a sum of them decides.
@@ -230,7 +231,8 @@ impl Dataset<Sample> for Numbered {
         self.count
     }
 
-    fn get(&self, index: usize) -> Option<Sample> {
+    fn get(&self, index: usize) -> Result<Sample, DatasetError> {
+        assert!(index < self.count, "sample {index} of {}", self.count);
         let mut features = vec![0.0; FEATURES];
         RandomStream::new(3, &format!("{} {index}", self.name)).fill_normal(0, 1.0, &mut features);
         let sum: f64 = features[..3].iter().sum();
@@ -239,7 +241,7 @@ impl Dataset<Sample> for Numbered {
             sum if sum < 1.0 => 1,
             _ => 2,
         };
-        (index < self.count).then_some(Sample { features, label })
+        Ok(Sample { features, label })
     }
 }
 
@@ -247,8 +249,8 @@ impl Dataset<Sample> for Numbered {
 #[derive(Clone)]
 pub struct Batches(pub DType);
 
-impl<B: Backend> Batcher<B, Sample, Samples<B>> for Batches {
-    fn batch(&self, samples: Vec<Sample>, device: &B::Device) -> Samples<B> {
+impl Batcher<Sample, Samples> for Batches {
+    fn batch(&self, samples: Vec<Sample>, device: &Device) -> Samples {
         let count = samples.len();
         let labels: Vec<i32> = samples.iter().map(|sample| sample.label).collect();
         let inputs: Vec<f64> = samples.into_iter().flat_map(|sample| sample.features).collect();

@@ -1,4 +1,4 @@
-//! A logger that keeps every metric of every batch.
+//! A logger that keeps every metric of every batch and epoch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,7 +7,7 @@ use burn::train::logger::MetricLogger;
 use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split};
 use burn::train::metric::{MetricDefinition, MetricId, NumericEntry};
 
-/// A metric of one batch.
+/// A metric of one batch, or of an epoch.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub split: Split,
@@ -20,7 +20,7 @@ impl Entry {
     /// The samples that the value is of, as the metric counts them.
     pub fn count(&self) -> usize {
         match self.value {
-            NumericEntry::Value(_) => 1,
+            NumericEntry::Value(_) | NumericEntry::Final(_) => 1,
             NumericEntry::Aggregated { count, .. } => count,
         }
     }
@@ -60,11 +60,12 @@ impl MetricLogger for Recording {
     fn log(&mut self, update: MetricsUpdate, epoch: usize, split: &Split) {
         let mut state = self.state();
         for update in update.entries_numeric {
+            let Some(value) = update.numeric_entry else { continue };
             let entry = Entry {
                 split: split.clone(),
                 epoch,
                 metric: state.names[&update.entry.metric_id].clone(),
-                value: update.numeric_entry,
+                value,
             };
             state.entries.push(entry);
         }
@@ -77,7 +78,9 @@ impl MetricLogger for Recording {
     }
 
     fn log_metric_definition(&mut self, definition: MetricDefinition) {
-        self.state().names.insert(definition.metric_id, definition.name);
+        self.state()
+            .names
+            .insert(definition.metric_id, definition.name.to_string());
     }
 
     fn log_epoch_summary(&mut self, _summary: EpochSummary) {}

@@ -1,9 +1,7 @@
 //! The trials of each model in each layout.
 
 use anyhow::{Context as _, ensure};
-use burn::tensor::backend::Backend;
-use burn::tensor::{DType, FloatDType, IntDType, set_default_dtypes};
-use burn_flex::FlexDevice;
+use burn::tensor::{DType, FloatDType};
 use burn_megatron::collectives::{GroupConfig, catch_collective_error};
 use burn_megatron::data_parallel::DataParallelConfig;
 use burn_megatron::initialize;
@@ -19,17 +17,24 @@ use plain_models::recurrent::Recurrent;
 use tests::harness::{Case, Job};
 
 use super::layouts::{DATA, LAYOUTS, Layout};
-use super::passes::{OnMesh, Placed, Plain, Serial};
-use super::records::{maker, record_of, with_record};
-use super::subjects::Subject;
-use super::training::{Options, Run, STEPS, compare, train};
+use super::passes::{Passes, placed_device, plain_device};
+use super::records::{maker, record_of};
+use super::subjects::{OddPair, Subject};
+use super::training::{Options, Run, STEPS, compare, read_parameters, train};
 use super::wrapped::{self, Ranks, Wrapped};
-use super::{SEED, checks, compared, learner, mistakes, suggested};
+use super::{SEED, checks, compared, learner, loading, mistakes, suggested};
 
 /// Of each model.
 const RANDOM_PLACEMENTS: u64 = 50;
 
-const MODELS: [&str; 5] = ["classifier", "convolutional", "recurrent", "gpt", "fused_gpt"];
+const MODELS: [&str; 6] = [
+    "classifier",
+    "convolutional",
+    "recurrent",
+    "gpt",
+    "fused_gpt",
+    "odd_pair",
+];
 
 /// A case of a model, in one type and with a dropout.
 fn case(kind: &str, model: &str, dtype: &str, dropout: f64) -> Case {
@@ -47,7 +52,7 @@ pub fn trials() -> Vec<Trial> {
         trials.push(Job::new(one, 1).succeeds(format!("{model}_on_one_rank_is_plain_burns_to_the_bit")));
         for layout in LAYOUTS {
             // Without a sequence there is none to cut.
-            if layout.sequence && !has_tokens {
+            if layout.sequence && !has_tokens && model != "odd_pair" {
                 continue;
             }
             let ranks = layout.world_size();
@@ -70,6 +75,13 @@ pub fn trials() -> Vec<Trial> {
     for model in MODELS {
         let random = case("random", model, "f64", 0.0);
         trials.push(Job::new(random, 4).succeeds(format!("{model}_trains_as_on_one_rank_however_it_is_placed")));
+    }
+    for model in ["classifier", "odd_pair"] {
+        let unplaced = case("placed", model, "f64", 0.0)
+            .with("layout", "tp2")
+            .with("unplaced", true);
+        let trial = format!("{model}_trains_as_on_one_rank_in_tp2_with_burns_own_backward_pass");
+        trials.push(Job::new(unplaced, 2).succeeds(trial));
     }
     for wrapped in wrapped::LAYOUTS {
         let layout = wrapped.name;
@@ -174,8 +186,16 @@ pub fn trials() -> Vec<Trial> {
             trials.push(Job::new(explained, 2).succeeds(trial));
         }
     }
+    let data = case("explained_data", "odd_pair", "f32", 0.0);
+    trials.push(Job::new(data, 2).succeeds("a_data_parallel_step_communicates_its_loss_and_gradients_alone"));
+    for layout in ["tp2", "fsdp2"] {
+        let clipped = case("clipped", "classifier", "f64", 0.0).with("layout", layout);
+        let trial = format!("gradients_are_clipped_by_the_norm_of_the_whole_model_in_{layout}");
+        trials.push(Job::new(clipped, 2).succeeds(trial));
+    }
     let near = case("near_plain", "fused_gpt", "f64", 0.0);
     trials.push(Job::new(near, 1).succeeds("fused_gpt_is_plain_gpt_but_for_the_polynomial_of_its_gelu"));
+    trials.extend(loading::trials());
     trials.extend(mistakes::trials());
     trials
 }
@@ -185,29 +205,31 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "compared" => return compared::equal(case, world),
         "mistakes" => return compared::mistakes(world),
         "mistaken" => return mistakes::run(case, world),
-        "near_plain" => return checks::near_plain(&FlexDevice),
+        "near_plain" => return checks::near_plain(),
+        "loaded" | "loaded_in_training" | "loaded_without_the_rest" => return loading::run(case, world),
         _ => {}
     }
     let model: String = case.setting("model")?;
     match model.as_str() {
-        "classifier" => run_model::<Classifier<Plain>, Classifier<Placed>>(case, world),
-        "convolutional" => run_model::<ConvNet<Plain>, ConvNet<Placed>>(case, world),
-        "recurrent" => run_model::<Recurrent<Plain>, Recurrent<Placed>>(case, world),
-        "gpt" => run_model::<PlainGpt<Plain>, PlainGpt<Placed>>(case, world),
-        "fused_gpt" => run_model::<FusedGpt<Plain>, FusedGpt<Placed>>(case, world),
+        "classifier" => run_model::<Classifier>(case, world),
+        "convolutional" => run_model::<ConvNet>(case, world),
+        "recurrent" => run_model::<Recurrent>(case, world),
+        "gpt" => run_model::<PlainGpt>(case, world),
+        "fused_gpt" => run_model::<FusedGpt>(case, world),
+        "odd_pair" => run_model::<OddPair>(case, world),
         other => anyhow::bail!("there is no model {other}"),
     }
 }
 
-fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) -> anyhow::Result<()> {
-    let device = FlexDevice;
+fn run_model<M: Subject>(case: &Case, world: &World) -> anyhow::Result<()> {
     let dtype: String = case.setting("dtype")?;
     let (dtype, float) = match dtype.as_str() {
         "f64" => (DType::F64, FloatDType::F64),
         "bf16" => (DType::BF16, FloatDType::BF16),
         _ => (DType::F32, FloatDType::F32),
     };
-    set_default_dtypes::<Placed>(&device, float, IntDType::I64)?;
+    let device = placed_device(float)?;
+    device.seed(SEED);
     let dropout: f64 = case.setting("dropout")?;
     let options = Options {
         accumulates: case.setting("accumulates").unwrap_or(false),
@@ -216,15 +238,15 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
     };
     match case.name.as_str() {
         "unplaced" => {
-            Plain::seed(&device, SEED);
-            let plain = initialize(P::make(dropout, &device));
-            // burn loads what is f32: from here on both have the same.
-            let plain = with_record::<Plain, P>(plain.clone(), record_of::<Plain, P>(&plain)?, &device)?;
-            let record = record_of::<Plain, P>(&plain)?;
-            let unplaced = with_record::<Placed, M>(initialize(M::make(dropout, &device)), record.clone(), &device)?;
-            ensure!(record_of::<Placed, M>(&unplaced)? == record, "the records differ");
-            let reference = train(plain, &Serial, options, &device)?;
-            let run = train(unplaced, &Serial, options, &device)?;
+            let plain_device = plain_device(float)?;
+            let plain = initialize(M::make(dropout, &plain_device));
+            let unplaced = M::make(dropout, &device).load_record(record_of(&plain)?);
+            ensure!(
+                read_parameters(&unplaced) == read_parameters(&plain),
+                "the records differ"
+            );
+            let reference = train(plain, &Passes::Serial, options, &plain_device)?;
+            let run = train(unplaced, &Passes::Serial, options, &device)?;
             ensure!(
                 reference.losses == run.losses,
                 "{:?} and {:?}",
@@ -235,51 +257,51 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
         }
         "placed" => {
             let layout = Layout::of(case)?;
-            Placed::seed(&device, SEED);
             let whole = initialize(M::make(dropout, &device));
-            let whole = with_record::<Placed, M>(whole.clone(), record_of::<Placed, M>(&whole)?, &device)?;
-            let record = record_of::<Placed, M>(&whole)?;
-            Placed::seed(&device, SEED + 1);
-            let reference = train(whole, &Serial, options, &device)?;
+            let (record, parameters) = (record_of(&whole)?, read_parameters(&whole));
+            device.seed(SEED + 1);
+            let reference = train(whole, &Passes::Serial, options, &device)?;
 
             let mesh = layout.mesh(world)?;
             let plan = layout.plan(M::tensor_plan());
             // A record that is loaded is placed as the parameters were.
-            let placed = parallelize(M::make(dropout, &device), &plan, &mesh)?;
-            let placed = with_record::<Placed, M>(placed, record.clone(), &device)?;
+            let placed = parallelize(M::make(dropout, &device), &plan, &mesh)?.load_record(record);
+            let again = M::make(dropout, &device).load_record(record_of(&placed)?);
             ensure!(
-                record_of::<Placed, M>(&placed)? == record,
+                read_parameters(&again) == parameters,
                 "the record of a placed model is not the whole one's"
             );
-            Placed::seed(&device, SEED + 1);
-            let run = train(placed, &OnMesh(mesh), options, &device)?;
+            device.seed(SEED + 1);
+            let passes = if case.setting("unplaced").unwrap_or(false) {
+                Passes::Unplaced(mesh)
+            } else {
+                Passes::OnMesh(mesh)
+            };
+            let run = train(placed, &passes, options, &device)?;
             compare(dtype, &reference, &run)
         }
         "half" => checks::half::<M>(case, world, options, &device),
         "random" => {
             let mesh = Layout::named("tp2dp2")?.mesh(world)?;
-            Placed::seed(&device, SEED);
             let fresh = maker::<M>(dropout, &device)?;
-            let reference = train(fresh()?, &Serial, options, &device)?;
+            let reference = train(fresh(), &Passes::Serial, options, &device)?;
             for seed in 0..RANDOM_PLACEMENTS {
-                let whole = fresh()?;
+                let whole = fresh();
                 let plan = checks::random_plan(&whole, seed);
                 let placed = parallelize(whole, &plan, &mesh)?;
-                let run = train(placed, &OnMesh(mesh.clone()), options, &device)?;
+                let run = train(placed, &Passes::OnMesh(mesh.clone()), options, &device)?;
                 compare(dtype, &reference, &run).with_context(|| format!("placed by seed {seed}:\n{plan}"))?;
             }
             Ok(())
         }
         "wrapped" | "wrapped_resumed" => {
-            Placed::seed(&device, SEED);
             let fresh = maker::<M>(dropout, &device)?;
-            let whole = fresh()?;
-            Placed::seed(&device, SEED + 1);
-            let reference = train(whole, &Serial, options, &device)?;
+            device.seed(SEED + 1);
+            let reference = train(fresh(), &Passes::Serial, options, &device)?;
             let run = if case.name == "wrapped" {
                 let ranks = Ranks::new(&case.setting::<String>("layout")?, world)?;
-                let mut wrapped = Wrapped::new(fresh()?, options, &ranks)?;
-                Placed::seed(&device, SEED + 1);
+                let mut wrapped = Wrapped::new(fresh(), options, &ranks)?;
+                device.seed(SEED + 1);
                 let mut run = Run::default();
                 wrapped.train(0..STEPS, &mut run, &device)?;
                 run
@@ -297,28 +319,29 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
             let context = ParallelConfig::new().init(world)?;
             let mesh = Mesh::of(&context)?;
             let model = parallelize(M::make(dropout, &device), &Plan::new().fully_shard(DATA), &mesh)?;
-            PlacedDataParallel::<Placed, M>::new(model, &mesh, &context, DataParallelConfig::new())?;
+            PlacedDataParallel::new(model, &mesh, &context, DataParallelConfig::new())?;
             Ok(())
         }
         "wrapped_drifts" => wrapped::drift(initialize(M::make(dropout, &device)), world, &device),
         "wrapped_alone" => {
-            Plain::seed(&device, SEED);
-            let plain = initialize(P::make(dropout, &device));
-            let record = record_of::<Plain, P>(&plain)?;
-            let whole = with_record::<Placed, M>(initialize(M::make(dropout, &device)), record, &device)?;
-            wrapped::is_plain_on_one_rank(plain, whole, world, &device)
+            let plain_device = plain_device(float)?;
+            let plain = initialize(M::make(dropout, &plain_device));
+            let whole = M::make(dropout, &device).load_record(record_of(&plain)?);
+            wrapped::is_plain_on_one_rank([plain, whole], world, [&plain_device, &device])
         }
-        "suggested" => suggested::tensor::<M>(case, world),
-        "suggestion_fails" => suggested::failing::<M>(world),
-        "suggested_for_memory" if world.world_size() == 2 => suggested::data::<M>(world),
-        "suggested_for_memory" => suggested::grid::<M>(world),
+        "suggested" => suggested::tensor::<M>(case, world, &device),
+        "suggestion_fails" => suggested::failing::<M>(world, &device),
+        "suggested_for_memory" if world.world_size() == 2 => suggested::data::<M>(world, &device),
+        "suggested_for_memory" => suggested::grid::<M>(world, &device),
         "explained" => checks::explained::<M>(case, world, dropout, &device),
+        "explained_data" => checks::explained_data::<M>(world, &device),
+        "clipped" => checks::clipped::<M>(case, world, &device),
         "resumed" => checks::resumed::<M>(case, world, &device),
         "watched" => checks::watched::<M>(world, &device),
         "read_alone" => {
             let mesh = Mesh::connect(world, &[(DATA, 2)], &GroupConfig::new())?;
             let model = parallelize(initialize(M::make(dropout, &device)), &Plan::new(), &mesh)?;
-            let loss = model.loss_of(0..8, &OnMesh(mesh), &device);
+            let loss = model.loss_of(0..8, &Passes::OnMesh(mesh), &device);
             if world.rank() == 0 {
                 // A mean over samples of which this rank has half: the other rank is not asked.
                 catch_collective_error(|| (loss.clone() * 2.0).into_data())?;

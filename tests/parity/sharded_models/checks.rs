@@ -2,20 +2,17 @@
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module as _, ModuleMapper, Param};
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{AdamW, AdamWConfig, Optimizer};
-use burn::record::{BinBytesRecorder, DoublePrecisionSettings, Recorder};
-use burn::tensor::backend::Backend;
-use burn::tensor::{DType, FloatDType, IntDType, Tensor, TensorData, set_default_dtypes};
-use burn_flex::FlexDevice;
+use burn::optim::{AdamWConfig, ModuleOptimizer, OptimizerRecord};
+use burn::tensor::{Bytes, Device, FloatDType, Tensor};
 use burn_megatron::collectives::GroupConfig;
+use burn_megatron::data_parallel::clip_coefficient;
 use burn_megatron::initialize;
 use burn_megatron::launch::World;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::{
     Explanation, Mesh, Phase, Plan, ReplicaCheck, TrafficKind, TrafficRecord, backward, cast_parameters,
-    check_replicas, clip_gradients, explain, parallelize, whole_record,
+    check_replicas, clip_gradients, explain, parallelize, scale_gradients, whole_record,
 };
 use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::PlainGpt;
@@ -23,26 +20,21 @@ use tests::harness::Case;
 
 use super::SEED;
 use super::layouts::{DATA, Layout, TENSOR};
-use super::passes::{OnMesh, Placed, Plain, Serial};
-use super::records::{maker, record_of, with_record};
+use super::passes::{Passes, plain_device, value};
+use super::records::{maker, record_of};
 use super::subjects::Subject;
-use super::training::{Array, Options, Run, read_parameters, train};
+use super::training::{Options, Run, norm, read_gradients, train};
 
 /// In 16 bits a layout is as near to one rank as that is to 32 bits, and gathers half the bytes.
-pub fn half<M: Subject<Placed>>(
-    case: &Case,
-    world: &World,
-    options: Options,
-    device: &FlexDevice,
-) -> anyhow::Result<()> {
+pub fn half<M: Subject>(case: &Case, world: &World, options: Options, device: &Device) -> anyhow::Result<()> {
     let layout = Layout::of(case)?;
     let mesh = layout.mesh(world)?;
-    Placed::seed(device, SEED);
+    let passes = Passes::OnMesh(mesh.clone());
     let fresh = maker::<M>(0.0, device)?;
-    let placed = || anyhow::Ok(parallelize(fresh()?, &layout.plan(M::tensor_plan()), &mesh)?);
-    let half = train(fresh()?, &Serial, options, device)?;
-    let single = train(fresh()?, &Serial, Options::default(), device)?;
-    let ours = train(placed()?, &OnMesh(mesh.clone()), options, device)?;
+    let placed = || parallelize(fresh(), &layout.plan(M::tensor_plan()), &mesh);
+    let half = train(fresh(), &Passes::Serial, options, device)?;
+    let single = train(fresh(), &Passes::Serial, Options::default(), device)?;
+    let ours = train(placed()?, &passes, options, device)?;
     let distance = |run: &Run, other: &Run| {
         let values = |run: &Run| -> Vec<f64> { run.parameters.iter().flat_map(|array| array.values.clone()).collect() };
         let pairs = values(run).into_iter().zip(values(other));
@@ -59,9 +51,9 @@ pub fn half<M: Subject<Placed>>(
     // Of floats: tokens are integers.
     let gathered = |model: &M| {
         mesh.start_counting();
-        drop(model.loss_of(0..8, &OnMesh(mesh.clone()), device));
+        drop(model.loss_of(0..8, &passes, device));
         let of_matmuls =
-            |record: &&TrafficRecord| record.kind == TrafficKind::AllGather && record.operation.contains("linear");
+            |record: &&TrafficRecord| record.kind == TrafficKind::AllGather && record.operation == "float_matmul";
         let records = mesh.stop_counting();
         records
             .iter()
@@ -70,10 +62,7 @@ pub fn half<M: Subject<Placed>>(
             .sum::<usize>()
     };
     let model = placed()?;
-    let (in_f32, in_bf16) = (
-        gathered(&model),
-        gathered(&cast_parameters::<Placed, M>(&model, FloatDType::BF16)),
-    );
+    let (in_f32, in_bf16) = (gathered(&model), gathered(&cast_parameters(&model, FloatDType::BF16)));
     ensure!(
         in_f32 > 0 && 2 * in_bf16 == in_f32,
         "gathered {in_bf16} bytes in bf16, {in_f32} in f32"
@@ -82,9 +71,9 @@ pub fn half<M: Subject<Placed>>(
 }
 
 /// A plan that cuts some parameters over data-parallel or tensor-parallel ranks, or both.
-pub fn random_plan<M: Subject<Placed>>(model: &M, seed: u64) -> Plan {
+pub fn random_plan<M: Subject>(model: &M, seed: u64) -> Plan {
     let mut plan = Plan::new();
-    for parameter in list_parameters::<Placed, M>(model) {
+    for parameter in list_parameters(model) {
         let mut draws = [0.0; 2];
         RandomStream::new(seed, &parameter.path).fill_uniform(0, 1.0, &mut draws);
         let even: Vec<usize> = (0..parameter.shape.len())
@@ -105,19 +94,14 @@ pub fn random_plan<M: Subject<Placed>>(model: &M, seed: u64) -> Plan {
 }
 
 /// A step's collectives by kind, against those that Megatron's layers make, and what a careless plan costs.
-pub fn explained<M: Subject<Placed>>(
-    case: &Case,
-    world: &World,
-    dropout: f64,
-    device: &FlexDevice,
-) -> anyhow::Result<()> {
+pub fn explained<M: Subject>(case: &Case, world: &World, dropout: f64, device: &Device) -> anyhow::Result<()> {
     let layout = Layout::of(case)?;
     let mesh = layout.mesh(world)?;
     let mut explanations = Vec::new();
     for plan in [layout.plan(M::tensor_plan()), layout.plan(M::careless_plan())] {
         let model = parallelize(initialize(M::make(dropout, device)), &plan, &mesh)?;
         let (explanation, step) = explain(&model, &mesh, || {
-            backward(model.loss_of(0..8, &OnMesh(mesh.clone()), device), &model)
+            backward(model.loss_of(0..8, &Passes::OnMesh(mesh.clone()), device), &model)
         });
         step?;
         if world.rank() == 0 {
@@ -128,20 +112,7 @@ pub fn explained<M: Subject<Placed>>(
     let [planned, careless] = &explanations[..] else {
         anyhow::bail!("two plans")
     };
-    let counts = |explanation: &Explanation, phase| {
-        [
-            TrafficKind::AllReduce,
-            TrafficKind::AllGather,
-            TrafficKind::ReduceScatter,
-        ]
-        .map(|kind| explanation.count(phase, 0, kind))
-    };
-    let expected: Vec<[usize; 3]> = M::collectives(layout.sequence);
-    let found = [Phase::Forward, Phase::Backward, Phase::Gradients].map(|phase| counts(planned, phase));
-    ensure!(
-        found[..] == expected[..],
-        "collectives {found:?}, expected {expected:?}\n{planned}"
-    );
+    expect_collectives(planned, &M::collectives(layout.sequence))?;
     ensure!(planned.careless().next().is_none(), "{planned}");
     let advised: Vec<&str> = careless
         .careless()
@@ -156,45 +127,91 @@ pub fn explained<M: Subject<Placed>>(
     Ok(())
 }
 
-/// A run that is saved with burn's recorder, loaded, and resumed, against one that was not interrupted; both clip by
+/// A data-parallel step communicates its loss and its gradients alone.
+pub fn explained_data<M: Subject>(world: &World, device: &Device) -> anyhow::Result<()> {
+    let mesh = Mesh::connect(world, &[(DATA, 2)], &GroupConfig::new())?;
+    let model = parallelize(initialize(M::make(0.0, device)), &Plan::new(), &mesh)?;
+    let (explanation, step) = explain(&model, &mesh, || {
+        backward(model.loss_of(0..8, &Passes::OnMesh(mesh.clone()), device), &model)
+    });
+    step?;
+    expect_collectives(&explanation, &[[1, 0, 0], [0, 0, 0], [1, 0, 0]])
+}
+
+/// All-reduces, all-gathers and reduce-scatters on the first axis, forward, backward and for gradients.
+fn expect_collectives(explanation: &Explanation, expected: &[[usize; 3]]) -> anyhow::Result<()> {
+    let kinds = [
+        TrafficKind::AllReduce,
+        TrafficKind::AllGather,
+        TrafficKind::ReduceScatter,
+    ];
+    let found = [Phase::Forward, Phase::Backward, Phase::Gradients]
+        .map(|phase| kinds.map(|kind| explanation.count(phase, 0, kind)));
+    ensure!(
+        found == expected,
+        "collectives {found:?}, expected {expected:?}\n{explanation}"
+    );
+    Ok(())
+}
+
+/// Gradients are scaled, and clipped by a norm in which each element counts once, wherever it is.
+pub fn clipped<M: Subject>(case: &Case, world: &World, device: &Device) -> anyhow::Result<()> {
+    const MOST: f64 = 0.05;
+    let layout = Layout::of(case)?;
+    let mesh = layout.mesh(world)?;
+    let model = parallelize(initialize(M::make(0.0, device)), &layout.plan(M::tensor_plan()), &mesh)?;
+    let (_, mut gradients) = backward(model.loss_of(0..8, &Passes::OnMesh(mesh.clone()), device), &model)?;
+    let before = read_gradients(&model, &gradients);
+    scale_gradients(&mut gradients, &model, 3.0);
+    let found = clip_gradients(&mut gradients, &model, &mesh, MOST)?;
+    let (expected, after) = (3.0 * norm(&before), read_gradients(&model, &gradients));
+    ensure!(
+        expected > MOST && (found / expected - 1.0).abs() <= 1e-12,
+        "norm {found}, expected {expected}"
+    );
+    let factor = 3.0 * clip_coefficient(expected, MOST);
+    for (before, after) in before.iter().zip(&after) {
+        let pairs = before.values.iter().zip(&after.values);
+        let largest = pairs.map(|(before, after)| (factor * before - after).abs());
+        let largest = largest.fold(0.0, f64::max);
+        ensure!(largest <= 1e-12, "elements of {} differ by {largest}", before.name);
+    }
+    Ok(())
+}
+
+/// A run that is saved as burn's records, loaded, and resumed, against one that was not interrupted; both clip by
 /// the norm of the whole gradient.
-pub fn resumed<M: Subject<Placed>>(case: &Case, world: &World, device: &FlexDevice) -> anyhow::Result<()> {
+pub fn resumed<M: Subject>(case: &Case, world: &World, device: &Device) -> anyhow::Result<()> {
     let layout = Layout::of(case)?;
     let mesh = layout.mesh(world)?;
     let fresh = maker::<M>(0.0, device)?;
-    let steps = |mesh: &Mesh, range: std::ops::Range<usize>, mut model: M, mut optimizer: AdamWOf<M>| {
+    let steps = |mesh: &Mesh, range: std::ops::Range<usize>, mut model: M, mut optimizer: ModuleOptimizer| {
         let mut losses = Vec::new();
         for step in range {
-            let loss = model.loss_of(step * 8..(step + 1) * 8, &OnMesh(mesh.clone()), device);
+            let loss = model.loss_of(step * 8..(step + 1) * 8, &Passes::OnMesh(mesh.clone()), device);
             let (loss, mut gradients) = backward(loss, &model)?;
-            let norm = clip_gradients::<Placed, M>(&mut gradients, &model, mesh, 0.1)?;
+            let norm = clip_gradients(&mut gradients, &model, mesh, 0.1)?;
             model = optimizer.step(1e-2, model, gradients);
-            losses.push([loss.into_data().iter::<f64>().next().context("a loss")?, norm]);
+            losses.push([value(loss)?, norm]);
         }
         anyhow::Ok((losses, model, optimizer))
     };
     let one = Mesh::new([])?;
-    let (expected, ..) = steps(&one, 0..6, fresh()?, AdamWConfig::new().init())?;
+    let (expected, ..) = steps(&one, 0..6, fresh(), AdamWConfig::new().init())?;
 
     let plan = layout.plan(M::tensor_plan());
     let (first, model, optimizer) = steps(
         &mesh,
         0..3,
-        parallelize(fresh()?, &plan, &mesh)?,
+        parallelize(fresh(), &plan, &mesh)?,
         AdamWConfig::new().init(),
     )?;
     check_replicas(&model, &mesh)?;
-    let state = whole_record(optimizer.to_record(), &model, device)?;
-    let recorder = BinBytesRecorder::<DoublePrecisionSettings>::default();
-    let state = Recorder::<Placed>::record(&recorder, state, ())?;
-    let saved = record_of::<Placed, M>(&model)?;
-    let model = with_record::<Placed, M>(
-        parallelize(initialize(M::make(0.0, device)), &plan, &mesh)?,
-        saved,
-        device,
-    )?;
-    let state = Recorder::<Placed>::load(&recorder, state, device)?;
-    let optimizer = AdamWConfig::new().init::<Placed, M>().load_record(state);
+    let state = whole_record(&optimizer)?.into_bytes()?;
+    let placed = parallelize(M::make(0.0, device), &plan, &mesh)?;
+    let model = placed.load_record(record_of(&model)?);
+    let state = OptimizerRecord::from_bytes(Bytes::from_bytes_vec(state.to_vec()))?;
+    let optimizer = AdamWConfig::new().init().load_record(state);
     let (rest, model, _) = steps(&mesh, 3..6, model, optimizer)?;
     check_replicas(&model, &mesh)?;
     for (step, (ours, theirs)) in first.iter().chain(&rest).zip(&expected).enumerate() {
@@ -209,13 +226,11 @@ pub fn resumed<M: Subject<Placed>>(case: &Case, world: &World, device: &FlexDevi
     Ok(())
 }
 
-type AdamWOf<M> = OptimizerAdaptor<AdamW, M, Placed>;
-
 /// What is changed on one rank is found, by name.
-pub fn watched<M: Subject<Placed>>(world: &World, device: &FlexDevice) -> anyhow::Result<()> {
+pub fn watched<M: Subject>(world: &World, device: &Device) -> anyhow::Result<()> {
     struct Change(usize);
-    impl ModuleMapper<Placed> for Change {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<Placed, D>>) -> Param<Tensor<Placed, D>> {
+    impl ModuleMapper for Change {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             self.0 += 1;
             if self.0 == 2 {
                 param.map(|tensor| tensor + 1.0)
@@ -239,7 +254,7 @@ pub fn watched<M: Subject<Placed>>(world: &World, device: &FlexDevice) -> anyhow
         .err()
         .context("it was not noticed")?
         .to_string();
-    let second = &list_parameters::<Placed, M>(&model)[1].path;
+    let second = &list_parameters(&model)[1].path;
     ensure!(
         error.starts_with(&format!(
             "after step 6: parameter {second} is not the same on rank 0 and rank 1"
@@ -249,38 +264,15 @@ pub fn watched<M: Subject<Placed>>(world: &World, device: &FlexDevice) -> anyhow
     Ok(())
 }
 
-/// Gives parameters these values, of the last the first.
-struct Fill(Vec<Array>);
-
-impl ModuleMapper<Plain> for Fill {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<Plain, D>>) -> Param<Tensor<Plain, D>> {
-        let values = self.0.pop().expect("one for each parameter").values;
-        param.map(|tensor| {
-            let data = TensorData::new(values, tensor.dims());
-            Tensor::from_data(data, (&tensor.device(), DType::F64)).require_grad()
-        })
-    }
-}
-
 /// The fused model with the plain one's parameters has nearly its loss and gradients: its GELU is the polynomial's.
-pub fn near_plain(device: &FlexDevice) -> anyhow::Result<()> {
-    set_default_dtypes::<Plain>(device, FloatDType::F64, IntDType::I64)?;
-    Plain::seed(device, SEED);
-    let plain: PlainGpt<Plain> = initialize(Subject::make(0.0, device));
-    let fused: FusedGpt<Plain> = initialize(Subject::make(0.0, device));
-    let mut values = read_parameters::<Plain, _>(&plain);
-    let names = read_parameters::<Plain, _>(&fused).into_iter().map(|array| array.name);
-    ensure!(
-        names.eq(values.iter().map(|array| array.name.clone())),
-        "other parameters"
-    );
-    values.reverse();
-    let fused = fused.map(&mut Fill(values));
-    let options = Options::default();
-    let [plain, fused] = [
-        train(plain, &Serial, options, device)?,
-        train(fused, &Serial, options, device)?,
-    ];
+pub fn near_plain() -> anyhow::Result<()> {
+    let device = plain_device(FloatDType::F64)?;
+    device.seed(SEED);
+    let plain: PlainGpt = initialize(Subject::make(0.0, &device));
+    // Both have the same parameters: no other record is loaded.
+    let fused = <FusedGpt as Subject>::make(0.0, &device).load_record(record_of(&plain)?);
+    let plain = train(plain, &Passes::Serial, Options::default(), &device)?;
+    let fused = train(fused, &Passes::Serial, Options::default(), &device)?;
     for (step, (ours, theirs)) in fused.losses.iter().zip(&plain.losses).enumerate() {
         ensure!(
             (ours / theirs - 1.0).abs() < 1e-3,

@@ -2,26 +2,23 @@
 
 use std::time::Duration;
 
-use burn::backend::Autodiff;
+use anyhow::ensure;
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
-use burn::optim::{Optimizer, SgdConfig};
-use burn::tensor::Tensor;
-use burn::tensor::backend::Backend;
-use burn_flex::{Flex, FlexDevice};
+use burn::optim::SgdConfig;
+use burn::tensor::{Device, FloatDType, Tensor};
 use burn_megatron::collectives::{GroupConfig, catch_collective_error};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
 use burn_megatron::initialize;
 use burn_megatron::launch::World;
-use burn_megatron::sharded::{Mesh, PlacedDataParallel, Plan, Sharded, backward, distribute, parallelize};
+use burn_megatron::sharded::{Mesh, PlacedDataParallel, Plan, backward, distribute, parallelize};
 use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
 use tests::harness::{Case, Job};
 
 use super::layouts::{DATA, TENSOR};
-
-type B = Autodiff<Sharded<Flex>>;
+use super::passes::placed_device;
 
 /// A program, and what both ranks say of it.
 const MISTAKES: &[(&str, &[&str])] = &[
@@ -61,10 +58,14 @@ const MISTAKES: &[(&str, &[&str])] = &[
         &["rank 1 gave the group up: it was dropped there"],
     ),
     (
+        "a_model_on_another_device",
+        &["parameter weight: a tensor on Device<Flex", "sharded::device"],
+    ),
+    (
         "a_state_that_is_read_on_another_thread",
         &[
             "is a collective of the thread that trains",
-            "sharded::whole_records(optimizer)",
+            "sharded::whole_record(&optimizer)",
         ],
     ),
 ];
@@ -81,46 +82,46 @@ pub fn trials() -> Vec<Trial> {
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let mistake: String = case.setting("mistake")?;
     let is_second = world.rank() == 1;
-    B::seed(&FlexDevice, 1);
+    let device = &placed_device(FloatDType::F32)?;
+    device.seed(1);
     let context = || ParallelConfig::new().init(world);
     match mistake.as_str() {
         "batches_of_other_lengths" => {
             let mesh = Mesh::of(&context()?)?;
             let length = if is_second { 10 } else { 8 };
-            train(&mesh, &Plan::new(), |layer, _| {
-                let batch = distribute(rows(0..length), &mesh, DATA, 0);
+            train(device, &mesh, &Plan::new(), |layer, _| {
+                let batch = distribute(rows(device, 0..length), &mesh, DATA, 0);
                 Ok(layer.forward(batch).mean())
             })
         }
         "own_samples_that_are_not_distributed" => {
             let context = context()?;
-            train(&Mesh::of(&context)?, &Plan::new(), |layer, step| {
-                Ok(layer.forward(own_rows(&context, step)?).mean())
+            train(device, &Mesh::of(&context)?, &Plan::new(), |layer, step| {
+                Ok(layer.forward(own_rows(device, &context, step)?).mean())
             })
         }
         "own_samples_in_distributed_data_parallel" => {
             let context = context()?;
             let mesh = Mesh::of(&context)?;
-            let layer = parallelize(layer::<B>(), &Plan::new(), &mesh)?;
-            let mut model = PlacedDataParallel::<B, _>::new(layer, &mesh, &context, DataParallelConfig::new())?;
-            let batch = own_rows(&context, 0)?;
-            let part = burn_megatron::data_parallel::StepPart::Last;
-            model.backward(part, |layer| layer.forward(batch).mean())?;
+            let layer = parallelize(layer(device), &Plan::new(), &mesh)?;
+            let mut model = PlacedDataParallel::new(layer, &mesh, &context, DataParallelConfig::new())?;
+            let batch = own_rows(device, &context, 0)?;
+            model.backward(StepPart::Last, |layer: Linear| layer.forward(batch).mean())?;
             Ok(())
         }
         "own_samples_that_are_distributed" => {
             let context = context()?;
             let mesh = Mesh::of(&context)?;
-            train(&mesh, &Plan::new(), |layer, step| {
-                let batch = distribute(own_rows(&context, step)?, &mesh, DATA, 0);
+            train(device, &mesh, &Plan::new(), |layer, step| {
+                let batch = distribute(own_rows(device, &context, step)?, &mesh, DATA, 0);
                 Ok(layer.forward(batch).mean())
             })
         }
         "a_loss_that_is_scaled_on_one_rank" => {
             let mesh = Mesh::connect(world, &[(TENSOR, 2)], &GroupConfig::new())?;
             let scale = if is_second { 0.5 } else { 1.0 };
-            train(&mesh, &Plan::new().shard("weight", TENSOR, 1), |layer, _| {
-                Ok(layer.forward(rows(0..8)).sum().exp() * scale)
+            train(device, &mesh, &Plan::new().shard("weight", TENSOR, 1), |layer, _| {
+                Ok(layer.forward(rows(device, 0..8)).sum().exp() * scale)
             })
         }
         "a_step_that_one_rank_leaves_out" => {
@@ -134,19 +135,29 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "a_rank_that_ends_after_a_forward_pass" => {
             let mesh = Mesh::connect(world, &[(TENSOR, 2)], &GroupConfig::new())?;
             let plan = Plan::new().shard("weight", TENSOR, 1);
-            let layer = parallelize(layer::<B>(), &plan, &mesh)?;
-            let loss = catch_collective_error(|| layer.forward(rows(0..8)).sum().tanh())?;
+            let layer = parallelize(layer(device), &plan, &mesh)?;
+            let loss = catch_collective_error(|| layer.forward(rows(device, 0..8)).sum().tanh())?;
             if is_second {
                 drop((loss, layer, mesh));
                 return Ok(());
             }
-            backward(loss, &layer)?;
+            let Err(error) = backward(loss, &layer) else {
+                return Ok(());
+            };
+            // Its locks are free: the device can be used after it.
+            let sum = Tensor::<1>::ones([3], device).sum().into_scalar::<f32>();
+            ensure!(sum == 3.0, "after {error} a sum is {sum}");
+            Err(error.into())
+        }
+        "a_model_on_another_device" => {
+            let mesh = Mesh::connect(world, &[(TENSOR, 2)], &GroupConfig::new())?;
+            parallelize(layer(&Device::flex()), &Plan::new(), &mesh)?;
             Ok(())
         }
         "a_state_that_is_read_on_another_thread" => {
             let mesh = Mesh::connect(world, &[(TENSOR, 2)], &GroupConfig::new())?;
             let plan = Plan::new().shard("weight", TENSOR, 1);
-            let weight = parallelize(layer::<B>(), &plan, &mesh)?.weight.val();
+            let weight = parallelize(layer(device), &plan, &mesh)?.weight.val();
             let read = std::thread::spawn(move || catch_collective_error(|| weight.into_data()));
             read.join().expect("errors are caught")?;
             Ok(())
@@ -155,34 +166,35 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     }
 }
 
-fn layer<B: Backend>() -> Linear<B> {
-    initialize(LinearConfig::new(3, 2).init(&Default::default()))
+fn layer(device: &Device) -> Linear {
+    initialize(LinearConfig::new(3, 2).init(device))
 }
 
 /// Samples of three numbers.
-fn rows<B: Backend>(samples: std::ops::Range<usize>) -> Tensor<B, 2> {
+fn rows(device: &Device, samples: std::ops::Range<usize>) -> Tensor<2> {
     let count = samples.len();
     let numbers = (samples.start * 3) as i64..(samples.end * 3) as i64;
-    Tensor::arange(numbers, &Default::default()).float().reshape([count, 3]) * 0.1
+    Tensor::arange(numbers, device).float().reshape([count, 3]) * 0.1
 }
 
 /// This rank's of a batch of eight.
-fn own_rows<B: Backend>(context: &ParallelContext, step: usize) -> anyhow::Result<Tensor<B, 2>> {
-    Ok(rows(context.data_shard(step * 8..(step + 1) * 8)?))
+fn own_rows(device: &Device, context: &ParallelContext, step: usize) -> anyhow::Result<Tensor<2>> {
+    Ok(rows(device, context.data_shard(step * 8..(step + 1) * 8)?))
 }
 
 fn train(
+    device: &Device,
     mesh: &Mesh,
     plan: &Plan,
-    loss: impl Fn(&Linear<B>, usize) -> anyhow::Result<Tensor<B, 1>>,
+    loss: impl Fn(&Linear, usize) -> anyhow::Result<Tensor<1>>,
 ) -> anyhow::Result<()> {
-    let mut model = parallelize(layer::<B>(), plan, mesh)?;
+    let mut model = parallelize(layer(device), plan, mesh)?;
     let mut optimizer = SgdConfig::new().init();
     for step in 0..3 {
         let loss = catch_collective_error(|| loss(&model, step))??;
         let (loss, gradients) = backward(loss, &model)?;
         model = optimizer.step(0.1, model, gradients);
-        println!("step {step}: {}", loss.into_scalar());
+        println!("step {step}: {}", loss.into_scalar::<f32>());
     }
     Ok(())
 }
@@ -193,12 +205,11 @@ fn wrapped(
     steps: impl Iterator<Item = usize>,
     learning_rate: impl Fn(usize) -> f64,
 ) -> anyhow::Result<()> {
-    type Plain = Autodiff<Flex>;
-
-    let mut model = DistributedDataParallel::new(layer::<Plain>(), context, DataParallelConfig::new())?;
-    let mut optimizer = SgdConfig::new().init::<Plain, Linear<Plain>>();
+    let device = &tests::device();
+    let mut model = DistributedDataParallel::new(layer(device), context, DataParallelConfig::new())?;
+    let mut optimizer = SgdConfig::new().init();
     for step in steps {
-        let batch = own_rows(context, step)?;
+        let batch = own_rows(device, context, step)?;
         model.train_step(learning_rate(step), &mut optimizer, |layer| layer.forward(batch).mean())?;
     }
     println!("{} parameters", model.module().num_params());

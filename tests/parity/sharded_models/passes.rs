@@ -1,77 +1,78 @@
 //! Passes of tensors without a mesh, and of a batch that is cut over one.
 
 use anyhow::Context as _;
-use burn::backend::Autodiff;
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Int, Tensor};
-use burn_flex::Flex;
-use burn_megatron::sharded::{Mesh, Sharded, ShardedBackend, backward, backward_unplaced, distribute, place_gradients};
+use burn::tensor::{Device, FloatDType, IntDType, Tensor};
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::sharded::{self, Mesh, SlotKind, backward, backward_unplaced, distribute, place_gradients};
 
 use super::layouts::DATA;
-use super::subjects::PlaceBatch;
-use super::training::Passes;
 
-/// The serial program's backend, and the one whose tensors are placed.
-pub type Plain = Autodiff<Flex>;
-pub type Placed = Autodiff<Sharded<Flex>>;
-
-/// burn's own passes, of tensors that have no mesh.
-pub struct Serial;
-
-impl<B: Backend> PlaceBatch<B> for Serial {
-    fn floats<const D: usize>(&self, tensor: Tensor<B, D>) -> Tensor<B, D> {
-        tensor
-    }
-
-    fn ints<const D: usize>(&self, tensor: Tensor<B, D, Int>) -> Tensor<B, D, Int> {
-        tensor
-    }
+/// Returns the serial program's device, with floats of a type.
+pub fn plain_device(float: FloatDType) -> anyhow::Result<Device> {
+    with_types(Device::flex(), float)
 }
 
-impl<B: AutodiffBackend, M: AutodiffModule<B>> Passes<B, M> for Serial {
-    fn backward(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)> {
-        let value = loss.clone().into_data().iter::<f64>().next().context("a loss")?;
-        Ok((value, GradientsParams::from_grads(loss.backward(), model)))
-    }
-
-    fn backward_part(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)> {
-        self.backward(loss, model)
-    }
-
-    fn finish(&self, gradients: GradientsParams, _model: &M) -> anyhow::Result<GradientsParams> {
-        Ok(gradients)
-    }
+/// Returns a device whose tensors are placed, with floats of a type.
+pub fn placed_device(float: FloatDType) -> anyhow::Result<Device> {
+    with_types(sharded::device::<Flex>(FlexDevice), float)
 }
 
-/// A batch cut over the data-parallel ranks.
-pub struct OnMesh(pub Mesh);
-
-impl<B: ShardedBackend> PlaceBatch<B> for OnMesh {
-    fn floats<const D: usize>(&self, tensor: Tensor<B, D>) -> Tensor<B, D> {
-        distribute(tensor, &self.0, DATA, 0)
-    }
-
-    fn ints<const D: usize>(&self, tensor: Tensor<B, D, Int>) -> Tensor<B, D, Int> {
-        distribute(tensor, &self.0, DATA, 0)
-    }
+fn with_types(mut device: Device, float: FloatDType) -> anyhow::Result<Device> {
+    device.configure((float, IntDType::I64))?;
+    Ok(device.autodiff())
 }
 
-impl<M: AutodiffModule<Placed>> Passes<Placed, M> for OnMesh {
-    fn backward(&self, loss: Tensor<Placed, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)> {
-        let (loss, gradients) = backward(loss, model)?;
-        // Every rank has it.
-        let value = loss.into_data().iter::<f64>().next().context("a loss")?;
+/// How a run's batches are placed, and its gradients made.
+pub enum Passes {
+    /// burn's own passes, of tensors that have no mesh.
+    Serial,
+    /// Batches are cut over the data-parallel ranks.
+    OnMesh(Mesh),
+    /// The same with burn's own passes, whose gradients are placed by the rules alone.
+    Unplaced(Mesh),
+}
+
+impl Passes {
+    /// A batch before a model sees it.
+    pub fn place<const D: usize, K: SlotKind>(&self, batch: Tensor<D, K>) -> Tensor<D, K> {
+        match self {
+            Self::Serial => batch,
+            Self::OnMesh(mesh) | Self::Unplaced(mesh) => distribute(batch, mesh, DATA, 0),
+        }
+    }
+
+    /// The loss and the gradients of one micro-batch.
+    pub fn backward<M: Module>(&self, loss: Tensor<1>, model: &M) -> anyhow::Result<(f64, GradientsParams)> {
+        match self {
+            Self::Serial | Self::Unplaced(_) => self.backward_part(loss, model),
+            Self::OnMesh(_) => {
+                let (loss, gradients) = backward(loss, model)?;
+                // Every rank has it.
+                Ok((value(loss)?, gradients))
+            }
+        }
+    }
+
+    /// The loss and the gradients of one of several.
+    pub fn backward_part<M: Module>(&self, loss: Tensor<1>, model: &M) -> anyhow::Result<(f64, GradientsParams)> {
+        let value = value(loss.clone().inner())?;
+        let gradients = match self {
+            Self::Serial | Self::Unplaced(_) => GradientsParams::from_grads(loss.backward(), model),
+            Self::OnMesh(_) => backward_unplaced(loss, model)?,
+        };
         Ok((value, gradients))
     }
 
-    fn backward_part(&self, loss: Tensor<Placed, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)> {
-        let value = loss.clone().into_data().iter::<f64>().next().context("a loss")?;
-        Ok((value, backward_unplaced(loss, model)?))
+    pub fn finish<M: Module>(&self, gradients: GradientsParams, model: &M) -> anyhow::Result<GradientsParams> {
+        match self {
+            Self::Serial | Self::Unplaced(_) => Ok(gradients),
+            Self::OnMesh(_) => Ok(place_gradients(gradients, model)?),
+        }
     }
+}
 
-    fn finish(&self, gradients: GradientsParams, model: &M) -> anyhow::Result<GradientsParams> {
-        Ok(place_gradients(gradients, model)?)
-    }
+pub fn value(loss: Tensor<1>) -> anyhow::Result<f64> {
+    loss.into_data().iter::<f64>().next().context("a loss")
 }

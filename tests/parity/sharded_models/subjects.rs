@@ -2,30 +2,25 @@
 
 use std::ops::Range;
 
-use burn::module::AutodiffModule;
-use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::module::Module;
+use burn::nn::{Gelu, Linear, LinearConfig};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::Plan;
-use cubecl_kernels::KernelBackend;
 use plain_models::classifier::{self, Classifier};
 use plain_models::convolutional::{self, ConvNet};
 use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::{PlainGpt, PlainGptConfig};
 use plain_models::recurrent::{self, Recurrent};
 
-/// What happens to the tensors of a batch before a model sees them.
-pub trait PlaceBatch<B: Backend> {
-    fn floats<const D: usize>(&self, tensor: Tensor<B, D>) -> Tensor<B, D>;
-    fn ints<const D: usize>(&self, tensor: Tensor<B, D, Int>) -> Tensor<B, D, Int>;
-}
+use super::passes::Passes;
 
 /// A model that the tests train.
-pub trait Subject<B: AutodiffBackend>: AutodiffModule<B> {
+pub trait Subject: Module {
     /// Makes the model; burn draws its parameters.
-    fn make(dropout: f64, device: &B::Device) -> Self;
+    fn make(dropout: f64, device: &Device) -> Self;
     /// The mean loss of these samples of the run.
-    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1>;
+    fn loss_of(&self, samples: Range<usize>, passes: &Passes, device: &Device) -> Tensor<1>;
     /// Cuts its matrices over tensor-parallel ranks.
     fn tensor_plan() -> Plan;
     /// As [`tensor_plan`](Self::tensor_plan), by someone who cuts what follows a cut in the same way.
@@ -39,16 +34,16 @@ pub trait Subject<B: AutodiffBackend>: AutodiffModule<B> {
     }
 }
 
-impl<B: AutodiffBackend> Subject<B> for Classifier<B> {
-    fn make(dropout: f64, device: &B::Device) -> Self {
+impl Subject for Classifier {
+    fn make(dropout: f64, device: &Device) -> Self {
         Classifier::new(dropout, device)
     }
 
-    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
+    fn loss_of(&self, samples: Range<usize>, passes: &Passes, device: &Device) -> Tensor<1> {
         let tokens = tokens(samples.clone(), classifier::SEQ, classifier::VOCABULARY, device);
         self.loss(
-            place.ints(tokens),
-            place.ints(labels(samples, classifier::CLASSES, device)),
+            passes.place(tokens),
+            passes.place(labels(samples, classifier::CLASSES, device)),
         )
     }
 
@@ -77,16 +72,16 @@ impl<B: AutodiffBackend> Subject<B> for Classifier<B> {
     }
 }
 
-impl<B: AutodiffBackend> Subject<B> for ConvNet<B> {
-    fn make(_dropout: f64, device: &B::Device) -> Self {
+impl Subject for ConvNet {
+    fn make(_dropout: f64, device: &Device) -> Self {
         ConvNet::new(device)
     }
 
-    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
+    fn loss_of(&self, samples: Range<usize>, passes: &Passes, device: &Device) -> Tensor<1> {
         let images = floats(samples.clone(), [1, convolutional::SIZE, convolutional::SIZE], device);
         self.loss(
-            place.floats(images),
-            place.ints(labels(samples, convolutional::CLASSES, device)),
+            passes.place(images),
+            passes.place(labels(samples, convolutional::CLASSES, device)),
         )
     }
 
@@ -95,16 +90,16 @@ impl<B: AutodiffBackend> Subject<B> for ConvNet<B> {
     }
 }
 
-impl<B: AutodiffBackend> Subject<B> for Recurrent<B> {
-    fn make(_dropout: f64, device: &B::Device) -> Self {
+impl Subject for Recurrent {
+    fn make(_dropout: f64, device: &Device) -> Self {
         Recurrent::new(device)
     }
 
-    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
+    fn loss_of(&self, samples: Range<usize>, passes: &Passes, device: &Device) -> Tensor<1> {
         let sequences = floats(samples.clone(), [recurrent::SEQ, recurrent::WIDTH], device);
         self.loss(
-            place.floats(sequences),
-            place.ints(labels(samples, recurrent::CLASSES, device)),
+            passes.place(sequences),
+            passes.place(labels(samples, recurrent::CLASSES, device)),
         )
     }
 
@@ -113,15 +108,46 @@ impl<B: AutodiffBackend> Subject<B> for Recurrent<B> {
     }
 }
 
+/// Two linear layers on sequences that no number of ranks divides, of a width that none does either.
+#[derive(Module, Debug)]
+pub struct OddPair {
+    inner: Linear,
+    activation: Gelu,
+    outer: Linear,
+}
+
+const ODD_SEQ: usize = 5;
+const ODD_WIDTH: usize = 7;
+
+impl Subject for OddPair {
+    fn make(_dropout: f64, device: &Device) -> Self {
+        Self {
+            inner: LinearConfig::new(ODD_WIDTH, 20).init(device),
+            activation: Gelu::new(),
+            outer: LinearConfig::new(20, ODD_WIDTH).init(device),
+        }
+    }
+
+    fn loss_of(&self, samples: Range<usize>, passes: &Passes, device: &Device) -> Tensor<1> {
+        let input: Tensor<3> = passes.place(floats(samples, [ODD_SEQ, ODD_WIDTH], device));
+        let hidden = self.activation.forward(self.inner.forward(input));
+        (self.outer.forward(hidden) - 0.5).powi_scalar(2).mean()
+    }
+
+    fn tensor_plan() -> Plan {
+        Plan::new().column("inner").row("outer")
+    }
+}
+
 fn gpt_config(dropout: f64) -> PlainGptConfig {
     PlainGptConfig::new(24, GPT_SEQ, 16, 4, 2).with_dropout(dropout)
 }
 
 /// Tokens and their successors.
-fn text<B: Backend>(samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> [Tensor<B, 2, Int>; 2] {
+fn text(samples: Range<usize>, passes: &Passes, device: &Device) -> [Tensor<2, Int>; 2] {
     let tokens = tokens(samples, GPT_SEQ + 1, 24, device);
     let targets = tokens.clone().narrow(1, 1, GPT_SEQ);
-    [place.ints(tokens.narrow(1, 0, GPT_SEQ)), place.ints(targets)]
+    [passes.place(tokens.narrow(1, 0, GPT_SEQ)), passes.place(targets)]
 }
 
 fn gpt_plan() -> Plan {
@@ -134,13 +160,13 @@ fn gpt_plan() -> Plan {
         .column("output")
 }
 
-impl<B: AutodiffBackend> Subject<B> for PlainGpt<B> {
-    fn make(dropout: f64, device: &B::Device) -> Self {
+impl Subject for PlainGpt {
+    fn make(dropout: f64, device: &Device) -> Self {
         gpt_config(dropout).init(device)
     }
 
-    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
-        let [tokens, targets] = text(samples, place, device);
+    fn loss_of(&self, samples: Range<usize>, passes: &Passes, device: &Device) -> Tensor<1> {
+        let [tokens, targets] = text(samples, passes, device);
         self.loss(tokens, targets)
     }
 
@@ -149,13 +175,13 @@ impl<B: AutodiffBackend> Subject<B> for PlainGpt<B> {
     }
 }
 
-impl<B: AutodiffBackend + KernelBackend> Subject<B> for FusedGpt<B> {
-    fn make(dropout: f64, device: &B::Device) -> Self {
+impl Subject for FusedGpt {
+    fn make(dropout: f64, device: &Device) -> Self {
         gpt_config(dropout).init_fused(device)
     }
 
-    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
-        let [tokens, targets] = text(samples, place, device);
+    fn loss_of(&self, samples: Range<usize>, passes: &Passes, device: &Device) -> Tensor<1> {
+        let [tokens, targets] = text(samples, passes, device);
         self.loss(tokens, targets).expect("its sizes are the kernels'")
     }
 
@@ -189,18 +215,14 @@ fn numbers(sample: usize, count: usize) -> Vec<f64> {
     numbers
 }
 
-fn floats<B: Backend, const S: usize, const D: usize>(
-    samples: Range<usize>,
-    shape: [usize; S],
-    device: &B::Device,
-) -> Tensor<B, D> {
+fn floats<const S: usize, const D: usize>(samples: Range<usize>, shape: [usize; S], device: &Device) -> Tensor<D> {
     let count: usize = shape.iter().product();
     let values: Vec<f64> = samples.clone().flat_map(|sample| numbers(sample, count)).collect();
     let shape: Vec<usize> = [samples.len()].into_iter().chain(shape).collect();
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-fn tokens<B: Backend>(samples: Range<usize>, seq: usize, vocabulary: usize, device: &B::Device) -> Tensor<B, 2, Int> {
+fn tokens(samples: Range<usize>, seq: usize, vocabulary: usize, device: &Device) -> Tensor<2, Int> {
     let token = |number: f64| (((number + 1.0) / 2.0 * vocabulary as f64) as i64).min(vocabulary as i64 - 1);
     let values: Vec<i64> = samples
         .clone()
@@ -210,7 +232,7 @@ fn tokens<B: Backend>(samples: Range<usize>, seq: usize, vocabulary: usize, devi
     Tensor::from_data(TensorData::new(values, [samples.len(), seq]), device)
 }
 
-fn labels<B: Backend>(samples: Range<usize>, classes: usize, device: &B::Device) -> Tensor<B, 1, Int> {
+fn labels(samples: Range<usize>, classes: usize, device: &Device) -> Tensor<1, Int> {
     let values: Vec<i64> = samples.clone().map(|sample| (sample % classes) as i64).collect();
     Tensor::from_data(TensorData::new(values, [samples.len()]), device)
 }

@@ -2,15 +2,15 @@
 
 use anyhow::ensure;
 use burn::grad_clipping::GradientClippingConfig;
-use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
-use burn::optim::{AdamWConfig, GradientsAccumulator, GradientsParams, Optimizer};
-use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{DType, FloatDType, Tensor};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::{AdamWConfig, GradientsAccumulator, GradientsParams};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
 use burn_megatron::parameters::{Placement, read_host, settle_running_states};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::sharded::cast_parameters;
 
-use super::subjects::{PlaceBatch, Subject};
+use super::passes::Passes;
+use super::subjects::Subject;
 
 pub const STEPS: usize = 5;
 pub const SAMPLES: usize = 8;
@@ -27,7 +27,7 @@ pub struct Options {
 }
 
 /// An array of a model, or a rank's part of one, by its name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     pub name: String,
     pub placement: Placement,
@@ -45,26 +45,13 @@ pub struct Run {
     pub parameters: Vec<Array>,
 }
 
-pub trait Passes<B: AutodiffBackend, M: AutodiffModule<B>>: PlaceBatch<B> {
-    /// The loss and the gradients of one micro-batch.
-    fn backward(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)>;
-    /// The loss and the gradients of one of several.
-    fn backward_part(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)>;
-    fn finish(&self, gradients: GradientsParams, model: &M) -> anyhow::Result<GradientsParams>;
-}
-
 /// Trains with AdamW and a learning rate that falls.
-pub fn train<B: AutodiffBackend, M: Subject<B>>(
-    mut model: M,
-    passes: &impl Passes<B, M>,
-    options: Options,
-    device: &B::Device,
-) -> anyhow::Result<Run> {
+pub fn train<M: Subject>(mut model: M, passes: &Passes, options: Options, device: &Device) -> anyhow::Result<Run> {
     let clipping = options.clips.then_some(GradientClippingConfig::Norm(0.05));
     let mut optimizer = AdamWConfig::new()
         .with_weight_decay(0.1)
         .with_grad_clipping(clipping)
-        .init::<B, M>();
+        .init();
     let mut run = Run::default();
     for step in 0..STEPS {
         let first = step * SAMPLES;
@@ -81,7 +68,7 @@ pub fn train<B: AutodiffBackend, M: Subject<B>>(
         } else {
             let samples = first..first + SAMPLES;
             let loss = if options.is_half {
-                let half = cast_parameters::<B, M>(&model, FloatDType::BF16);
+                let half = cast_parameters(&model, FloatDType::BF16);
                 half.loss_of(samples, passes, device).cast(FloatDType::F32)
             } else {
                 model.loss_of(samples, passes, device)
@@ -98,25 +85,41 @@ pub fn train<B: AutodiffBackend, M: Subject<B>>(
     Ok(run)
 }
 
-fn read_gradients<B: AutodiffBackend, M: AutodiffModule<B>>(model: &M, gradients: &GradientsParams) -> Vec<Array> {
+/// Every gradient, in the order of the model.
+pub fn read_gradients<M: Module>(model: &M, gradients: &GradientsParams) -> Vec<Array> {
+    read(model, Some(gradients))
+}
+
+/// Every parameter and buffer, in the order of the model.
+pub fn read_parameters<M: Module>(model: &M) -> Vec<Array> {
+    settle_running_states(model);
+    read(model, None)
+}
+
+/// The gradients, or without these the parameters and buffers.
+fn read<M: Module>(model: &M, gradients: Option<&GradientsParams>) -> Vec<Array> {
     struct Reader<'a> {
-        gradients: &'a GradientsParams,
+        gradients: Option<&'a GradientsParams>,
         path: Vec<String>,
         arrays: Vec<Array>,
     }
-    impl<B: AutodiffBackend> ModuleVisitor<B> for Reader<'_> {
+    impl ModuleVisitor for Reader<'_> {
         fn enter_module(&mut self, name: &str, _container_type: &str) {
             self.path.push(name.to_owned());
         }
         fn exit_module(&mut self, _name: &str, _container_type: &str) {
             self.path.pop();
         }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            if let Some(gradient) = self.gradients.get::<B::InnerBackend, D>(param.id) {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let tensor = match self.gradients {
+                None => Some(param.val()),
+                Some(gradients) => gradients.get::<D>(param.id),
+            };
+            if let Some(tensor) = tensor {
                 self.arrays.push(Array {
                     name: self.path.join("."),
-                    placement: Placement::whole(gradient.dims()),
-                    values: read_host(gradient),
+                    placement: Placement::whole(tensor.dims()),
+                    values: read_host(tensor),
                 });
             }
         }
@@ -126,35 +129,6 @@ fn read_gradients<B: AutodiffBackend, M: AutodiffModule<B>>(model: &M, gradients
         path: Vec::new(),
         arrays: Vec::new(),
     };
-    model.visit(&mut reader);
-    reader.arrays
-}
-
-/// Every parameter and buffer, in the order of the model.
-pub fn read_parameters<B: Backend, M: Module<B>>(model: &M) -> Vec<Array> {
-    #[derive(Default)]
-    struct Reader {
-        path: Vec<String>,
-        arrays: Vec<Array>,
-    }
-    impl<B: Backend> ModuleVisitor<B> for Reader {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            let value = param.val();
-            self.arrays.push(Array {
-                name: self.path.join("."),
-                placement: Placement::whole(value.dims()),
-                values: read_host(value),
-            });
-        }
-    }
-    settle_running_states(model);
-    let mut reader = Reader::default();
     model.visit(&mut reader);
     reader.arrays
 }
@@ -196,7 +170,8 @@ pub fn compare(dtype: DType, reference: &Run, run: &Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn norm(arrays: &[Array]) -> f64 {
+/// The norm of all arrays together.
+pub fn norm(arrays: &[Array]) -> f64 {
     let values = arrays.iter().flat_map(|array| &array.values);
     values.map(|value| value * value).sum::<f64>().sqrt()
 }

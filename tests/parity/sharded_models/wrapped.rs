@@ -1,16 +1,15 @@
 //! Placed models in `DistributedDataParallel`, with its optimizers and checkpoints, against one rank of plain burn.
 
 use anyhow::{Context as _, ensure};
-use burn::grad_clipping::GradientClippingConfig;
+use burn::grad_clipping::GradientClipping;
 use burn::module::{Module as _, ModuleMapper, Param};
 use burn::optim::{AdamW, AdamWConfig};
-use burn::tensor::Tensor;
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{Device, Tensor};
 use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 use burn_megatron::collectives::{GroupConfig, ProcessGroup, ReduceOp};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data_parallel::{
-    DataParallelConfig, DistributedDataParallel, GradientEntry, ShardingStrategy, StepPart,
+    DataParallelConfig, DistributedDataParallel, ElementWiseOptimizer, GradientEntry, ShardingStrategy, StepPart,
 };
 use burn_megatron::launch::World;
 use burn_megatron::optimizer::ShardedOptimizer;
@@ -21,7 +20,7 @@ use burn_megatron::training::{restore, snapshot};
 use tests::rank_folder::RankFolder;
 
 use super::layouts::{DATA, TENSOR};
-use super::passes::{OnMesh, Placed, Plain, Serial};
+use super::passes::{Passes, value};
 use super::subjects::Subject;
 use super::training::{Array, Options, Run, SAMPLES, STEPS, read_parameters};
 
@@ -121,12 +120,16 @@ impl Ranks {
 /// A placed model in training.
 pub struct Wrapped<'a, M> {
     ranks: &'a Ranks,
-    model: PlacedDataParallel<Placed, M>,
-    optimizer: ShardedOptimizer<Flex, AdamW>,
+    model: PlacedDataParallel<M>,
+    optimizer: ShardedOptimizer<AdamW>,
     options: Options,
 }
 
-impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
+fn adam() -> ElementWiseOptimizer<AdamW> {
+    AdamWConfig::new().with_weight_decay(0.1).build().into()
+}
+
+impl<'a, M: Subject> Wrapped<'a, M> {
     pub fn new(whole: M, options: Options, ranks: &'a Ranks) -> anyhow::Result<Self> {
         Self::configured(whole, options, ranks, DataParallelConfig::new())
     }
@@ -141,10 +144,13 @@ impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
             } else {
                 ShardingStrategy::NoShard
             });
-        let model = PlacedDataParallel::<Placed, M>::new(placed, &ranks.mesh, &ranks.context, config)?;
-        let clipping = options.clips.then_some(GradientClippingConfig::Norm(0.05));
-        let adam = AdamWConfig::new().with_weight_decay(0.1).with_grad_clipping(clipping);
-        let optimizer = ShardedOptimizer::new(model.local(), adam.init())?;
+        let model = PlacedDataParallel::new(placed, &ranks.mesh, &ranks.context, config)?;
+        let adam = if options.clips {
+            adam().with_grad_clipping(GradientClipping::Norm(0.05))
+        } else {
+            adam()
+        };
+        let optimizer = ShardedOptimizer::new(model.local(), adam)?;
         Ok(Self {
             ranks,
             model,
@@ -154,8 +160,8 @@ impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
     }
 
     /// Trains as [`train`](super::training::train) does, and adds to `run`.
-    pub fn train(&mut self, steps: std::ops::Range<usize>, run: &mut Run, device: &FlexDevice) -> anyhow::Result<()> {
-        let mesh = &self.ranks.mesh;
+    pub fn train(&mut self, steps: std::ops::Range<usize>, run: &mut Run, device: &Device) -> anyhow::Result<()> {
+        let passes = Passes::OnMesh(self.ranks.mesh.clone());
         for step in steps {
             let first = step * SAMPLES;
             let parts = if self.options.accumulates {
@@ -167,8 +173,7 @@ impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
             let mut sum = 0.0;
             let count = parts.len() as f64;
             for (part, samples) in parts {
-                let place = OnMesh(mesh.clone());
-                let loss = |model: M| model.loss_of(samples, &place, device) / count;
+                let loss = |model: M| model.loss_of(samples, &passes, device) / count;
                 sum += value(self.model.backward(part, loss)?)?;
             }
             run.losses.push(sum);
@@ -183,7 +188,7 @@ impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
             self.model
                 .step(2e-2 / (1 + step) as f64, &mut self.optimizer, gradients)?;
         }
-        run.parameters = read_parameters::<Placed, M>(&self.model.model());
+        run.parameters = read_parameters(&self.model.model());
         Ok(self.model.local().check_replicas()?)
     }
 }
@@ -207,19 +212,15 @@ fn whole_array(entry: &GradientEntry, part: &[f64], group: &ProcessGroup) -> any
     })
 }
 
-fn value<B: burn::tensor::backend::Backend>(loss: Tensor<B, 1>) -> anyhow::Result<f64> {
-    loss.into_data().iter::<f64>().next().context("a loss")
-}
-
 /// A run that is saved, and resumed by other ranks, against one that was not interrupted: `ranks` end it.
-pub fn resume<M: Subject<Placed>>(
-    fresh: impl Fn() -> anyhow::Result<M>,
+pub fn resume<M: Subject>(
+    fresh: impl Fn() -> M,
     [saving, resuming]: [&Ranks; 2],
-    device: &FlexDevice,
+    device: &Device,
 ) -> anyhow::Result<Run> {
     let folder = RankFolder::new(saving.context.world_group())?;
     let mut run = Run::default();
-    let mut first = Wrapped::new(fresh()?, Options::default(), saving)?;
+    let mut first = Wrapped::new(fresh(), Options::default(), saving)?;
     first.train(0..STEPS / 2, &mut run, device)?;
     let world = saving.context.world_group();
     let mut writer = CheckpointWriter::new(world.clone(), &folder.path, CheckpointConfig::new())?;
@@ -227,12 +228,12 @@ pub fn resume<M: Subject<Placed>>(
     writer.save(1, parts, serde_json::Value::Null)?;
 
     let checkpoint = Checkpoint::latest(&folder.path)?.context("there is no checkpoint")?;
-    let mut second = Wrapped::new(fresh()?, Options::default(), resuming)?;
+    let mut second = Wrapped::new(fresh(), Options::default(), resuming)?;
     // A pass without a step: what it leaves in running statistics must not come back.
-    let place = OnMesh(resuming.mesh.clone());
+    let passes = Passes::OnMesh(resuming.mesh.clone());
     second
         .model
-        .backward(StepPart::Last, |model: M| model.loss_of(90..98, &place, device))?;
+        .backward(StepPart::Last, |model: M| model.loss_of(90..98, &passes, device))?;
     drop(second.model.gradients()?);
     let optimizer = &mut second.optimizer;
     restore(
@@ -248,14 +249,14 @@ pub fn resume<M: Subject<Placed>>(
 }
 
 /// A parameter that is changed on one rank is found at the next check, in the middle of training.
-pub fn drift<M: Subject<Placed>>(whole: M, world: &World, device: &FlexDevice) -> anyhow::Result<()> {
+pub fn drift<M: Subject>(whole: M, world: &World, device: &Device) -> anyhow::Result<()> {
     struct Change(bool);
-    impl ModuleMapper<Plain> for Change {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<Plain, D>>) -> Param<Tensor<Plain, D>> {
+    impl ModuleMapper for Change {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             if std::mem::replace(&mut self.0, true) {
                 return param;
             }
-            param.map(|tensor| Tensor::from_inner(tensor.inner() + 1.0).require_grad())
+            param.map(|tensor| (tensor.inner() + 1.0).autodiff().require_grad())
         }
     }
     let ranks = Ranks::new("dp2", world)?;
@@ -269,8 +270,8 @@ pub fn drift<M: Subject<Placed>>(whole: M, world: &World, device: &FlexDevice) -
                 _ => parts,
             })?;
         }
-        let place = OnMesh(ranks.mesh.clone());
-        let loss = |model: M| model.loss_of(step * SAMPLES..(step + 1) * SAMPLES, &place, device);
+        let passes = Passes::OnMesh(ranks.mesh.clone());
+        let loss = |model: M| model.loss_of(step * SAMPLES..(step + 1) * SAMPLES, &passes, device);
         wrapped.model.backward(StepPart::Last, loss)?;
         let gradients = wrapped.model.gradients()?;
         wrapped.model.step(1e-2, &mut wrapped.optimizer, gradients)?;
@@ -280,23 +281,22 @@ pub fn drift<M: Subject<Placed>>(whole: M, world: &World, device: &FlexDevice) -
 
 /// On one rank, 16-bit parameters with main values and gradients in f32: the bits of the plain model in
 /// `DistributedDataParallel`.
-pub fn is_plain_on_one_rank<P: Subject<Plain>, M: Subject<Placed>>(
-    plain: P,
-    whole: M,
+pub fn is_plain_on_one_rank<M: Subject>(
+    [plain, whole]: [M; 2],
     world: &World,
-    device: &FlexDevice,
+    [plain_device, device]: [&Device; 2],
 ) -> anyhow::Result<()> {
     let ranks = Ranks::new("dp2", world)?;
     let mut run = Run::default();
     Wrapped::new(whole, Options::default(), &ranks)?.train(0..STEPS, &mut run, device)?;
 
     let config = DataParallelConfig::new();
-    let mut plain = DistributedDataParallel::<Plain, P>::new(plain, &ranks.context, config)?;
-    let adam = AdamWConfig::new().with_weight_decay(0.1);
-    let mut optimizer = ShardedOptimizer::new(&plain, adam.init())?;
+    let mut plain = DistributedDataParallel::new(plain, &ranks.context, config)?;
+    let mut optimizer = ShardedOptimizer::new(&plain, adam())?;
     for step in 0..STEPS {
         let samples = step * SAMPLES..(step + 1) * SAMPLES;
-        let loss = plain.backward(StepPart::Last, |model| model.loss_of(samples, &Serial, device))?;
+        let forward = |model: M| model.loss_of(samples, &Passes::Serial, plain_device);
+        let loss = plain.backward(StepPart::Last, forward)?;
         let gradients = plain.gradients()?;
         let (ours, theirs) = (&run.gradients[step], gradients.entries());
         ensure!(ours.len() == theirs.len(), "{} gradients, {}", ours.len(), theirs.len());
@@ -308,7 +308,7 @@ pub fn is_plain_on_one_rank<P: Subject<Plain>, M: Subject<Placed>>(
         ensure!(loss == run.losses[step], "step {step}: {loss} and {}", run.losses[step]);
         optimizer.step(2e-2 / (1 + step) as f64, &mut plain, gradients)?;
     }
-    let theirs = read_parameters::<Plain, P>(&plain.into_module());
+    let theirs = read_parameters(&plain.into_module());
     ensure!(theirs.len() == run.parameters.len(), "{} parameters", theirs.len());
     for (ours, theirs) in run.parameters.iter().zip(theirs) {
         ensure!(

@@ -49,6 +49,8 @@ pub enum Test {
     Operations,
     /// Every layout against one rank.
     Parity,
+    /// Unchanged models, their tensors placed on ranks, against one rank.
+    ShardedModels,
     /// Training on devices, an emulated GPU among them.
     Devices,
     /// Collectives over NCCL, on emulated GPUs.
@@ -75,6 +77,7 @@ impl Test {
         match self {
             Self::Operations | Self::CudaCompile => "",
             Self::Parity => "[parity] ",
+            Self::ShardedModels => "[sharded_models] ",
             Self::Devices => "[devices] ",
             Self::Nccl => "[nccl] ",
             Self::Serving => "[serving] ",
@@ -87,7 +90,7 @@ impl Test {
     pub fn comparison<'o>(self, output: &'o str, words: &[String]) -> Option<&'o str> {
         let is_comparison = |line: &&str| match self {
             Self::Operations => line.contains(", expected ") || line.contains("other elements fall"),
-            Self::Parity => ["parity is broken", " differs by ", " differ by "]
+            Self::Parity | Self::ShardedModels => ["parity is broken", " differs by ", " differ by "]
                 .iter()
                 .any(|words| line.contains(words)),
             Self::Devices => line.contains("the second step has no error") || line.contains("over budget: "),

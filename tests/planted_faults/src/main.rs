@@ -26,7 +26,7 @@ use planted_faults::{Fault, Patch, Test};
 use self::rounds::Round;
 use self::workspace::{ALL, Copied, INCREMENTAL, Programs, run};
 
-/// A build compiles the tests for every backend.
+/// A build compiles the tests, and all that they are of.
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 const TRIAL_LIMIT: Duration = Duration::from_secs(900);
 

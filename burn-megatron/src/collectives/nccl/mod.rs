@@ -1,4 +1,4 @@
-//! The engine for CUDA memory: NCCL, loaded at run time, with the feature `nccl`.
+//! The engine for CUDA memory: NCCL, loaded at run time.
 //!
 //! A group keeps its engine for host memory, for small data and for the agreement of the ranks; this one handles data
 //! on the GPU in place. A call queues NCCL's work on a stream of its own, after what the backend has queued, and

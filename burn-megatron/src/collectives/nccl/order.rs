@@ -1,8 +1,7 @@
-//! Order between CubeCL's stream and NCCL's, on the GPU: neither waits on the host.
+//! Order between CubeCL's streams and NCCL's, on the GPU: none waits on the host.
 
 use std::ffi::c_void;
 
-use cubecl_kernels::cuda::Server;
 use cudarc::driver::result::{ctx, event, stream};
 use cudarc::driver::{DriverError, sys};
 
@@ -102,9 +101,8 @@ unsafe impl Send for StreamHandle {}
 unsafe impl Sync for StreamHandle {}
 
 impl StreamHandle {
-    /// Returns the stream that CubeCL's server computes on. Called on the server's thread.
-    pub fn of_compute(server: &mut Server) -> Result<Self, String> {
-        cubecl_kernels::cuda::compute_stream(server).map(Self)
+    pub fn of(stream: sys::CUstream) -> Self {
+        Self(stream)
     }
 
     /// Returns a new stream, before all others when the GPU has a choice: what it carries is waited for. The device's

@@ -3,12 +3,12 @@
 
 use std::ffi::c_void;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use burn_cuda::CudaDevice;
-use cubecl::server::{Binding, Handle};
-use cubecl_kernels::cuda::{Server, address, server};
+use cubecl::cuda::CudaDevice;
+use cubecl::server::{BufferBinding, Handle};
+use cubecl_kernels::cuda::{CallBuffers, Server, queue, server};
+use cudarc::driver::sys::CUstream;
 use parking_lot::Mutex;
 
 use super::order::{Context, Event, StreamHandle, driver_message};
@@ -21,17 +21,40 @@ const SLICE: Duration = Duration::from_millis(20);
 /// writes to the memory in place.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
-    /// What is read; what is written too where `output` is none.
+    /// Memory that is read, and written too where `output` is none.
     pub input: Handle,
     pub output: Option<Handle>,
-    /// Of an all-gather whose result has gaps: from the beginning of one rank's part to that of the next, in bytes.
+    /// Bytes from the beginning of one rank's part to that of the next, of an all-gather whose result has gaps.
     pub distance: Option<usize>,
 }
 
 impl Buffers {
     /// Returns what keeps the memory from being given to others, but no longer from being written in place.
-    pub(super) fn reserved(self) -> [Option<Binding>; 2] {
+    pub(super) fn reserved(self) -> [Option<BufferBinding>; 2] {
         [Some(self.input.binding()), self.output.map(Handle::binding)]
+    }
+
+    /// Returns what work that uses the result waits for.
+    pub(super) fn of_result(self) -> CallBuffers {
+        CallBuffers {
+            read: Vec::new(),
+            written: vec![self.output.unwrap_or(self.input).binding()],
+        }
+    }
+
+    /// Returns what a call on them reads and what it writes.
+    fn of_call(self) -> CallBuffers {
+        let input = self.input.binding();
+        match self.output {
+            None => CallBuffers {
+                read: Vec::new(),
+                written: vec![input],
+            },
+            Some(output) => CallBuffers {
+                read: vec![input],
+                written: vec![output.binding()],
+            },
+        }
     }
 }
 
@@ -51,7 +74,7 @@ impl CallMemory {
     }
 }
 
-/// What was asked for, and for which buffers.
+/// The server's answer to come, and the buffers that it is for.
 pub(crate) struct Prepared {
     answer: Receiver<Result<Place, String>>,
     pub(super) buffers: Buffers,
@@ -64,21 +87,20 @@ pub(super) struct Place {
     /// As [`Buffers::distance`].
     pub distance: Option<usize>,
     pub context: Context,
-    /// What CubeCL computes on.
-    pub compute: StreamHandle,
     /// An event after everything launched before the call.
     pub launched: Event,
 }
 
 impl Prepared {
-    /// Asks the device's server. `compute` keeps what does not change.
-    pub(super) fn ask(device: &CudaDevice, buffers: Buffers, compute: &Arc<OnceLock<StreamHandle>>) -> Self {
+    /// Asks the device's server.
+    pub(super) fn ask(device: &CudaDevice, buffers: Buffers) -> Self {
         let (give, answer) = mpsc::sync_channel(1);
-        let (compute, asked) = (compute.clone(), buffers.clone());
+        let (asked, distance) = (buffers.clone().of_call(), buffers.distance);
         let server = server(device);
-        server.submit(move |server: &mut Server| {
+        queue::<Prepared>(&server, asked, move |stream, addresses| {
             // The receiver may be gone.
-            let _ = give.send(Place::of(server, asked, &compute));
+            let _ = give.send(Place::of(stream, addresses, distance));
+            Ok(())
         });
         // Launches are queued until there are many: the other ranks wait for this one.
         server.flush_queue();
@@ -116,36 +138,24 @@ fn answered<T>(
                 check_wait()?;
             }
             Err(RecvTimeoutError::Disconnected) => {
-                return Err("CubeCL has no memory for it, or panicked otherwise".to_owned());
+                return Err("CubeCL has no memory for it, or what was to write it has failed".to_owned());
             }
         }
     }
 }
 
 impl Place {
-    /// Called on the server's thread.
-    fn of(server: &mut Server, buffers: Buffers, compute: &OnceLock<StreamHandle>) -> Result<Self, String> {
-        let Buffers {
-            input,
-            output,
-            distance,
-        } = buffers;
-        let input = address(server, input.binding())?;
-        let output = output.map_or(Ok(input), |output| address(server, output.binding()))?;
-        let compute = match compute.get() {
-            Some(compute) => *compute,
-            None => {
-                let found = StreamHandle::of_compute(server)?;
-                *compute.get_or_init(|| found)
-            }
+    /// Called on the server's thread, with the stream that the caller's work goes to.
+    fn of(stream: CUstream, addresses: &[u64], distance: Option<usize>) -> Result<Self, String> {
+        let (Some(&input), Some(&output)) = (addresses.first(), addresses.last()) else {
+            unreachable!("a call has a buffer")
         };
         Ok(Self {
             input,
             output,
             distance,
             context: Context::current()?,
-            compute,
-            launched: Event::record(compute).map_err(driver_message)?,
+            launched: Event::record(StreamHandle::of(stream)).map_err(driver_message)?,
         })
     }
 

@@ -2,62 +2,31 @@
 //!
 //! Unless a backend says otherwise, tensors travel through host memory (`staging`).
 
-use std::ops::Range;
-
-use burn::tensor::{DType, Shape, Tensor, TensorMetadata, ops::FloatTensor};
+#[cfg(feature = "cubecl")]
+use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensorKind};
+use burn::backend::{Dispatch, DispatchDevice, DispatchTensor};
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, DType, Shape};
+#[cfg(feature = "cubecl")]
+use burn_cubecl::Cube;
 use burn_flex::Flex;
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::linear::blocks::RowBlocks;
-use cubecl_kernels::linear::{LinearInputs, WeightOrder};
-use cubecl_kernels::tape::{float, primitive};
 
-use super::{
-    CallMode, GatheredGradient, Movement, PendingRows, PendingTensor, RegionEntry, RowChunks, TensorCall, movement,
-    overlap, staging, unwrap_or_unwind,
-};
-use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+use super::{CallMode, PendingTensor, TensorCall, staging};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup};
 
-/// A backend whose tensors can take part in collectives, and on which the layers' operations run.
-///
-/// Those of burn's backends that are one, each with [`Autodiff`](burn::backend::Autodiff) as well:
-///
-/// | backend | feature of this crate | element types | tensors move |
-/// |---|---|---|---|
-/// | `Flex` | none | f32, f64, f16, bf16 | in host memory |
-/// | `NdArray` | `ndarray` | f32, f64 | in host memory |
-/// | `Cuda` | `cuda`, `nccl` | f32, f16, bf16 | through host memory, or over NCCL |
-/// | `Wgpu`, with kernels in WGSL | `wgpu` | f32; f16 where the device has it | through host memory |
-/// | `Vulkan`, with kernels in SPIR-V | `vulkan` | f32; f16 where the device has it | through host memory |
-/// | any other `CubeBackend<R, …>` | `cubecl` | those of its runtime | through host memory |
-/// | `Fusion` of any of CubeCL's | `fusion` | as without it | as without it |
-///
-/// burn's other backends (`LibTorch`, `Candle`, `BackendRouter`) are not: Rust lets only the crate of the trait, or
-/// that of the backend, implement it for them (error E0117). A backend type of your own crate needs `impl KernelBackend
-/// for MyBackend {}` and `impl CollectiveBackend for MyBackend {}`, both empty, as those for `NdArray` are: operations
-/// then run in burn's own (the defaults of [`KernelBackend`](super::super::KernelBackend)), and tensors move through
-/// host memory.
+/// A backend whose tensors can take part in collectives.
 ///
 /// A backend that can do better than host memory says how in [`collective`](CollectiveBackend::collective),
 /// [`send_start`](CollectiveBackend::send_start) and [`recv_start`](CollectiveBackend::recv_start); all other
-/// communication is made of these.
-///
-/// Collectives and movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) their result is a
-/// constant; only [`move_differentiable`](CollectiveBackend::move_differentiable) and
-/// [`linear_into_region`](CollectiveBackend::linear_into_region) are tracked.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a backend that burn-megatron communicates and computes on",
-    note = "of burn's backends: `Flex` always, `NdArray` with the feature `ndarray` of burn-megatron, `Cuda` with \
-            `cuda`, `Wgpu` with `wgpu`, `Vulkan` with `vulkan`; and `Autodiff` of each",
-    note = "for a backend of your own crate write `impl KernelBackend for …` and `impl CollectiveBackend for …`, both \
-            empty"
-)]
-pub trait CollectiveBackend: KernelBackend {
-    /// Whether tensors are in the memory of a device, so that gradients are added up and reduced there; in host memory
-    /// the ranks of a node reduce them in place.
+/// communication is made of these. Collectives keep the element type.
+pub trait CollectiveBackend: Backend {
+    /// Whether tensors are in the memory of a device.
     const HAS_DEVICE_MEMORY: bool = false;
 
-    /// The name of what moves tensors over the group.
-    fn tensor_engine(group: &ProcessGroup) -> &'static str {
+    /// Returns the name of what moves a device's tensors over the group.
+    fn tensor_engine(device: &Self::Device, group: &ProcessGroup) -> &'static str {
+        let _ = device;
         if Self::HAS_DEVICE_MEMORY {
             "host copies"
         } else {
@@ -65,8 +34,8 @@ pub trait CollectiveBackend: KernelBackend {
         }
     }
 
-    /// Connects what moves tensors over these groups, all at once: it takes as long as the slowest of them. A group
-    /// that is left out is connected by its first collective.
+    /// Connects what moves a device's tensors over these groups, all at once: it takes as long as the slowest of them.
+    /// A group that is left out is connected by its first collective.
     ///
     /// # Communication
     /// Collective over each group, which come in the same order on all ranks. Over NCCL a broadcast of 128 bytes, and
@@ -74,8 +43,8 @@ pub trait CollectiveBackend: KernelBackend {
     ///
     /// # Errors
     /// When the ranks do not come together.
-    fn connect(groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
-        let _ = groups;
+    fn connect(device: &Self::Device, groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
+        let _ = (device, groups);
         Ok(())
     }
 
@@ -118,36 +87,19 @@ pub trait CollectiveBackend: KernelBackend {
         Self::collective(tensor, call, CallMode::Started, group)
     }
 
-    /// Starts a collective on each of these ranges of a matrix's rows, in order.
-    ///
-    /// # Panics
-    /// As [`collective`](Self::collective).
+    /// Starts a collective on rows of a matrix whose result goes to its rows of `output`: of an all-gather, each rank's
+    /// to a block of rows; of a reduce-scatter, to one block. Returns the output, with these rows in it once they are
+    /// waited for; `None` where results cannot be written there.
     #[track_caller]
-    fn start_rows(
-        tensor: FloatTensor<Self>,
-        ranges: &[Range<usize>],
-        call: TensorCall,
-        group: &ProcessGroup,
-    ) -> Vec<PendingTensor<Self>> {
-        staging::start_rows::<Self>(tensor, ranges, call, group)
-    }
-
-    /// As [`start_rows`](Self::start_rows); each result is for its rows of `output`, which has no gaps between its
-    /// rows, and is not read or written there until it has been waited for.
-    ///
-    /// # Panics
-    /// As [`collective`](Self::collective).
-    #[track_caller]
-    fn start_rows_into(
-        tensor: FloatTensor<Self>,
-        ranges: &[Range<usize>],
+    fn start_into(
+        rows: &FloatTensor<Self>,
         call: TensorCall,
         output: &FloatTensor<Self>,
-        to: &[RowBlocks],
+        to: RowBlocks,
         group: &ProcessGroup,
-    ) -> Vec<PendingRows<Self>> {
-        let _ = output;
-        PendingRows::all_apart(Self::start_rows(tensor, ranges, call, group), to)
+    ) -> Option<PendingTensor<Self>> {
+        let _ = (rows, call, output, to, group);
+        None
     }
 
     /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if
@@ -170,116 +122,76 @@ pub trait CollectiveBackend: KernelBackend {
     ) -> PendingTensor<Self> {
         staging::recv_start::<Self>(shape, dtype, device, from, group)
     }
-
-    /// Returns the tensor moved over the group.
-    ///
-    /// # Communication
-    /// None for `Keep` and `Split`; one collective otherwise. Groups of one rank never communicate.
-    ///
-    /// # Errors
-    /// As the group's own operations.
-    ///
-    /// # Panics
-    /// When `Split` or `ReduceScatter` is asked of a dimension that the group's size does not divide.
-    #[track_caller]
-    fn move_data(
-        tensor: FloatTensor<Self>,
-        movement: Movement,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        match movement {
-            Movement::Keep => Ok(tensor),
-            Movement::AllReduce => Self::run(tensor, TensorCall::AllReduce(ReduceOp::Sum), group),
-            Movement::Split { dimension } => Ok(movement::split::<Self>(tensor, dimension, group)),
-            Movement::AllGather { dimension: 0 } => Self::run(tensor, TensorCall::AllGather, group),
-            Movement::AllGather { dimension } => {
-                let stacked = Self::run(tensor, TensorCall::AllGather, group)?;
-                Ok(movement::join_along::<Self>(stacked, dimension, group))
-            }
-            Movement::ReduceScatter => Self::run(tensor, TensorCall::ReduceScatter(ReduceOp::Sum), group),
-        }
-    }
-
-    /// Returns the tensor moved by `forward`; its gradient, on a backend that differentiates, will be moved by
-    /// `backward`.
-    ///
-    /// # Panics
-    /// When a collective fails, with the [`CollectiveError`] as payload: neither a layer's forward nor a backward
-    /// step can return an error. [`catch_collective_error`](super::catch_collective_error) turns it back into one.
-    #[track_caller]
-    fn move_differentiable(
-        tensor: FloatTensor<Self>,
-        forward: Movement,
-        backward: Movement,
-        group: &ProcessGroup,
-    ) -> FloatTensor<Self> {
-        let _ = backward;
-        unwrap_or_unwind(Self::move_data(tensor, forward, group))
-    }
-
-    /// Returns the linear product of an input that enters a tensor-parallel region, each rank with its own columns of
-    /// the weight.
-    ///
-    /// On a backend that differentiates, the gradients of weight and bias are computed while that of the input is added
-    /// up over the group; rows that were gathered are not kept, but gathered once more while that of the input is
-    /// computed.
-    ///
-    /// # Panics
-    /// As [`move_differentiable`](Self::move_differentiable).
-    #[track_caller]
-    fn linear_into_region(inputs: LinearInputs<Self>, entry: RegionEntry, group: &ProcessGroup) -> Tensor<Self, 2> {
-        if let RegionEntry::GatherRows { chunks } = entry
-            && !chunks.is_whole()
-        {
-            let input = primitive(inputs.input.clone());
-            let gathering = Self::start_rows(input, &chunks.ranges(), TensorCall::AllGather, group);
-            return overlap::multiply_gathered(inputs, chunks, group.size(), gathering);
-        }
-        let input = unwrap_or_unwind(Self::move_data(primitive(inputs.input), entry.movement(), group));
-        Self::affine(LinearInputs {
-            input: float(input),
-            ..inputs
-        })
-    }
-
-    /// Returns this rank's rows of the sum over the ranks of a linear product without bias, each rank with its own rows
-    /// of the weight: each chunk is reduce-scattered while the next one is multiplied. On a backend that
-    /// differentiates, the chunks of the output's gradient are gathered likewise.
-    ///
-    /// # Panics
-    /// As [`move_differentiable`](Self::move_differentiable).
-    #[track_caller]
-    fn linear_out_of_region(inputs: LinearInputs<Self>, chunks: RowChunks, group: &ProcessGroup) -> Tensor<Self, 2> {
-        let call = TensorCall::ReduceScatter(ReduceOp::Sum);
-        overlap::multiply_and_scatter(inputs, chunks, group.size(), |part, output, to| {
-            let rows = 0..part.shape()[0];
-            Self::start_rows_into(part, &[rows], call, output, &[to], group)
-        })
-    }
-
-    /// Returns the gradient of the output of [`linear_out_of_region`](Self::linear_out_of_region), gathered from the
-    /// ranks in chunks, and that of its input. Not differentiable.
-    ///
-    /// # Panics
-    /// As [`move_differentiable`](Self::move_differentiable).
-    #[track_caller]
-    fn gather_gradient(
-        gradient: Tensor<Self, 2>,
-        weight: Tensor<Self, 2>,
-        order: WeightOrder,
-        chunks: RowChunks,
-        group: &ProcessGroup,
-    ) -> GatheredGradient<Self> {
-        overlap::gather_gradient(
-            gradient,
-            (weight, order),
-            chunks,
-            group.size(),
-            |gradient, whole, to| {
-                Self::start_rows_into(gradient, &chunks.ranges(), TensorCall::AllGather, whole, to, group)
-            },
-        )
-    }
 }
 
 impl CollectiveBackend for Flex {}
+
+#[cfg(all(feature = "cubecl", not(feature = "cuda")))]
+impl CollectiveBackend for Cube {
+    const HAS_DEVICE_MEMORY: bool = true;
+}
+
+/// burn's tensors, each as its own backend moves it; none is of a graph.
+impl CollectiveBackend for Dispatch {
+    #[track_caller]
+    fn collective(tensor: DispatchTensor, call: TensorCall, mode: CallMode, group: &ProcessGroup) -> PendingTensor {
+        match tensor.kind {
+            #[cfg(feature = "cubecl")]
+            DispatchTensorKind::Cube(tensor) => Cube::collective(tensor.float(), call, mode, group).map(of_cube),
+            _ => staging::collective::<Self>(tensor, call, mode, group),
+        }
+    }
+
+    #[track_caller]
+    fn start_into(
+        rows: &DispatchTensor,
+        call: TensorCall,
+        output: &DispatchTensor,
+        to: RowBlocks,
+        group: &ProcessGroup,
+    ) -> Option<PendingTensor> {
+        match (&rows.kind, &output.kind) {
+            #[cfg(feature = "cubecl")]
+            (
+                DispatchTensorKind::Cube(BackendTensor::Float(rows)),
+                DispatchTensorKind::Cube(BackendTensor::Float(output)),
+            ) => Some(Cube::start_into(rows, call, output, to, group)?.map(of_cube)),
+            _ => {
+                let _ = (call, to, group);
+                None
+            }
+        }
+    }
+
+    #[track_caller]
+    fn send_start(tensor: DispatchTensor, to: usize, group: &ProcessGroup) -> Pending<()> {
+        match tensor.kind {
+            #[cfg(feature = "cubecl")]
+            DispatchTensorKind::Cube(tensor) => Cube::send_start(tensor.float(), to, group),
+            _ => staging::send_start::<Self>(tensor, to, group),
+        }
+    }
+
+    #[track_caller]
+    fn recv_start(
+        shape: Shape,
+        dtype: DType,
+        device: &DispatchDevice,
+        from: usize,
+        group: &ProcessGroup,
+    ) -> PendingTensor {
+        match device {
+            #[cfg(feature = "cubecl")]
+            DispatchDevice::Cube(device) => Cube::recv_start(shape, dtype, device, from, group).map(of_cube),
+            _ => staging::recv_start::<Self>(shape, dtype, device, from, group),
+        }
+    }
+}
+
+#[cfg(feature = "cubecl")]
+fn of_cube(tensor: FloatTensor<Cube>) -> DispatchTensor {
+    DispatchTensor {
+        kind: DispatchTensorKind::Cube(BackendTensor::Float(tensor)),
+        autodiff: DispatchAutodiffContext::Disabled,
+    }
+}

@@ -1,49 +1,34 @@
-//! `CollectiveBackend` for CubeCL's backends: over NCCL on CUDA, where the group has it, and else through host memory.
+//! `CollectiveBackend` for burn's CubeCL devices: over NCCL on CUDA, where the group has it, and else through host
+//! memory. burn's fusion first runs the queued operations that a tensor depends on.
 
-#[cfg(feature = "nccl")]
-use std::ops::Range;
-
-#[cfg(feature = "nccl")]
-use burn::tensor::ops::FloatTensor;
-#[cfg(feature = "nccl")]
-use burn::tensor::{DType, Shape};
-use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
-#[cfg(feature = "nccl")]
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{DType, Shape};
+use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{Cube, CubeBackend, CubeDevice};
+use burn_fusion::stream::StreamId;
+use burn_fusion::{NoOp, get_client};
+use burn_ir::{InitOperationIr, OperationIr, OperationOutput};
 use cubecl_kernels::linear::blocks::RowBlocks;
 
-use super::CollectiveBackend;
-#[cfg(feature = "nccl")]
-use super::{CallMode, PendingRows, PendingTensor, TensorCall, nccl, staging};
-#[cfg(feature = "nccl")]
+use super::{CallMode, CollectiveBackend, PendingTensor, TensorCall, nccl, staging};
+use crate::collectives::nccl::{Started, connect_all};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup};
 
-impl<R, F, I, T> CollectiveBackend for CubeBackend<R, F, I, T>
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    T: BoolElement,
-{
+impl CollectiveBackend for Cube {
     const HAS_DEVICE_MEMORY: bool = true;
 
-    #[cfg(feature = "nccl")]
-    fn tensor_engine(group: &ProcessGroup) -> &'static str {
-        match nccl::engine::<R>(group) {
+    fn tensor_engine(device: &CubeDevice, group: &ProcessGroup) -> &'static str {
+        match nccl::engine(device, group) {
             Some(_) => "NCCL",
             None => "host copies",
         }
     }
 
-    #[cfg(feature = "nccl")]
-    fn connect(groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
-        let have_nccl = groups
-            .iter()
-            .copied()
-            .filter(|group| nccl::engine::<R>(group).is_some());
-        crate::collectives::nccl::connect_all(&have_nccl.collect::<Vec<_>>())
+    fn connect(device: &CubeDevice, groups: &[&ProcessGroup]) -> Result<(), CollectiveError> {
+        let have_nccl = groups.iter().filter(|group| nccl::engine(device, group).is_some());
+        connect_all(&have_nccl.copied().collect::<Vec<_>>())
     }
 
-    #[cfg(feature = "nccl")]
     #[track_caller]
     fn collective(
         tensor: FloatTensor<Self>,
@@ -51,75 +36,67 @@ where
         mode: CallMode,
         group: &ProcessGroup,
     ) -> PendingTensor<Self> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => PendingTensor::started(nccl::start(tensor, call, group, engine)),
+        match nccl::engine(tensor.client.device(), group) {
+            Some(engine) => started(nccl::start(resolved(tensor), call, group, engine)),
             None => staging::collective::<Self>(tensor, call, mode, group),
         }
     }
 
-    #[cfg(feature = "nccl")]
     #[track_caller]
-    fn start_rows_into(
-        tensor: FloatTensor<Self>,
-        ranges: &[Range<usize>],
+    fn start_into(
+        rows: &FloatTensor<Self>,
         call: TensorCall,
         output: &FloatTensor<Self>,
-        to: &[RowBlocks],
+        to: RowBlocks,
         group: &ProcessGroup,
-    ) -> Vec<PendingRows<Self>> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => {
-                let started = nccl::rows_of(tensor, ranges).zip(to).map(|(rows, to)| {
-                    let started = nccl::start_into(rows, call, output, *to, group, engine);
-                    PendingRows::in_output(PendingTensor::started(started))
-                });
-                started.collect()
-            }
-            None => PendingRows::all_apart(Self::start_rows(tensor, ranges, call, group), to),
-        }
+    ) -> Option<PendingTensor<Self>> {
+        let engine = nccl::engine(rows.client.device(), group)?;
+        let (rows, output) = (resolved(rows.clone()), resolved(output.clone()));
+        Some(started(nccl::start_into(rows, call, &output, to, group, engine)))
     }
 
-    #[cfg(feature = "nccl")]
-    #[track_caller]
-    fn start_rows(
-        tensor: FloatTensor<Self>,
-        ranges: &[Range<usize>],
-        call: TensorCall,
-        group: &ProcessGroup,
-    ) -> Vec<PendingTensor<Self>> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => {
-                let start = |rows| PendingTensor::started(nccl::start(rows, call, group, engine));
-                nccl::rows_of(tensor, ranges).map(start).collect()
-            }
-            None => staging::start_rows::<Self>(tensor, ranges, call, group),
-        }
-    }
-
-    #[cfg(feature = "nccl")]
     #[track_caller]
     fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => nccl::send_start(tensor, to, group, engine),
+        match nccl::engine(tensor.client.device(), group) {
+            Some(engine) => nccl::send_start(resolved(tensor), to, group, engine),
             None => staging::send_start::<Self>(tensor, to, group),
         }
     }
 
-    #[cfg(feature = "nccl")]
     #[track_caller]
     fn recv_start(
         shape: Shape,
         dtype: DType,
-        device: &Self::Device,
+        device: &CubeDevice,
         from: usize,
         group: &ProcessGroup,
     ) -> PendingTensor<Self> {
-        match nccl::engine::<R>(group) {
+        match nccl::engine(device, group) {
             Some(engine) => {
                 let (tensor, pending) = nccl::recv_start(shape, dtype, device, from, group, engine);
-                PendingTensor::on_device(tensor, pending)
+                PendingTensor::<CubeBackend>::on_device(tensor, pending).map(fused)
             }
             None => staging::recv_start::<Self>(shape, dtype, device, from, group),
         }
     }
+}
+
+fn started(result: Result<(CubeTensor, Started), CollectiveError>) -> PendingTensor<Cube> {
+    PendingTensor::<CubeBackend>::started(result).map(fused)
+}
+
+/// Runs the queued operations that a tensor depends on.
+fn resolved(tensor: FloatTensor<Cube>) -> CubeTensor {
+    let client = tensor.client.clone();
+    client.resolve_tensor_float::<CubeBackend>(tensor)
+}
+
+/// Returns a tensor on which further operations can be queued.
+fn fused(tensor: CubeTensor) -> FloatTensor<Cube> {
+    let client = get_client::<CubeBackend>(&tensor.device);
+    let (shape, dtype) = (tensor.meta.shape().clone(), tensor.dtype);
+    let init = InitOperationIr::create(shape, dtype, || client.register_tensor_handle(tensor.into()));
+    client
+        .register(StreamId::current(), OperationIr::Init(init), NoOp::<CubeBackend>::new())
+        .output()
 }

@@ -1,26 +1,28 @@
 //! A linear product whose input enters a tensor-parallel region: while the ranks add up the parts of the input's
 //! gradient, each computes the gradient of its own weight.
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 use cubecl_kernels::linear::destination::{self, LinearSinks};
 use cubecl_kernels::linear::retained::RetainedWeight;
-use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
-use cubecl_kernels::tape::{Kept, float, keep, primitive};
+use cubecl_kernels::linear::{
+    LinearGradients, LinearInputs, LinearWanted, WeightOrder, affine, affine_backward, record_linear,
+};
+use cubecl_kernels::tape::{Kept, keep};
 
-use super::{CollectiveBackend, PendingTensor, RegionEntry, TensorCall, unwrap_or_unwind};
+use super::{PendingTensor, RegionEntry, TensorCall, move_data, overlap, start, unwrap_or_unwind};
 use crate::collectives::{ProcessGroup, ReduceOp};
 
-/// The product as a node of the graph. It keeps this rank's rows of the input, not those that are gathered: the
-/// backward pass gathers them again.
+/// Returns the linear product of an input that enters a tensor-parallel region, each rank with its own columns of the
+/// weight.
+///
+/// The gradients of weight and bias are computed while that of the input is added up over the group; rows that were
+/// gathered are not kept, but gathered once more while that of the input is computed.
+///
+/// # Panics
+/// As [`move_differentiable`](super::move_differentiable).
 #[track_caller]
-pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
-    inputs: LinearInputs<Autodiff<B, C>>,
-    entry: RegionEntry,
-    group: &ProcessGroup,
-) -> Tensor<Autodiff<B, C>, 2> {
-    let own = inner_inputs(&inputs);
+pub fn linear_into_region(inputs: LinearInputs, entry: RegionEntry, group: &ProcessGroup) -> Tensor<2> {
+    let own = inputs.inner();
     let product = Product {
         input: keep(own.input.clone()),
         weight: RetainedWeight::of(&inputs.weight),
@@ -28,24 +30,37 @@ pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
         entry,
         group: group.clone(),
     };
-    let output = B::linear_into_region(own, entry, group);
+    let output = multiply(own, entry, group);
     record_linear(inputs, output, |gradient, wanted, sinks| {
         product.backward(gradient, wanted, sinks)
     })
 }
 
-/// What the backward pass needs.
-struct Product<B: CollectiveBackend> {
+/// Returns the product of the input of all ranks.
+#[track_caller]
+fn multiply(inputs: LinearInputs, entry: RegionEntry, group: &ProcessGroup) -> Tensor<2> {
+    if let RegionEntry::GatherRows { chunks } = entry
+        && !chunks.is_whole()
+    {
+        let gathering = overlap::start_rows(&inputs.input, &chunks.ranges(), TensorCall::AllGather, group);
+        return overlap::multiply_gathered(inputs, chunks, group.size(), gathering);
+    }
+    let input = unwrap_or_unwind(move_data(inputs.input, entry.movement(), group));
+    affine(LinearInputs { input, ..inputs })
+}
+
+/// State of the backward pass.
+struct Product {
     /// This rank's rows.
-    input: Kept<B, 2>,
-    weight: RetainedWeight<B>,
+    input: Kept<2>,
+    weight: RetainedWeight,
     order: WeightOrder,
     entry: RegionEntry,
     group: ProcessGroup,
 }
 
-impl<B: CollectiveBackend> Product<B> {
-    fn backward(self, gradient: Tensor<B, 2>, wanted: LinearWanted, sinks: LinearSinks<B>) -> LinearGradients<B> {
+impl Product {
+    fn backward(self, gradient: Tensor<2>, wanted: LinearWanted, sinks: LinearSinks) -> LinearGradients {
         let Self {
             input,
             weight,
@@ -55,7 +70,7 @@ impl<B: CollectiveBackend> Product<B> {
         } = self;
         let (input, weight) = (input.get(), weight.get());
         let gathering = (matches!(entry, RegionEntry::GatherRows { .. }) && wanted.weight)
-            .then(|| B::start(primitive(input.clone()), TensorCall::AllGather, &group));
+            .then(|| start(input.clone(), TensorCall::AllGather, &group));
         let reducing = wanted.input.then(|| {
             let only_input = LinearWanted {
                 input: true,
@@ -63,15 +78,15 @@ impl<B: CollectiveBackend> Product<B> {
                 bias: false,
             };
             let (input, weight, gradient) = (input.clone(), weight.clone(), gradient.clone());
-            let part = B::affine_backward(input, weight, order, gradient, only_input).input;
-            let part = primitive(part.expect("it was wanted"));
+            let part = affine_backward(input, weight, order, gradient, only_input).input;
+            let part = part.expect("it was wanted");
             let call = match entry {
                 RegionEntry::Copy => TensorCall::AllReduce(ReduceOp::Sum),
                 RegionEntry::GatherRows { .. } => TensorCall::ReduceScatter(ReduceOp::Sum),
             };
-            B::start(part, call, &group)
+            start(part, call, &group)
         });
-        let finished = |pending: PendingTensor<B>| float(unwrap_or_unwind(pending.wait()));
+        let finished = |pending: PendingTensor| unwrap_or_unwind(pending.tensor());
         let input = gathering.map_or(input, finished);
         let of_rank = LinearWanted { input: false, ..wanted };
         let gradients = destination::gradients(input, weight, order, gradient, of_rank, sinks);

@@ -1,25 +1,24 @@
 //! A linear product whose output leaves a tensor-parallel region for a sequence-parallel one, in chunks: each rank
 //! computes one term of a sum, and keeps its own rows of it.
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 use cubecl_kernels::linear::destination::{self, LinearSinks};
 use cubecl_kernels::linear::retained::RetainedWeight;
-use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
-use cubecl_kernels::tape::{Kept, float, keep, primitive};
+use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, record_linear};
+use cubecl_kernels::tape::{Kept, keep};
 
-use super::{CollectiveBackend, RowChunks, TensorCall, unwrap_or_unwind};
+use super::{RowChunks, TensorCall, overlap, run, unwrap_or_unwind};
 use crate::collectives::ProcessGroup;
 
-/// The product as a node of the graph.
+/// Returns this rank's rows of the sum over the ranks of a linear product without bias, each rank with its own rows of
+/// the weight: each chunk is reduce-scattered while the next one is multiplied, and the chunks of the output's gradient
+/// are gathered likewise.
+///
+/// # Panics
+/// As [`move_differentiable`](super::move_differentiable).
 #[track_caller]
-pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
-    inputs: LinearInputs<Autodiff<B, C>>,
-    chunks: RowChunks,
-    group: &ProcessGroup,
-) -> Tensor<Autodiff<B, C>, 2> {
-    let own = inner_inputs(&inputs);
+pub fn linear_out_of_region(inputs: LinearInputs, chunks: RowChunks, group: &ProcessGroup) -> Tensor<2> {
+    let own = inputs.inner();
     let product = Product {
         input: keep(own.input.clone()),
         weight: RetainedWeight::of(&inputs.weight),
@@ -27,23 +26,23 @@ pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
         chunks,
         group: group.clone(),
     };
-    let output = B::linear_out_of_region(own, chunks, group);
+    let output = overlap::multiply_and_scatter(own, chunks, group);
     record_linear(inputs, output, |gradient, wanted, sinks| {
         product.backward(gradient, wanted, sinks)
     })
 }
 
-/// What the backward pass needs.
-struct Product<B: CollectiveBackend> {
-    input: Kept<B, 2>,
-    weight: RetainedWeight<B>,
+/// State of the backward pass.
+struct Product {
+    input: Kept<2>,
+    weight: RetainedWeight,
     order: WeightOrder,
     chunks: RowChunks,
     group: ProcessGroup,
 }
 
-impl<B: CollectiveBackend> Product<B> {
-    fn backward(self, gradient: Tensor<B, 2>, wanted: LinearWanted, sinks: LinearSinks<B>) -> LinearGradients<B> {
+impl Product {
+    fn backward(self, gradient: Tensor<2>, wanted: LinearWanted, sinks: LinearSinks) -> LinearGradients {
         let weight = self.weight.clone().get();
         let (gradient, of_input) = self.gathered(gradient, &weight, wanted.input);
         let of_rank = LinearWanted { input: false, ..wanted };
@@ -54,19 +53,15 @@ impl<B: CollectiveBackend> Product<B> {
         }
     }
 
-    /// The gradient of all rows, and that of the input if it is wanted.
-    fn gathered(
-        &self,
-        gradient: Tensor<B, 2>,
-        weight: &Tensor<B, 2>,
-        is_wanted: bool,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 2>>) {
+    /// Returns the gradient of all rows, and that of the input if it is wanted.
+    fn gathered(&self, gradient: Tensor<2>, weight: &Tensor<2>, is_wanted: bool) -> (Tensor<2>, Option<Tensor<2>>) {
         if is_wanted {
-            let gathered = B::gather_gradient(gradient, weight.clone(), self.order, self.chunks, &self.group);
+            let weight = (weight.clone(), self.order);
+            let gathered = overlap::gather_gradient(gradient, weight, self.chunks, &self.group);
             (gathered.output, Some(gathered.input))
         } else {
-            let whole = B::run(primitive(gradient), TensorCall::AllGather, &self.group);
-            (float(unwrap_or_unwind(whole)), None)
+            let whole = run(gradient, TensorCall::AllGather, &self.group);
+            (unwrap_or_unwind(whole), None)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! [`Movement`] and [`RegionEntry`]: how tensors move between the ranks of a group.
 
-use burn::tensor::{Slice, TensorMetadata, backend::Backend, ops::FloatTensor};
+use burn::tensor::Tensor;
 
 use super::RowChunks;
 use super::call::part_length;
@@ -27,7 +27,7 @@ pub enum Movement {
     ReduceScatter,
 }
 
-/// How the ranks of a tensor-parallel group come by the same input.
+/// Way by which the ranks of a tensor-parallel group come by the same input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionEntry {
     /// Every rank has it; its gradient is all-reduced.
@@ -50,41 +50,28 @@ impl RegionEntry {
     }
 }
 
-/// This rank's part of a tensor along a dimension.
-pub(super) fn split<B: Backend>(tensor: FloatTensor<B>, dimension: usize, group: &ProcessGroup) -> FloatTensor<B> {
+/// Returns this rank's part of a tensor along a dimension.
+pub(super) fn split<const D: usize>(tensor: Tensor<D>, dimension: usize, group: &ProcessGroup) -> Tensor<D> {
     if group.size() == 1 {
         return tensor;
     }
-    let length = part_length(tensor.shape()[dimension], dimension, group);
-    slice_along::<B>(tensor, dimension, group.rank(), length)
+    let length = part_length(tensor.dims()[dimension], dimension, group);
+    tensor.narrow(dimension, group.rank() * length, length)
 }
 
 /// Returns the parts of all ranks, which are stacked along the first dimension, joined along another.
-pub(super) fn join_along<B: Backend>(
-    stacked: FloatTensor<B>,
-    dimension: usize,
-    group: &ProcessGroup,
-) -> FloatTensor<B> {
+pub(super) fn join_along<const D: usize>(stacked: Tensor<D>, dimension: usize, group: &ProcessGroup) -> Tensor<D> {
     if group.size() == 1 {
         return stacked;
     }
-    let shape = stacked.shape();
+    let mut shape = stacked.dims();
     let length = shape[0] / group.size();
-    if shape.num_elements() == 0 {
+    if shape.contains(&0) {
         // CUDA has no launch for the parts of nothing.
-        let mut joined = shape;
-        joined[0] = length;
-        joined[dimension] *= group.size();
-        return B::float_empty(joined, &B::float_device(&stacked), stacked.dtype().into());
+        shape[0] = length;
+        shape[dimension] *= group.size();
+        return Tensor::empty(shape, (&stacked.device(), stacked.dtype()));
     }
-    let parts = (0..group.size()).map(|part| slice_along::<B>(stacked.clone(), 0, part, length));
-    B::float_cat(parts.collect(), dimension)
-}
-
-/// One of the parts of a length that a tensor has along a dimension.
-fn slice_along<B: Backend>(tensor: FloatTensor<B>, dimension: usize, part: usize, length: usize) -> FloatTensor<B> {
-    let shape = tensor.shape();
-    let mut slices: Vec<Slice> = (0..shape.num_dims()).map(|d| (0..shape[d]).into()).collect();
-    slices[dimension] = (part * length..(part + 1) * length).into();
-    B::float_slice(tensor, &slices)
+    let parts = (0..group.size()).map(|part| stacked.clone().narrow(0, part * length, length));
+    Tensor::cat(parts.collect(), dimension)
 }

@@ -1,15 +1,13 @@
 //! Collectives on tensors on a GPU over NCCL: nothing passes through host memory, and no host waits for the GPU, but
 //! for the other ranks at the first call, and for CubeCL to hand over what was launched before.
 
-use std::ops::Range;
-
-use burn::tensor::{DType, Shape, TensorMetadata};
-use burn_cubecl::CubeRuntime;
+use burn_backend::{DType, Shape, TensorMetadata};
+use burn_cubecl::CubeDevice;
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use burn_megatron_comm::collectives::device::{Made, describe};
-use cubecl::cuda::CudaRuntime;
-use cubecl_kernels::cube::launch::{empty_beside, into_contiguous};
+use cubecl_kernels::cube::launch::empty_beside;
 use cubecl_kernels::linear::blocks::RowBlocks;
 use half::{bf16, f16};
 
@@ -20,21 +18,20 @@ use crate::collectives::{
     CallDescriptor, CollectiveElement, CollectiveError, Engine, Operation, Pending, ProcessGroup,
 };
 
-/// The group's part of NCCL, if it has one and the runtime is CUDA's.
-pub(super) fn engine<R: CubeRuntime>(group: &ProcessGroup) -> Option<&Nccl> {
-    let is_cuda = std::any::TypeId::of::<R>() == std::any::TypeId::of::<CudaRuntime>();
-    nccl::of(group).filter(|_| is_cuda)
+/// The group's part of NCCL, if it has one and the device is CUDA's.
+pub(super) fn engine<'a>(device: &CubeDevice, group: &'a ProcessGroup) -> Option<&'a Nccl> {
+    nccl::of(group).filter(|_| matches!(device, CubeDevice::Cuda(_)))
 }
 
 /// Starts a collective and returns its result, in place if possible and otherwise in new memory. The result is
 /// available to work launched after [`Started::before_use`].
 #[track_caller]
-pub(super) fn start<R: CubeRuntime>(
-    tensor: CubeTensor<R>,
+pub(super) fn start(
+    tensor: CubeTensor,
     call: TensorCall,
     group: &ProcessGroup,
     engine: &Nccl,
-) -> Result<(CubeTensor<R>, Started), CollectiveError> {
+) -> Result<(CubeTensor, Started), CollectiveError> {
     let input = into_contiguous(tensor);
     let shape = call.result_shape(input.shape(), group);
     let lengths = (input.shape().num_elements(), shape.num_elements());
@@ -52,14 +49,14 @@ pub(super) fn start<R: CubeRuntime>(
 /// Starts a collective on adjacent rows, whose result goes to its rows of `output`, which is contiguous: of an
 /// all-gather, each rank's to a block of rows; of a reduce-scatter, to one block. Returns the output.
 #[track_caller]
-pub(super) fn start_into<R: CubeRuntime>(
-    rows: CubeTensor<R>,
+pub(super) fn start_into(
+    rows: CubeTensor,
     call: TensorCall,
-    output: &CubeTensor<R>,
+    output: &CubeTensor,
     to: RowBlocks,
     group: &ProcessGroup,
     engine: &Nccl,
-) -> Result<(CubeTensor<R>, Started), CollectiveError> {
+) -> Result<(CubeTensor, Started), CollectiveError> {
     let columns = output.shape()[1];
     let result = call.result_shape(rows.shape(), group);
     assert_eq!(
@@ -84,25 +81,6 @@ pub(super) fn start_into<R: CubeRuntime>(
         distance: is_apart.then_some(to.stride * columns * output.dtype.size()),
     };
     Ok((output.clone(), queue(described, buffers, group, engine)?))
-}
-
-/// Ranges of a matrix's rows, where they are.
-pub(super) fn rows_of<R: CubeRuntime>(
-    matrix: CubeTensor<R>,
-    ranges: &[Range<usize>],
-) -> impl Iterator<Item = CubeTensor<R>> {
-    let matrix = into_contiguous(matrix);
-    let columns = matrix.shape()[1];
-    ranges.iter().map(move |rows| {
-        let bytes = (rows.start * columns * matrix.dtype.size()) as u64;
-        CubeTensor::new_contiguous(
-            matrix.client.clone(),
-            matrix.device.clone(),
-            Shape::new([rows.len(), columns]),
-            matrix.handle.clone().offset_start(bytes),
-            matrix.dtype,
-        )
-    })
 }
 
 /// Queues a collective in its order among the group's calls.
@@ -134,12 +112,7 @@ fn descriptor<T: CollectiveElement>(
 
 /// Starts to send a tensor: the handle is done when that is queued, and the memory stays until the GPU is done with it.
 #[track_caller]
-pub(super) fn send_start<R: CubeRuntime>(
-    tensor: CubeTensor<R>,
-    to: usize,
-    group: &ProcessGroup,
-    engine: &Nccl,
-) -> Pending<()> {
+pub(super) fn send_start(tensor: CubeTensor, to: usize, group: &ProcessGroup, engine: &Nccl) -> Pending<()> {
     let input = into_contiguous(tensor);
     let length = input.shape().num_elements();
     match with_float!(input.dtype, T => group.transfer(describe::<T>(Operation::Send, length), to)) {
@@ -150,15 +123,15 @@ pub(super) fn send_start<R: CubeRuntime>(
 
 /// Starts to receive a tensor, which is available to work launched after [`Started::before_use`].
 #[track_caller]
-pub(super) fn recv_start<R: CubeRuntime>(
+pub(super) fn recv_start(
     shape: Shape,
     dtype: DType,
-    device: &R::Device,
+    device: &CubeDevice,
     from: usize,
     group: &ProcessGroup,
     engine: &Nccl,
-) -> (CubeTensor<R>, Pending<Started>) {
-    let output = empty_device_contiguous_dtype(R::client(device), device.clone(), shape, dtype);
+) -> (CubeTensor, Pending<Started>) {
+    let output = empty_device_contiguous_dtype(device.client(), device.clone(), shape, dtype);
     let length = output.shape().num_elements();
     let pending = match with_float!(dtype, T => group.transfer(describe::<T>(Operation::Recv, length), from)) {
         Err(error) => Pending::ready(Err(error)),
@@ -182,7 +155,7 @@ fn transfer<O: Send + 'static>(
     })
 }
 
-fn buffers<R: CubeRuntime>(input: &CubeTensor<R>, output: Option<&CubeTensor<R>>) -> Buffers {
+fn buffers(input: &CubeTensor, output: Option<&CubeTensor>) -> Buffers {
     Buffers {
         input: input.handle.clone(),
         output: output.map(|output| output.handle.clone()),

@@ -7,48 +7,38 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
-use cubecl_kernels::KernelBackend;
-use cubecl_kernels::linear::blocks::{BlockProduct, RowBlocks, unwritten};
+use burn::tensor::Tensor;
+use cubecl_kernels::linear::blocks::{BlockProduct, RowBlocks, affine_blocks, unwritten};
 use cubecl_kernels::linear::{LinearInputs, WeightOrder};
-use cubecl_kernels::tape::{float, primitive};
 
-use super::{PendingTensor, RowChunks, unwrap_or_unwind};
-use crate::collectives::CollectiveError;
+use super::regions::start_into;
+use super::{PendingTensor, RowChunks, TensorCall, start, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 
 /// A chunk on its way to rows of an output.
-#[must_use = "the rows come with `wait`"]
-pub struct PendingRows<B: Backend> {
-    pending: PendingTensor<B>,
-    /// The output's rows to copy them to; `None` if they arrive in the output's memory.
-    copied_to: Option<RowBlocks>,
+enum PendingRows {
+    /// In the memory of the output, which is what is waited for.
+    InOutput(PendingTensor),
+    /// In memory of its own.
+    Apart(PendingTensor, RowBlocks),
 }
 
 /// The gradient of a product's output, of all ranks, and that of its input.
 #[derive(Clone, Debug)]
-pub struct GatheredGradient<B: Backend> {
+pub(super) struct GatheredGradient {
     /// `[tokens, d_output]`
-    pub output: Tensor<B, 2>,
+    pub output: Tensor<2>,
     /// `[tokens, d_input / tp]`
-    pub input: Tensor<B, 2>,
+    pub input: Tensor<2>,
 }
 
-impl<B: Backend> PendingRows<B> {
-    /// Returns the handles of rows that come into memory of their own.
-    pub(super) fn all_apart(pending: Vec<PendingTensor<B>>, to: &[RowBlocks]) -> Vec<Self> {
-        let apart = |(pending, to): (_, &RowBlocks)| Self {
-            pending,
-            copied_to: Some(*to),
-        };
-        pending.into_iter().zip(to).map(apart).collect()
-    }
-
-    /// Returns the handle of rows that come to the output's memory.
-    #[cfg(feature = "nccl")]
-    pub(super) fn in_output(pending: PendingTensor<B>) -> Self {
-        Self {
-            pending,
-            copied_to: None,
+impl PendingRows {
+    /// Starts a collective on rows whose result goes to rows of `output`, there if the device can.
+    #[track_caller]
+    fn start(rows: Tensor<2>, call: TensorCall, output: &Tensor<2>, to: RowBlocks, group: &ProcessGroup) -> Self {
+        match start_into(&rows, call, output, to, group) {
+            Some(pending) => Self::InOutput(pending),
+            None => Self::Apart(start(rows, call, group), to),
         }
     }
 
@@ -56,17 +46,28 @@ impl<B: Backend> PendingRows<B> {
     ///
     /// # Errors
     /// The error of the call.
-    pub fn wait(self, output: FloatTensor<B>) -> Result<FloatTensor<B>, CollectiveError> {
-        let rows = self.pending.wait()?;
-        Ok(match self.copied_to {
-            None => output,
-            Some(to) => primitive(put_rows::<B>(float(output), float(rows), to)),
-        })
+    fn wait(self, output: Tensor<2>) -> Result<Tensor<2>, CollectiveError> {
+        match self {
+            Self::InOutput(pending) => pending.tensor(),
+            Self::Apart(pending, to) => Ok(put_rows(output, pending.tensor()?, to)),
+        }
     }
 }
 
+/// Starts a collective on each of these ranges of a matrix's rows, in order.
+#[track_caller]
+pub(super) fn start_rows(
+    matrix: &Tensor<2>,
+    ranges: &[Range<usize>],
+    call: TensorCall,
+    group: &ProcessGroup,
+) -> Vec<PendingTensor> {
+    let of_range = |range: &Range<usize>| start(matrix.clone().slice([range.clone()]), call, group);
+    ranges.iter().map(of_range).collect()
+}
+
 /// Returns the output with these rows in their places.
-fn put_rows<B: Backend>(output: Tensor<B, 2>, rows: Tensor<B, 2>, to: RowBlocks) -> Tensor<B, 2> {
+fn put_rows(output: Tensor<2>, rows: Tensor<2>, to: RowBlocks) -> Tensor<2> {
     let [_, columns] = output.dims();
     let from = RowBlocks::adjacent(to.rows, to.count);
     from.ranges().zip(to.ranges()).fold(output, |output, (from, to)| {
@@ -77,17 +78,17 @@ fn put_rows<B: Backend>(output: Tensor<B, 2>, rows: Tensor<B, 2>, to: RowBlocks)
 /// `input · weight + bias` of the rows of all ranks, of which the chunks are being gathered: each is multiplied as soon
 /// as it has come.
 #[track_caller]
-pub(super) fn multiply_gathered<B: KernelBackend>(
-    inputs: LinearInputs<B>,
+pub(super) fn multiply_gathered(
+    inputs: LinearInputs,
     chunks: RowChunks,
     ranks: usize,
-    gathering: Vec<PendingTensor<B>>,
-) -> Tensor<B, 2> {
+    gathering: Vec<PendingTensor>,
+) -> Tensor<2> {
     let output = output_of(&inputs, ranks * chunks.rows());
     let gathering = chunks.ranges().into_iter().zip(gathering);
     gathering.fold(output, |output, (range, gathered)| {
-        let gathered = float(unwrap_or_unwind(gathered.wait()));
-        B::affine_blocks(BlockProduct {
+        let gathered = unwrap_or_unwind(gathered.tensor());
+        affine_blocks(BlockProduct {
             inputs: LinearInputs {
                 input: gathered,
                 ..inputs.clone()
@@ -99,43 +100,40 @@ pub(super) fn multiply_gathered<B: KernelBackend>(
     })
 }
 
-/// This rank's rows of the sum of `input · weight` over the ranks. `reduce` starts to reduce-scatter a chunk's part of
-/// the product to rows of the output, while the next one is multiplied. The ranks' parts of an element are added in the
-/// order in which those of the whole are.
+/// Returns this rank's rows of the sum of `input · weight` over the ranks: each chunk's part of the product is
+/// reduce-scattered while the next one is multiplied. The ranks' parts of an element are added in the order in which
+/// those of the whole are.
 #[track_caller]
-pub(super) fn multiply_and_scatter<B: KernelBackend>(
-    inputs: LinearInputs<B>,
-    chunks: RowChunks,
-    ranks: usize,
-    reduce: impl Fn(FloatTensor<B>, &FloatTensor<B>, RowBlocks) -> Vec<PendingRows<B>>,
-) -> Tensor<B, 2> {
-    let output = primitive(output_of(&inputs, chunks.rows()));
-    let start = |range: Range<usize>| {
-        let part = B::affine_blocks(BlockProduct {
+pub(super) fn multiply_and_scatter(inputs: LinearInputs, chunks: RowChunks, group: &ProcessGroup) -> Tensor<2> {
+    let ranks = group.size();
+    let output = output_of(&inputs, chunks.rows());
+    let reduce = |range: Range<usize>| {
+        let part = affine_blocks(BlockProduct {
             inputs: inputs.clone(),
             from: chunks.blocks(&range, ranks),
             output: output_of(&inputs, ranks * range.len()),
             to: RowBlocks::adjacent(range.len(), ranks),
         });
-        reduce(primitive(part), &output, RowBlocks::range(range))
+        let call = TensorCall::ReduceScatter(ReduceOp::Sum);
+        PendingRows::start(part, call, &output, RowBlocks::range(range), group)
     };
-    let reducing: Vec<_> = chunks.ranges().into_iter().flat_map(start).collect();
-    let arrived = |output, pending: PendingRows<B>| unwrap_or_unwind(pending.wait(output));
-    float(reducing.into_iter().fold(output, arrived))
+    let reducing: Vec<_> = chunks.ranges().into_iter().map(reduce).collect();
+    let arrived = |output, pending: PendingRows| unwrap_or_unwind(pending.wait(output));
+    reducing.into_iter().fold(output, arrived)
 }
 
-/// The gradient of an output of which each rank holds its own rows, and that of its input: `gradient · weightᵀ`.
-/// `gather` starts to gather the chunks to these rows of a matrix; each is multiplied as soon as it has come.
+/// Returns the gradient of an output of which each rank holds its own rows, and that of its input:
+/// `gradient · weightᵀ`. The chunks are gathered, and each is multiplied as soon as it has come.
 #[track_caller]
-pub(super) fn gather_gradient<B: KernelBackend>(
-    gradient: Tensor<B, 2>,
-    (weight, order): (Tensor<B, 2>, WeightOrder),
+pub(super) fn gather_gradient(
+    gradient: Tensor<2>,
+    (weight, order): (Tensor<2>, WeightOrder),
     chunks: RowChunks,
-    ranks: usize,
-    gather: impl FnOnce(FloatTensor<B>, &FloatTensor<B>, &[RowBlocks]) -> Vec<PendingRows<B>>,
-) -> GatheredGradient<B> {
+    group: &ProcessGroup,
+) -> GatheredGradient {
+    let ranks = group.size();
     let ([_, d_output], rows) = (gradient.dims(), ranks * chunks.rows());
-    let mut whole = primitive(unwritten::<B>([rows, d_output], &gradient.device(), gradient.dtype()));
+    let mut whole = unwritten([rows, d_output], &gradient.device(), gradient.dtype());
     let inputs = LinearInputs {
         input: gradient.clone(),
         weight,
@@ -144,13 +142,17 @@ pub(super) fn gather_gradient<B: KernelBackend>(
     };
     let mut of_input = output_of(&inputs, rows);
     let ranges = chunks.ranges();
-    let to: Vec<_> = ranges.iter().map(|range| chunks.blocks(range, ranks)).collect();
-    let gathering = gather(primitive(gradient), &whole, &to);
-    for (to, pending) in to.into_iter().zip(gathering) {
+    let gather = |range: &Range<usize>| {
+        let (rows, to) = (gradient.clone().slice([range.clone()]), chunks.blocks(range, ranks));
+        PendingRows::start(rows, TensorCall::AllGather, &whole, to, group)
+    };
+    let gathering: Vec<_> = ranges.iter().map(gather).collect();
+    for (range, pending) in ranges.iter().zip(gathering) {
+        let to = chunks.blocks(range, ranks);
         whole = unwrap_or_unwind(pending.wait(whole));
-        of_input = B::affine_blocks(BlockProduct {
+        of_input = affine_blocks(BlockProduct {
             inputs: LinearInputs {
-                input: float(whole.clone()),
+                input: whole.clone(),
                 ..inputs.clone()
             },
             from: to,
@@ -159,13 +161,13 @@ pub(super) fn gather_gradient<B: KernelBackend>(
         });
     }
     GatheredGradient {
-        output: float(whole),
+        output: whole,
         input: of_input,
     }
 }
 
-/// A product's output with this number of rows, to be written.
-fn output_of<B: KernelBackend>(inputs: &LinearInputs<B>, rows: usize) -> Tensor<B, 2> {
+/// Returns a product's output with this number of rows, to be written.
+fn output_of(inputs: &LinearInputs, rows: usize) -> Tensor<2> {
     let [first, second] = inputs.weight.dims();
     let columns = match inputs.order {
         WeightOrder::InputFirst => second,

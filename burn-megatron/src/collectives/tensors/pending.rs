@@ -2,13 +2,18 @@
 
 use std::time::Instant;
 
-use burn::tensor::{Shape, TensorData, backend::Backend, ops::FloatTensor};
+use burn::backend::Dispatch;
+use burn::tensor::Tensor;
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, Shape, TensorData};
 
+#[cfg(feature = "cuda")]
+use crate::collectives::nccl::Started;
 use crate::collectives::{CollectiveElement, CollectiveError, Pending};
 
 /// A tensor that is being received, reduced or gathered.
 #[must_use = "the tensor comes from `wait`"]
-pub struct PendingTensor<B: Backend>(Box<dyn Incoming<B> + Send>);
+pub struct PendingTensor<B: Backend = Dispatch>(Box<dyn Incoming<B> + Send>);
 
 /// A tensor on its way, whatever its elements.
 trait Incoming<B: Backend> {
@@ -18,7 +23,7 @@ trait Incoming<B: Backend> {
 
 impl<B: Backend> PendingTensor<B> {
     /// Returns the handle of elements that will be a tensor of a shape.
-    pub(super) fn new<T: CollectiveElement + burn::tensor::Element>(
+    pub(super) fn new<T: CollectiveElement + burn_backend::Element>(
         pending: Pending<Vec<T>>,
         shape: Shape,
         device: B::Device,
@@ -32,10 +37,8 @@ impl<B: Backend> PendingTensor<B> {
     }
 
     /// Returns the handle of a tensor that the device is making, or of what came instead.
-    #[cfg(feature = "nccl")]
-    pub(super) fn started(
-        result: Result<(FloatTensor<B>, crate::collectives::nccl::Started), CollectiveError>,
-    ) -> Self {
+    #[cfg(feature = "cuda")]
+    pub(super) fn started(result: Result<(FloatTensor<B>, Started), CollectiveError>) -> Self {
         match result {
             Ok((tensor, started)) => Self::on_device(tensor, Pending::ready(Ok(started))),
             Err(error) => Self::ready(Err(error)),
@@ -43,8 +46,8 @@ impl<B: Backend> PendingTensor<B> {
     }
 
     /// Returns the handle of a tensor that the device is receiving.
-    #[cfg(feature = "nccl")]
-    pub(super) fn on_device(tensor: FloatTensor<B>, pending: Pending<crate::collectives::nccl::Started>) -> Self {
+    #[cfg(feature = "cuda")]
+    pub(super) fn on_device(tensor: FloatTensor<B>, pending: Pending<Started>) -> Self {
         Self(Box::new(OnDevice { tensor, pending }))
     }
 
@@ -70,14 +73,24 @@ impl<B: Backend> PendingTensor<B> {
     }
 }
 
-/// A tensor that is available to work launched after [`Started::before_use`](crate::collectives::nccl::Started).
-#[cfg(feature = "nccl")]
-struct OnDevice<T> {
-    tensor: T,
-    pending: Pending<crate::collectives::nccl::Started>,
+impl PendingTensor {
+    /// Waits for the tensor, which is of no graph. Bounded, because the call is.
+    ///
+    /// # Errors
+    /// The error of the call.
+    pub fn tensor<const D: usize>(self) -> Result<Tensor<D>, CollectiveError> {
+        self.wait().map(Tensor::from_dispatch)
+    }
 }
 
-#[cfg(feature = "nccl")]
+/// A tensor that is available to work launched after [`Started::before_use`].
+#[cfg(feature = "cuda")]
+struct OnDevice<T> {
+    tensor: T,
+    pending: Pending<Started>,
+}
+
+#[cfg(feature = "cuda")]
 impl<B: Backend> Incoming<B> for OnDevice<FloatTensor<B>> {
     fn finished_at(&self) -> Option<Instant> {
         // Only the GPU knows.
@@ -108,7 +121,7 @@ struct Elements<T, D> {
     device: D,
 }
 
-impl<T: CollectiveElement + burn::tensor::Element, B: Backend> Incoming<B> for Elements<T, B::Device> {
+impl<T: CollectiveElement + burn_backend::Element, B: Backend> Incoming<B> for Elements<T, B::Device> {
     fn finished_at(&self) -> Option<Instant> {
         self.pending.finished_at()
     }

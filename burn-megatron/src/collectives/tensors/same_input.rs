@@ -1,5 +1,5 @@
-//! Whether the ranks of a group were given the same input, as tensor-parallel ranks must be: they share each layer, and
-//! samples of equal shape that differ train on without an error.
+//! Comparison of the input that the ranks of a group were given: tensor-parallel ranks share each layer, and samples of
+//! equal shape that differ train on without an error.
 //!
 //! Layers show their input to [`show_input`] where it enters a tensor-parallel region. Whoever runs a forward pass
 //! [watches](watch_input) the first input that is shown; otherwise nothing happens.
@@ -7,7 +7,8 @@
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use burn::tensor::{BasicOps, DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::kind::Basic;
+use burn::tensor::{DType, Tensor, TensorData};
 
 use super::unwrap_or_unwind;
 use crate::collectives::{CollectiveError, ProcessGroup};
@@ -41,7 +42,7 @@ pub enum InputError {
     Collective(#[from] CollectiveError),
 }
 
-/// What becomes of the input that is shown on this thread.
+/// Fate of the input that is shown on this thread.
 enum Watch {
     /// Nothing.
     Off,
@@ -80,9 +81,9 @@ pub(crate) fn watch_input<R>(run: impl FnOnce() -> R) -> (R, Option<InputsDiffer
 }
 
 /// Shows an input that all ranks of the group must have been given, at a place in the model.
-pub(crate) fn show_input<B: Backend, const D: usize, K: BasicOps<B>>(
+pub(crate) fn show_input<const D: usize, K: Basic>(
     place: impl FnOnce() -> String,
-    input: &Tensor<B, D, K>,
+    input: &Tensor<D, K>,
     group: &ProcessGroup,
 ) {
     let is_on = WATCH.with_borrow(|watch| matches!(watch, Watch::On));
@@ -107,9 +108,9 @@ pub(crate) fn show_input<B: Backend, const D: usize, K: BasicOps<B>>(
 ///
 /// # Errors
 /// [`InputError::Differ`] on every rank of the group; when a collective fails.
-pub(crate) fn compare_input<B: Backend, const D: usize, K: BasicOps<B>>(
+pub(crate) fn compare_input<const D: usize, K: Basic>(
     place: &str,
-    input: &Tensor<B, D, K>,
+    input: &Tensor<D, K>,
     group: &ProcessGroup,
 ) -> Result<(), InputError> {
     if group.size() == 1 {
@@ -118,14 +119,14 @@ pub(crate) fn compare_input<B: Backend, const D: usize, K: BasicOps<B>>(
     let group = &group.labelled("comparing the input of the ranks");
     let data = input.clone().into_data();
     let mut hasher = DefaultHasher::new();
-    data.shape.to_vec().hash(&mut hasher);
+    data.shape().to_vec().hash(&mut hasher);
     hasher.write(data.as_bytes());
     let digests = gathered(&[hasher.finish() as i64, data.num_elements() as i64], group)?;
     let Some(other) = digests.iter().position(|digest| *digest != digests[0]) else {
         return Ok(());
     };
     let lengths_agree = digests.iter().all(|digest| digest[1] == digests[0][1]);
-    let other = if data.dtype.is_float() && lengths_agree {
+    let other = if data.dtype().is_float() && lengths_agree {
         compare_values(&data, group)?
     } else {
         Some(other)
@@ -171,7 +172,7 @@ pub(crate) fn compare_values(data: &TensorData, group: &ProcessGroup) -> Result<
     let mut distances = vec![0.0; group.size()];
     group.all_gather(&[relative_distance(&values, &reference)], &mut distances)?;
     // Where a kernel of another process rounds differently, by a few of its last bits.
-    let allowed = match data.dtype {
+    let allowed = match data.dtype() {
         DType::F16 | DType::BF16 => 1e-2,
         _ => 1e-4,
     };

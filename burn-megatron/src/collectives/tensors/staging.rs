@@ -3,9 +3,8 @@
 //! The default of [`CollectiveBackend`](super::CollectiveBackend)'s methods, for backends that have nothing better. On
 //! Flex, tensors are in host memory already: one that is not shared is reduced in place.
 
-use std::ops::Range;
-
-use burn::tensor::{DType, Shape, TensorData, TensorMetadata, backend::Backend, ops::FloatTensor, try_read_sync};
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, DType, Shape, TensorData, TensorMetadata, try_read_sync};
 use half::{bf16, f16};
 
 use super::{CallMode, PendingTensor, TensorCall};
@@ -36,7 +35,7 @@ macro_rules! with_float {
     };
 }
 
-#[cfg(feature = "nccl")]
+#[cfg(feature = "cuda")]
 pub(super) use with_float;
 
 const MATCHED: &str = "matched on the element type";
@@ -52,10 +51,10 @@ pub(super) fn collective<B: Backend>(
     if group.size() == 1 {
         return PendingTensor::ready(Ok(tensor));
     }
-    let device = B::float_device(&tensor);
+    let device = tensor.device();
     let shape = call.result_shape(tensor.shape(), group);
     let data = read::<B>(tensor);
-    with_float!(data.dtype, T => match mode {
+    with_float!(data.dtype(), T => match mode {
         CallMode::Started => PendingTensor::new(start::<T>(data, call, group), shape, device),
         CallMode::Blocking => {
             let result = run::<T>(data, shape, call, group);
@@ -64,24 +63,8 @@ pub(super) fn collective<B: Backend>(
     })
 }
 
-/// Starts a collective on each of these ranges of a matrix's rows, in order.
 #[track_caller]
-pub(super) fn start_rows<B: Backend>(
-    tensor: FloatTensor<B>,
-    ranges: &[Range<usize>],
-    call: TensorCall,
-    group: &ProcessGroup,
-) -> Vec<PendingTensor<B>> {
-    let columns = tensor.shape()[1];
-    let rows = |range: &Range<usize>| {
-        let slices = [range.clone().into(), (0..columns).into()];
-        collective::<B>(B::float_slice(tensor.clone(), &slices), call, CallMode::Started, group)
-    };
-    ranges.iter().map(rows).collect()
-}
-
-#[track_caller]
-fn start<T: CollectiveElement + burn::tensor::Element>(
+fn start<T: CollectiveElement + burn_backend::Element>(
     data: TensorData,
     call: TensorCall,
     group: &ProcessGroup,
@@ -97,7 +80,7 @@ fn start<T: CollectiveElement + burn::tensor::Element>(
 
 /// In place where the result has the shape of the input.
 #[track_caller]
-fn run<T: CollectiveElement + burn::tensor::Element>(
+fn run<T: CollectiveElement + burn_backend::Element>(
     mut data: TensorData,
     shape: Shape,
     call: TensorCall,
@@ -131,7 +114,7 @@ fn run<T: CollectiveElement + burn::tensor::Element>(
 #[track_caller]
 pub(super) fn send_start<B: Backend>(tensor: FloatTensor<B>, to: usize, group: &ProcessGroup) -> Pending<()> {
     let data = read::<B>(tensor);
-    with_float!(data.dtype, T => group.send_owned_start(owned_elements::<T>(data), to))
+    with_float!(data.dtype(), T => group.send_owned_start(owned_elements::<T>(data), to))
 }
 
 /// Starts to receive a tensor of a shape and a type from the rank with index `from`.
@@ -155,6 +138,6 @@ fn read<B: Backend>(tensor: FloatTensor<B>) -> TensorData {
         .expect("the tensor was computed")
 }
 
-fn owned_elements<T: CollectiveElement + burn::tensor::Element>(data: TensorData) -> Vec<T> {
-    data.into_vec().expect(MATCHED)
+fn owned_elements<T: CollectiveElement + burn_backend::Element>(data: TensorData) -> Vec<T> {
+    data.try_into_vec().expect(MATCHED)
 }

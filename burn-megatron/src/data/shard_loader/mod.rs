@@ -1,6 +1,7 @@
 //! `shard_loader`: burn's `DataLoader`, each data-parallel rank with its own share of every global batch;
 //! `placed_loader`: the same, with batches that are placed on a mesh.
 
+#[cfg(feature = "slot")]
 mod placing;
 mod source;
 mod workers;
@@ -9,22 +10,21 @@ use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
-use burn::data::dataset::Dataset;
 use burn::data::dataset::transform::{SelectionDataset, shuffled_indices};
-use burn::tensor::backend::Backend;
+use burn::data::dataset::{Dataset, DatasetError};
+use burn::tensor::Device;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use self::placing::Placing;
-pub use self::placing::{PlaceSamples, SampleShare};
-use self::source::{Epoch, Source};
+#[cfg(feature = "slot")]
+pub use self::placing::{PlaceSamples, SampleShare, placed_loader};
+use self::source::{Cut, Epoch, Source};
 use self::workers::Workers;
 use super::error::DataError;
 use super::global_batches::{GlobalBatches, LastBatch};
 use crate::context::ParallelContext;
 use crate::random::CurrentStep;
-use crate::sharded::Mesh;
 
 /// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, in which the batch size is that
 /// of all data-parallel ranks together and each rank loads its own share of every batch.
@@ -45,14 +45,14 @@ use crate::sharded::Mesh;
 /// ```
 /// use burn::data::dataloader::{DataLoader, batcher::Batcher};
 /// use burn::data::dataset::InMemDataset;
-/// use burn_flex::{Flex, FlexDevice};
+/// use burn::tensor::Device;
 /// use burn_megatron::context::ParallelContext;
 /// use burn_megatron::data::shard_loader;
 ///
 /// #[derive(Clone)]
 /// struct Numbers;
-/// impl Batcher<Flex, u32, Vec<u32>> for Numbers {
-///     fn batch(&self, items: Vec<u32>, _device: &FlexDevice) -> Vec<u32> {
+/// impl Batcher<u32, Vec<u32>> for Numbers {
+///     fn batch(&self, items: Vec<u32>, _device: &Device) -> Vec<u32> {
 ///         items
 ///     }
 /// }
@@ -62,17 +62,14 @@ use crate::sharded::Mesh;
 ///     .batch_size(4)
 ///     .num_workers(2)
 ///     .build(InMemDataset::new((0..10).collect()))?;
-/// let batches: Vec<_> = loader.iter().collect();
+/// let batches = loader.iter().collect::<Result<Vec<_>, _>>()?;
 /// assert_eq!(batches, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]]);
-/// # Ok::<(), burn_megatron::data::DataError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn shard_loader<B, I, O>(
-    batcher: impl Batcher<B, I, O> + 'static,
+pub fn shard_loader<I, O>(
+    batcher: impl Batcher<I, O> + 'static,
     context: &ParallelContext,
-) -> ShardLoaderBuilder<B, I, O>
-where
-    B: Backend,
-{
+) -> ShardLoaderBuilder<I, O> {
     let group = context.data_group();
     ShardLoaderBuilder {
         batcher: Arc::new(batcher),
@@ -83,89 +80,30 @@ where
         num_workers: 0,
         last_batch: LastBatch::default(),
         device: None,
-        placing: None,
+        cut: None,
         step: Some(context.current_step().clone()),
     }
 }
 
-/// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, whose batches are placed on a
-/// mesh: cut over its data-parallel ranks, of which each loads its own samples.
-///
-/// Batch k holds the same samples, in the same order, in every layout; on a mesh of one rank they are those of burn's
-/// own loader without workers. Losses and gradients are those of the whole batch, however many samples each rank has:
-/// any batch size and any number of samples will do. Of a last batch of fewer samples than there are data-parallel
-/// ranks, every rank loads all. [`LastBatch::Drop`] leaves the last batch out if it is smaller than the others.
-///
-/// # Communication
-/// None: every rank draws the same order from the same seed.
-///
-/// # Examples
-/// ```
-/// use burn::data::dataloader::{DataLoader, batcher::Batcher};
-/// use burn::data::dataset::InMemDataset;
-/// use burn::tensor::{Tensor, backend::Backend};
-/// use burn_flex::{Flex, FlexDevice};
-/// use burn_megatron::context::ParallelContext;
-/// use burn_megatron::data::placed_loader;
-/// use burn_megatron::sharded::{Mesh, Sharded};
-///
-/// type B = Sharded<Flex>;
-///
-/// #[derive(Clone)]
-/// struct Numbers;
-/// impl<B: Backend> Batcher<B, f32, Tensor<B, 1>> for Numbers {
-///     fn batch(&self, items: Vec<f32>, device: &B::Device) -> Tensor<B, 1> {
-///         Tensor::from_floats(&items[..], device)
-///     }
-/// }
-///
-/// let mesh = Mesh::of(&ParallelContext::single(0))?;
-/// let loader = placed_loader::<B, _, _>(Numbers, &mesh)
-///     .batch_size(4)
-///     .build(InMemDataset::new((0..10).map(|number| number as f32).collect()))?;
-/// let means: Vec<f32> = loader.iter().map(|batch| batch.mean().into_scalar()).collect();
-/// assert_eq!(means, [1.5, 5.5, 8.5]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn placed_loader<B, I, O>(batcher: impl Batcher<B, I, O> + 'static, mesh: &Mesh) -> ShardLoaderBuilder<B, I, O>
-where
-    B: Backend,
-    O: PlaceSamples,
-{
-    ShardLoaderBuilder {
-        batcher: Arc::new(batcher),
-        rank: 0,
-        ranks: 1,
-        batch_size: 1,
-        shuffle: None,
-        num_workers: 0,
-        last_batch: LastBatch::default(),
-        device: None,
-        placing: Some(Placing::on(mesh)),
-        step: None,
-    }
-}
-
-/// Makes a burn `DataLoader` of one rank's shares of the global batches; returned by [`shard_loader`] and
-/// [`placed_loader`].
-pub struct ShardLoaderBuilder<B: Backend, I, O> {
-    batcher: Arc<dyn Batcher<B, I, O>>,
+/// Makes a burn `DataLoader` of one rank's shares of the global batches; returned by [`shard_loader`], and with the
+/// feature `slot` by `placed_loader`.
+pub struct ShardLoaderBuilder<I, O> {
+    batcher: Arc<dyn Batcher<I, O>>,
     rank: usize,
     ranks: usize,
     batch_size: usize,
     shuffle: Option<u64>,
     num_workers: usize,
     last_batch: LastBatch,
-    device: Option<B::Device>,
+    device: Option<Device>,
     /// `None` if a batch is this rank's share alone.
-    placing: Option<Placing<O>>,
+    cut: Option<Arc<dyn Cut<O>>>,
     /// Where batches are noted, if each is one of all ranks.
     step: Option<CurrentStep>,
 }
 
-impl<B, I, O> ShardLoaderBuilder<B, I, O>
+impl<I, O> ShardLoaderBuilder<I, O>
 where
-    B: Backend,
     I: Send + Sync + Clone + 'static,
     O: Send + 'static,
 {
@@ -195,7 +133,7 @@ where
     }
 
     /// Sets the device on which batches are made; the default one if not given.
-    pub fn set_device(self, device: B::Device) -> Self {
+    pub fn set_device(self, device: Device) -> Self {
         Self {
             device: Some(device),
             ..self
@@ -207,7 +145,7 @@ where
     ///
     /// # Errors
     /// The errors of [`GlobalBatches::new`].
-    pub fn build<D: Dataset<I> + 'static>(self, dataset: D) -> Result<Arc<dyn DataLoader<B, O>>, DataError> {
+    pub fn build<D: Dataset<I> + 'static>(self, dataset: D) -> Result<Arc<dyn DataLoader<O>>, DataError> {
         let batches = GlobalBatches::new(dataset.len(), self.batch_size, self.ranks, self.last_batch)?;
         let source = Source {
             dataset: Arc::new(dataset),
@@ -215,7 +153,7 @@ where
             device: self.device.unwrap_or_default(),
             batches,
             rank: self.rank,
-            placing: self.placing,
+            cut: self.cut,
             step: self.step,
         };
         Ok(Arc::new(ShardLoader {
@@ -227,20 +165,19 @@ where
 }
 
 /// A burn `DataLoader` over one rank's shares of the global batches.
-struct ShardLoader<B: Backend, I, O> {
-    source: Arc<Source<B, I, O>>,
+struct ShardLoader<I, O> {
+    source: Arc<Source<I, O>>,
     num_workers: usize,
     /// `None` without shuffling.
     rng: Option<Mutex<StdRng>>,
 }
 
-impl<B, I, O> ShardLoader<B, I, O>
+impl<I, O> ShardLoader<I, O>
 where
-    B: Backend,
     I: Send + Sync + Clone + 'static,
     O: Send + 'static,
 {
-    fn with_source(&self, source: Source<B, I, O>) -> Arc<dyn DataLoader<B, O>> {
+    fn with_source(&self, source: Source<I, O>) -> Arc<dyn DataLoader<O>> {
         Arc::new(Self {
             source: Arc::new(source),
             num_workers: self.num_workers,
@@ -250,9 +187,8 @@ where
     }
 }
 
-impl<B, I, O> DataLoader<B, O> for ShardLoader<B, I, O>
+impl<I, O> DataLoader<O> for ShardLoader<I, O>
 where
-    B: Backend,
     I: Send + Sync + Clone + 'static,
     O: Send + 'static,
 {
@@ -278,7 +214,7 @@ where
         self.source.num_items()
     }
 
-    fn to_device(&self, device: &B::Device) -> Arc<dyn DataLoader<B, O>> {
+    fn to_device(&self, device: &Device) -> Arc<dyn DataLoader<O>> {
         self.with_source(Source {
             device: device.clone(),
             ..(*self.source).clone()
@@ -288,7 +224,7 @@ where
     /// Returns a loader of some of this rank's samples, counted as [`num_items`](DataLoader::num_items) counts them in
     /// the order without shuffling. It is of this rank alone, and shuffles them among themselves. Where batches are
     /// placed on a mesh, it is of all ranks.
-    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B, O>> {
+    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<O>> {
         let Source { batches, rank, .. } = *self.source;
         let shares = (0..batches.num_batches()).flat_map(|batch| batches.share(batch, rank));
         let places = shares.skip(start).take(end.saturating_sub(start)).collect();
@@ -307,19 +243,19 @@ where
 }
 
 /// Iterates over this rank's shares.
-struct ShardIterator<B: Backend, I, O> {
-    epoch: Epoch<B, I, O>,
-    workers: Option<Workers<O>>,
+struct ShardIterator<I, O> {
+    epoch: Epoch<I, O>,
+    workers: Option<Workers<Result<O, DatasetError>>>,
     /// The next global batch.
     next: usize,
     /// Samples so far, as the loader counts them.
     processed: usize,
 }
 
-impl<B: Backend, I, O> Iterator for ShardIterator<B, I, O> {
-    type Item = O;
+impl<I, O> Iterator for ShardIterator<I, O> {
+    type Item = Result<O, DatasetError>;
 
-    fn next(&mut self) -> Option<O> {
+    fn next(&mut self) -> Option<Self::Item> {
         let source = &self.epoch.source;
         let count = source.counted(self.next);
         if let Some(step) = &source.step {
@@ -336,9 +272,9 @@ impl<B: Backend, I, O> Iterator for ShardIterator<B, I, O> {
     }
 }
 
-impl<B: Backend, I, O> DataLoaderIterator<O> for ShardIterator<B, I, O> {
+impl<I, O> DataLoaderIterator<O> for ShardIterator<I, O> {
     fn progress(&self) -> Progress {
-        Progress::new(self.processed, self.epoch.source.num_items())
+        Progress::new(self.processed, self.epoch.source.num_items(), Some("items".to_owned()))
     }
 }
 

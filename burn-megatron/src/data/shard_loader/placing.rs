@@ -1,25 +1,29 @@
-//! `PlaceSamples`: a batch of which this rank has loaded its samples, as one that is placed on a mesh.
+//! `placed_loader`: batches of which each rank loads its samples, placed on a mesh.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use burn::tensor::{Bool, Int, Tensor};
+use burn::data::dataloader::batcher::Batcher;
+use burn::tensor::Tensor;
 
-use crate::sharded::{AxisRole, Distribute, Mesh, ShardedBackend, from_local};
+use super::ShardLoaderBuilder;
+use super::source::Cut;
+use crate::data::global_batches::LastBatch;
+use crate::sharded::{AxisRole, Mesh, SlotKind, from_local};
 
-/// A batch whose tensors count samples by a dimension, as [`placed_loader`](super::placed_loader) places it. Tensors,
+/// A batch whose tensors count samples by a dimension, as [`placed_loader`] places it. Tensors,
 /// and tuples of up to four, are such; a type of your own lists its tensors:
 ///
 /// ```
-/// use burn::tensor::{Int, Tensor, backend::Backend};
+/// use burn::tensor::{Int, Tensor};
 /// use burn_megatron::data::{PlaceSamples, SampleShare};
-/// use burn_megatron::sharded::ShardedBackend;
 ///
-/// struct Images<B: Backend> {
-///     pixels: Tensor<B, 4>,
-///     labels: Tensor<B, 1, Int>,
+/// struct Images {
+///     pixels: Tensor<4>,
+///     labels: Tensor<1, Int>,
 /// }
 ///
-/// impl<B: ShardedBackend> PlaceSamples for Images<B> {
+/// impl PlaceSamples for Images {
 ///     fn place(self, share: &SampleShare) -> Self {
 ///         Self {
 ///             pixels: share.place(self.pixels, 0),
@@ -41,11 +45,16 @@ pub struct SampleShare {
 }
 
 impl SampleShare {
+    fn of(mesh: &Mesh, num_samples: usize) -> Self {
+        let mesh = mesh.clone();
+        Self { mesh, num_samples }
+    }
+
     /// Returns the tensor whose `dimension` counts the samples of the whole batch; `local` has those of this rank.
     ///
     /// # Panics
     /// When `local` has another number of them.
-    pub fn place<T: Distribute>(&self, local: T, dimension: usize) -> T {
+    pub fn place<const D: usize, K: SlotKind>(&self, local: Tensor<D, K>, dimension: usize) -> Tensor<D, K> {
         if self.is_cut() {
             from_local(local, &self.mesh, AxisRole::Data, dimension, self.num_samples)
         } else {
@@ -67,7 +76,7 @@ impl SampleShare {
         }
     }
 
-    /// Whether there is a sample for each data-parallel rank; otherwise all have all.
+    /// Returns true if there is a sample for each data-parallel rank; otherwise all have all.
     fn is_cut(&self) -> bool {
         let shape = self.mesh.shape();
         let ranks: usize = shape.axes_of(AxisRole::Data).map(|axis| shape.size(axis)).product();
@@ -75,19 +84,7 @@ impl SampleShare {
     }
 }
 
-impl<B: ShardedBackend, const D: usize> PlaceSamples for Tensor<B, D> {
-    fn place(self, share: &SampleShare) -> Self {
-        share.place(self, 0)
-    }
-}
-
-impl<B: ShardedBackend, const D: usize> PlaceSamples for Tensor<B, D, Int> {
-    fn place(self, share: &SampleShare) -> Self {
-        share.place(self, 0)
-    }
-}
-
-impl<B: ShardedBackend, const D: usize> PlaceSamples for Tensor<B, D, Bool> {
+impl<const D: usize, K: SlotKind> PlaceSamples for Tensor<D, K> {
     fn place(self, share: &SampleShare) -> Self {
         share.place(self, 0)
     }
@@ -109,41 +106,68 @@ place_tuple!(T0, T1);
 place_tuple!(T0, T1, T2);
 place_tuple!(T0, T1, T2, T3);
 
-/// Where batches are placed.
-pub(super) struct Placing<O> {
-    mesh: Mesh,
-    place: fn(O, &SampleShare) -> O,
-}
+impl<O: PlaceSamples> Cut<O> for Mesh {
+    fn own(&self, num_samples: usize) -> Range<usize> {
+        SampleShare::of(self, num_samples).range()
+    }
 
-impl<O> Clone for Placing<O> {
-    fn clone(&self) -> Self {
-        Self {
-            mesh: self.mesh.clone(),
-            place: self.place,
-        }
+    fn place(&self, loaded: O, num_samples: usize) -> O {
+        loaded.place(&SampleShare::of(self, num_samples))
     }
 }
 
-impl<O: PlaceSamples> Placing<O> {
-    pub(super) fn on(mesh: &Mesh) -> Self {
-        Self {
-            mesh: mesh.clone(),
-            place: O::place,
-        }
-    }
-}
-
-impl<O> Placing<O> {
-    /// This rank's share of a batch.
-    pub(super) fn share(&self, num_samples: usize) -> SampleShare {
-        SampleShare {
-            mesh: self.mesh.clone(),
-            num_samples,
-        }
-    }
-
-    /// The batch of `num_samples` samples of which this rank has loaded its share.
-    pub(super) fn place(&self, loaded: O, num_samples: usize) -> O {
-        (self.place)(loaded, &self.share(num_samples))
+/// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, whose batches are placed on a
+/// mesh: cut over its data-parallel ranks, of which each loads its own samples.
+///
+/// Batch k holds the same samples, in the same order, in every layout; on a mesh of one rank they are those of burn's
+/// own loader without workers. Losses and gradients are those of the whole batch, however many samples each rank has:
+/// any batch size and any number of samples will do. Of a last batch of fewer samples than there are data-parallel
+/// ranks, every rank loads all. [`LastBatch::Drop`] leaves the last batch out if it is smaller than the others.
+///
+/// # Communication
+/// None: every rank draws the same order from the same seed.
+///
+/// # Examples
+/// ```
+/// use burn::data::dataloader::{DataLoader, batcher::Batcher};
+/// use burn::data::dataset::InMemDataset;
+/// use burn::tensor::{Device, Tensor};
+/// use burn_flex::{Flex, FlexDevice};
+/// use burn_megatron::context::ParallelContext;
+/// use burn_megatron::data::placed_loader;
+/// use burn_megatron::sharded::{Mesh, device};
+///
+/// #[derive(Clone)]
+/// struct Numbers;
+/// impl Batcher<f32, Tensor<1>> for Numbers {
+///     fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<1> {
+///         Tensor::from_floats(&items[..], device)
+///     }
+/// }
+///
+/// let mesh = Mesh::of(&ParallelContext::single(0))?;
+/// let loader = placed_loader(Numbers, &mesh)
+///     .batch_size(4)
+///     .set_device(device::<Flex>(FlexDevice))
+///     .build(InMemDataset::new((0..10).map(|number| number as f32).collect()))?;
+/// let means = loader.iter().map(|batch| Ok(batch?.mean().into_scalar::<f32>()));
+/// assert_eq!(means.collect::<Result<Vec<_>, Box<dyn std::error::Error>>>()?, [1.5, 5.5, 8.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn placed_loader<I, O>(batcher: impl Batcher<I, O> + 'static, mesh: &Mesh) -> ShardLoaderBuilder<I, O>
+where
+    O: PlaceSamples,
+{
+    ShardLoaderBuilder {
+        batcher: Arc::new(batcher),
+        rank: 0,
+        ranks: 1,
+        batch_size: 1,
+        shuffle: None,
+        num_workers: 0,
+        last_batch: LastBatch::default(),
+        device: None,
+        cut: Some(Arc::new(mesh.clone())),
+        step: None,
     }
 }

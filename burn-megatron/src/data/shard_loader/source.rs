@@ -4,25 +4,33 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::data::dataset::Dataset;
-use burn::tensor::backend::Backend;
+use burn::data::dataset::{Dataset, DatasetError};
+use burn::tensor::Device;
 
-use super::placing::Placing;
 use crate::data::global_batches::GlobalBatches;
 use crate::random::CurrentStep;
 
+/// A cut of each batch over ranks that load their own samples of it.
+pub(super) trait Cut<O>: Send + Sync {
+    /// Returns those of a batch's samples that this rank loads.
+    fn own(&self, num_samples: usize) -> Range<usize>;
+
+    /// Returns the batch of `num_samples` samples of which this rank has loaded its own.
+    fn place(&self, loaded: O, num_samples: usize) -> O;
+}
+
 /// Where a loader's batches come from.
-pub(super) struct Source<B: Backend, I, O> {
+pub(super) struct Source<I, O> {
     pub(super) dataset: Arc<dyn Dataset<I>>,
-    pub(super) batcher: Arc<dyn Batcher<B, I, O>>,
-    pub(super) device: B::Device,
+    pub(super) batcher: Arc<dyn Batcher<I, O>>,
+    pub(super) device: Device,
     pub(super) batches: GlobalBatches,
     pub(super) rank: usize,
-    pub(super) placing: Option<Placing<O>>,
+    pub(super) cut: Option<Arc<dyn Cut<O>>>,
     pub(super) step: Option<CurrentStep>,
 }
 
-impl<B: Backend, I, O> Clone for Source<B, I, O> {
+impl<I, O> Clone for Source<I, O> {
     fn clone(&self) -> Self {
         Self {
             dataset: self.dataset.clone(),
@@ -30,26 +38,26 @@ impl<B: Backend, I, O> Clone for Source<B, I, O> {
             device: self.device.clone(),
             batches: self.batches,
             rank: self.rank,
-            placing: self.placing.clone(),
+            cut: self.cut.clone(),
             step: self.step.clone(),
         }
     }
 }
 
-impl<B: Backend, I, O> Source<B, I, O> {
+impl<I, O> Source<I, O> {
     /// The places of this rank's samples of a batch.
     pub(super) fn share(&self, batch: usize) -> Range<usize> {
         let share = self.batches.share(batch, self.rank);
-        match &self.placing {
+        match &self.cut {
             None => share,
-            Some(placing) => {
-                let own = placing.share(share.len()).range();
+            Some(cut) => {
+                let own = cut.own(share.len());
                 share.start + own.start..share.start + own.end
             }
         }
     }
 
-    /// What the loader counts of a batch: this rank's samples, or all where batches are placed.
+    /// Returns the samples that the loader counts of a batch: this rank's, or all where batches are placed.
     pub(super) fn counted(&self, batch: usize) -> usize {
         self.batches.share(batch, self.rank).len()
     }
@@ -60,13 +68,13 @@ impl<B: Backend, I, O> Source<B, I, O> {
 }
 
 /// One pass over the samples.
-pub(super) struct Epoch<B: Backend, I, O> {
-    pub(super) source: Arc<Source<B, I, O>>,
+pub(super) struct Epoch<I, O> {
+    pub(super) source: Arc<Source<I, O>>,
     /// The number of the sample at each place; `None` if samples are not shuffled.
     pub(super) order: Option<Arc<[usize]>>,
 }
 
-impl<B: Backend, I, O> Clone for Epoch<B, I, O> {
+impl<I, O> Clone for Epoch<I, O> {
     fn clone(&self) -> Self {
         Self {
             source: self.source.clone(),
@@ -75,12 +83,9 @@ impl<B: Backend, I, O> Clone for Epoch<B, I, O> {
     }
 }
 
-impl<B: Backend, I, O> Epoch<B, I, O> {
+impl<I, O> Epoch<I, O> {
     /// Loads this rank's share of a global batch; `None` if it has no sample.
-    ///
-    /// # Panics
-    /// When the dataset lacks a sample below its length.
-    pub(super) fn load(&self, batch: usize) -> Option<O> {
+    pub(super) fn load(&self, batch: usize) -> Option<Result<O, DatasetError>> {
         let Source { dataset, batcher, .. } = &*self.source;
         let places = self.source.share(batch);
         if places.is_empty() {
@@ -88,13 +93,13 @@ impl<B: Backend, I, O> Epoch<B, I, O> {
         }
         let items = places.map(|place| {
             let number = self.order.as_ref().map_or(place, |order| order[place]);
-            let item = dataset.get(number);
-            item.unwrap_or_else(|| panic!("the dataset has no sample {number}, but a length of {}", dataset.len()))
+            dataset.get(number)
         });
-        let loaded = batcher.batch(items.collect(), &self.source.device);
-        Some(match &self.source.placing {
-            Some(placing) => placing.place(loaded, self.source.counted(batch)),
+        let loaded = items.collect::<Result<Vec<I>, _>>();
+        let loaded = loaded.map(|items| batcher.batch(items, &self.source.device));
+        Some(loaded.map(|loaded| match &self.source.cut {
+            Some(cut) => cut.place(loaded, self.source.counted(batch)),
             None => loaded,
-        })
+        }))
     }
 }

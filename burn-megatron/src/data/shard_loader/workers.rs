@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use burn::tensor::backend::Backend;
+use burn::data::dataset::DatasetError;
 
 use super::Epoch;
 
@@ -24,14 +24,13 @@ struct Worker<O> {
     thread: Option<JoinHandle<()>>,
 }
 
-impl<O: Send + 'static> Workers<O> {
+impl<O: Send + 'static> Workers<Result<O, DatasetError>> {
     /// Starts the threads.
     ///
     /// # Panics
     /// When the system refuses a thread.
-    pub(super) fn start<B, I>(epoch: &Epoch<B, I, O>, count: usize) -> Self
+    pub(super) fn start<I>(epoch: &Epoch<I, O>, count: usize) -> Self
     where
-        B: Backend,
         I: Send + Sync + 'static,
     {
         let start = |number: usize| {
@@ -87,7 +86,7 @@ impl<O> Drop for Workers<O> {
 }
 
 /// Loads every `step`th batch from `first` on, until the batches end or the receiver is gone.
-fn load_every<B: Backend, I, O>(epoch: &Epoch<B, I, O>, first: usize, step: usize, sender: &SyncSender<O>) {
+fn load_every<I, O>(epoch: &Epoch<I, O>, first: usize, step: usize, sender: &SyncSender<Result<O, DatasetError>>) {
     let mut batch = first;
     while let Some(loaded) = epoch.load(batch) {
         if sender.send(loaded).is_err() {

@@ -1,29 +1,28 @@
 //! `MatrixForm`: what an optimizer does with whole matrices, apart from what it does with each element.
 
-use burn::optim::{LearningRate, SimpleOptimizer};
+use burn::optim::{LearningRate, Optimizer};
 use burn::tensor::Tensor;
-use burn::tensor::backend::Backend;
 
 /// An optimizer's update of matrices, in three parts, of which only the second needs whole ones.
 ///
 /// A [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) calls the first for this rank's piece of each parameter,
 /// brings the pieces of a matrix together on some rank for the second, and takes pieces of its result to where the
 /// parameters are, for the third: `p ← keep · p − rate · direction`.
-pub struct MatrixForm<B: Backend, O: SimpleOptimizer<B>> {
+pub struct MatrixForm<O: Optimizer> {
     /// Takes the gradient of any part of a parameter, `[elements]`, and the state of this part; returns what the
     /// direction is made of, `[elements]`, and the new state.
-    pub momentum: Momentum<B, O>,
+    pub momentum: Momentum<O>,
     /// Returns the directions of matrices, `[matrices, inputs, outputs]`, of what the first part has made.
-    pub direction: fn(&O, Tensor<B, 3>) -> Tensor<B, 3>,
+    pub direction: fn(&O, Tensor<3>) -> Tensor<3>,
     /// Returns by what parameters and directions are multiplied in a step of a learning rate.
     pub factors: fn(&O, LearningRate) -> MatrixFactors,
 }
 
 /// What takes an optimizer, a gradient and a state, and returns a momentum and the new state.
-type Momentum<B, O> = fn(&O, Tensor<B, 1>, Option<State<B, O>>) -> (Tensor<B, 1>, State<B, O>);
+type Momentum<O> = fn(&O, Tensor<1>, Option<State<O>>) -> (Tensor<1>, State<O>);
 
 /// An optimizer's state of elements in a row.
-type State<B, O> = <O as SimpleOptimizer<B>>::State<1>;
+type State<O> = <O as Optimizer>::State<1>;
 
 /// By what a parameter and its direction are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,10 +33,10 @@ pub struct MatrixFactors {
     pub rate: f64,
 }
 
-impl<B: Backend, O: SimpleOptimizer<B>> Clone for MatrixForm<B, O> {
+impl<O: Optimizer> Clone for MatrixForm<O> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<B: Backend, O: SimpleOptimizer<B>> Copy for MatrixForm<B, O> {}
+impl<O: Optimizer> Copy for MatrixForm<O> {}

@@ -2,7 +2,7 @@
 //! of a model can be made that no memory holds.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use super::bucket::{BucketClass, BucketLayout};
 use crate::context::ParallelContext;
@@ -89,13 +89,13 @@ fn units(parameters: &[BucketParameter], size: usize) -> Vec<usize> {
 
 /// Returns a module's float parameters as they would be bound, all as trained ones, in the module's own order. Gives
 /// none a value.
-pub fn bucket_parameters<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) -> Vec<BucketParameter> {
+pub fn bucket_parameters<M: Module>(module: &M, context: &ParallelContext) -> Vec<BucketParameter> {
     struct Lister<'a> {
         context: &'a ParallelContext,
         found: Vec<BucketParameter>,
     }
-    impl<B: Backend> PathVisitor<B> for Lister<'_> {
-        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>) {
+    impl PathVisitor for Lister<'_> {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>) {
             let declaration = self.context.registry().declaration(param.id);
             let shape = param.lazy_shape();
             let (class, name, placement) = match declaration {

@@ -1,6 +1,6 @@
 //! [`SummingRanks`]: the ranks that add up gradients of what they all hold.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 use crate::collectives::ProcessGroup;
 
@@ -35,7 +35,7 @@ impl<'a> SummingRanks<'a> {
         Self { group, copies }
     }
 
-    /// Whether there is nothing to add.
+    /// Returns whether there is nothing to add.
     pub(in crate::data_parallel) fn is_alone(&self) -> bool {
         self.copies == 1
     }
@@ -51,7 +51,7 @@ impl<'a> SummingRanks<'a> {
     }
 
     /// Returns the array of all parts, `[num_parts * len]`, in which `mine`, `[len]`, is this rank's.
-    pub(in crate::data_parallel) fn among_all<B: Backend>(&self, mine: Tensor<B, 1>) -> Tensor<B, 1> {
+    pub(in crate::data_parallel) fn among_all(&self, mine: Tensor<1>) -> Tensor<1> {
         if self.num_parts() == 1 {
             return mine;
         }
@@ -62,7 +62,7 @@ impl<'a> SummingRanks<'a> {
     }
 
     /// Returns this rank's part of the array of all parts: the inverse of [`among_all`](Self::among_all).
-    pub(in crate::data_parallel) fn of_all<B: Backend>(&self, all: Tensor<B, 1>) -> Tensor<B, 1> {
+    pub(in crate::data_parallel) fn of_all(&self, all: Tensor<1>) -> Tensor<1> {
         let length = all.dims()[0] / self.num_parts();
         all.narrow(0, self.part() * length, length)
     }

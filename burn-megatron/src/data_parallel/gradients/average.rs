@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 
-use burn::module::{AutodiffModule, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
-use burn::tensor::backend::AutodiffBackend;
-use cubecl_kernels::tape::{float, primitive};
+use burn::tensor::{Device, Tensor};
 
-use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, TensorCall};
+use crate::collectives::{self, ProcessGroup, ReduceOp, TensorCall};
 use crate::data_parallel::error::DataParallelError;
 use crate::data_parallel::replicas::agreement::compare_lists;
 use crate::parameters::{ParameterEntry, list_parameters};
@@ -23,7 +21,7 @@ const CHUNK_ELEMENTS: usize = 32 << 20;
 /// mean of the ranks' losses: where ranks have different numbers of samples, each multiplies its loss by
 /// [`GlobalBatches::weight`](crate::data::GlobalBatches::weight).
 ///
-/// Ranks whose `B::seed` is the same draw the same masks of burn's `Dropout` in such a loop: seed each one by its
+/// Ranks whose `Device::seed` is the same draw the same masks of burn's `Dropout` in such a loop: seed each one by its
 /// data-parallel rank once the model has been made.
 ///
 /// [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) reduces while the backward pass runs, and
@@ -39,38 +37,33 @@ const CHUNK_ELEMENTS: usize = 32 << 20;
 ///
 /// # Examples
 /// ```
-/// use burn::backend::Autodiff;
 /// use burn::nn::LinearConfig;
-/// use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
-/// use burn::tensor::Tensor;
-/// use burn_flex::Flex;
+/// use burn::optim::{AdamWConfig, GradientsParams};
+/// use burn::tensor::{Device, Tensor};
 /// use burn_megatron::context::ParallelContext;
 /// use burn_megatron::data_parallel::average_gradients;
 ///
-/// type B = Autodiff<Flex>;
-/// let device = Default::default();
+/// let device = Device::flex().autodiff();
 /// let context = ParallelContext::single(1);
-/// let mut model = LinearConfig::new(3, 2).init::<B>(&device);
+/// let mut model = LinearConfig::new(3, 2).init(&device);
 /// let mut optimizer = AdamWConfig::new().init();
 /// for _ in 0..3 {
-///     let loss = model.forward(Tensor::<B, 2>::ones([4, 3], &device)).mean(); // of this rank's own samples
+///     let loss = model.forward(Tensor::<2>::ones([4, 3], &device)).mean(); // of this rank's own samples
 ///     let gradients = GradientsParams::from_grads(loss.backward(), &model);
 ///     let gradients = average_gradients(&model, gradients, context.data_group())?;
 ///     model = optimizer.step(1e-3, model, gradients);
 /// }
 /// # Ok::<(), burn_megatron::data_parallel::DataParallelError>(())
 /// ```
-pub fn average_gradients<B, M>(
+pub fn average_gradients<M>(
     module: &M,
     gradients: GradientsParams,
     group: &ProcessGroup,
 ) -> Result<GradientsParams, DataParallelError>
 where
-    B: AutodiffBackend,
-    B::InnerBackend: CollectiveBackend,
-    M: AutodiffModule<B>,
+    M: Module,
 {
-    let mut collector = Collector::<B> {
+    let mut collector = Collector {
         gradients,
         found: Vec::new(),
     };
@@ -81,7 +74,7 @@ where
         });
     }
     let mut found = collector.found;
-    let parameters = list_parameters::<B, M>(module);
+    let parameters = list_parameters(module);
     let is_present = agree_on_parameters(&parameters, &found, group)?;
     for ((parameter, found), is_present) in parameters.iter().zip(&mut found).zip(is_present) {
         if is_present && found.gradient.is_none() {
@@ -93,7 +86,7 @@ where
     let gradients = average(gradients, group)?;
     #[cfg(feature = "cuda")]
     crate::cuda::check_work()?;
-    let mut distributor = Distributor::<B> {
+    let mut distributor = Distributor {
         gradients,
         params: GradientsParams::new(),
     };
@@ -102,39 +95,33 @@ where
 }
 
 /// What there is of a parameter of the module.
-struct Found<B: CollectiveBackend> {
-    device: B::Device,
+struct Found {
+    device: Device,
     /// `[length]`
-    gradient: Option<Tensor<B, 1>>,
+    gradient: Option<Tensor<1>>,
 }
 
 /// Takes the gradients of the module's parameters, in its order.
-struct Collector<B: AutodiffBackend>
-where
-    B::InnerBackend: CollectiveBackend,
-{
+struct Collector {
     gradients: GradientsParams,
-    found: Vec<Found<B::InnerBackend>>,
+    found: Vec<Found>,
 }
 
-impl<B: AutodiffBackend> ModuleVisitor<B> for Collector<B>
-where
-    B::InnerBackend: CollectiveBackend,
-{
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl ModuleVisitor for Collector {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
-        let gradient = self.gradients.remove::<B::InnerBackend, D>(param.id);
+        let gradient = self.gradients.remove::<D>(param.id);
         self.found.push(Found {
-            device: value.device(),
+            device: value.device().inner(),
             gradient: gradient.map(|gradient| gradient.reshape([value.shape().num_elements()])),
         });
     }
 }
 
 /// Checks that all ranks have the same parameters, and returns which have a gradient on some rank.
-fn agree_on_parameters<B: CollectiveBackend>(
+fn agree_on_parameters(
     parameters: &[ParameterEntry],
-    found: &[Found<B>],
+    found: &[Found],
     group: &ProcessGroup,
 ) -> Result<Vec<bool>, DataParallelError> {
     let mut present: Vec<i32> = found.iter().map(|found| i32::from(found.gradient.is_some())).collect();
@@ -150,20 +137,20 @@ fn agree_on_parameters<B: CollectiveBackend>(
 }
 
 /// Averages gradients, several at a time; those that are absent are so on every rank.
-fn average<B: CollectiveBackend>(
-    gradients: Vec<Option<Tensor<B, 1>>>,
+fn average(
+    gradients: Vec<Option<Tensor<1>>>,
     group: &ProcessGroup,
-) -> Result<VecDeque<Option<Tensor<B, 1>>>, DataParallelError> {
+) -> Result<VecDeque<Option<Tensor<1>>>, DataParallelError> {
     if group.size() == 1 {
         return Ok(gradients.into());
     }
     let mut averaged = VecDeque::with_capacity(gradients.len());
     let mut rest = gradients.into_iter().peekable();
     while rest.peek().is_some() {
-        let mut chunk: Vec<Option<Tensor<B, 1>>> = Vec::new();
+        let mut chunk: Vec<Option<Tensor<1>>> = Vec::new();
         let (mut length, mut dtype) = (0, None);
         while let Some(next) = rest.next_if(|next| {
-            let fits = |next: &Tensor<B, 1>| length < CHUNK_ELEMENTS && dtype.is_none_or(|dtype| dtype == next.dtype());
+            let fits = |next: &Tensor<1>| length < CHUNK_ELEMENTS && dtype.is_none_or(|dtype| dtype == next.dtype());
             next.as_ref().is_none_or(fits)
         }) {
             if let Some(gradient) = &next {
@@ -178,18 +165,18 @@ fn average<B: CollectiveBackend>(
 }
 
 /// Averages gradients of one element type in one call.
-fn average_chunk<B: CollectiveBackend>(
-    chunk: Vec<Option<Tensor<B, 1>>>,
+fn average_chunk(
+    chunk: Vec<Option<Tensor<1>>>,
     group: &ProcessGroup,
-) -> Result<Vec<Option<Tensor<B, 1>>>, DataParallelError> {
+) -> Result<Vec<Option<Tensor<1>>>, DataParallelError> {
     let lengths: Vec<Option<usize>> = chunk.iter().map(|g| g.as_ref().map(|g| g.dims()[0])).collect();
-    let present: Vec<Tensor<B, 1>> = chunk.into_iter().flatten().collect();
+    let present: Vec<Tensor<1>> = chunk.into_iter().flatten().collect();
     if present.is_empty() {
         return Ok(lengths.iter().map(|_| None).collect());
     }
-    let flat = primitive(Tensor::cat(present, 0));
+    let flat = Tensor::cat(present, 0);
     let mean = TensorCall::AllReduce(ReduceOp::Mean);
-    let flat: Tensor<B, 1> = float(B::run(flat, mean, &group.labelled("average_gradients"))?);
+    let flat = collectives::run(flat, mean, &group.labelled("average_gradients"))?;
     let mut start = 0;
     let slices = lengths.into_iter().map(|length| {
         let end = start + length?;
@@ -201,42 +188,34 @@ fn average_chunk<B: CollectiveBackend>(
 }
 
 /// Registers averaged gradients with the module's parameters, in its order.
-struct Distributor<B: AutodiffBackend>
-where
-    B::InnerBackend: CollectiveBackend,
-{
-    gradients: VecDeque<Option<Tensor<B::InnerBackend, 1>>>,
+struct Distributor {
+    gradients: VecDeque<Option<Tensor<1>>>,
     params: GradientsParams,
 }
 
-impl<B: AutodiffBackend> ModuleVisitor<B> for Distributor<B>
-where
-    B::InnerBackend: CollectiveBackend,
-{
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl ModuleVisitor for Distributor {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(gradient) = self.gradients.pop_front().flatten() {
             let gradient = gradient.reshape(param.shape());
-            self.params.register::<B::InnerBackend, D>(param.id, gradient);
+            self.params.register::<D>(param.id, gradient);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
     use burn::nn::{Linear, LinearConfig};
-    use burn_flex::Flex;
 
     use super::*;
 
-    type B = Autodiff<Flex>;
-
-    fn layer() -> Linear<B> {
-        LinearConfig::new(3, 2).init(&Default::default())
+    fn layer() -> Linear {
+        LinearConfig::new(3, 2).init(&Device::flex().autodiff())
     }
 
-    fn gradients(layer: &Linear<B>) -> GradientsParams {
-        let loss = layer.forward(Tensor::<B, 2>::ones([4, 3], &Default::default())).sum();
+    fn gradients(layer: &Linear) -> GradientsParams {
+        let loss = layer
+            .forward(Tensor::<2>::ones([4, 3], &Device::flex().autodiff()))
+            .sum();
         GradientsParams::from_grads(loss.backward(), layer)
     }
 
@@ -244,8 +223,8 @@ mod tests {
     fn one_rank_keeps_its_gradients() {
         let layer = layer();
         let averaged = average_gradients(&layer, gradients(&layer), &ProcessGroup::single()).expect("one rank");
-        let weight = averaged.get::<Flex, 2>(layer.weight.id).expect("it has one");
-        assert_eq!(weight.into_data().to_vec::<f32>().expect("f32"), [4.0; 6]);
+        let weight = averaged.get::<2>(layer.weight.id).expect("it has one");
+        assert_eq!(weight.into_data().try_to_vec::<f32>().expect("f32"), [4.0; 6]);
         assert_eq!(averaged.len(), 2);
     }
 

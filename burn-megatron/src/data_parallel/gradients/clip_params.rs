@@ -5,12 +5,12 @@
 use std::collections::HashMap;
 
 use burn::grad_clipping::GradientClipping;
-use burn::module::{AutodiffModule, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, FloatDType, Tensor, backend::AutodiffBackend, backend::Backend};
+use burn::tensor::{DType, FloatDType, Tensor};
 
 use super::clipping::norm_coefficient;
-use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp};
+use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::parameters::{Declaration, Distribution};
 
@@ -27,15 +27,14 @@ use crate::parameters::{Declaration, Distribution};
 ///
 /// # Errors
 /// When that fails.
-pub fn clip_each_gradient<B, M>(
+pub fn clip_each_gradient<M>(
     gradients: &mut GradientsParams,
     module: &M,
     clipping: &GradientClipping,
     context: &ParallelContext,
 ) -> Result<(), CollectiveError>
 where
-    B: AutodiffBackend<InnerBackend: CollectiveBackend>,
-    M: AutodiffModule<B>,
+    M: Module,
 {
     let mut coefficients = Vec::new();
     if let GradientClipping::Norm(threshold) = clipping {
@@ -80,8 +79,8 @@ struct Squares<'a> {
     first_of: HashMap<String, usize>,
 }
 
-impl<B: AutodiffBackend> ModuleVisitor<B> for Squares<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl ModuleVisitor for Squares<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let declared = self.context.registry().declaration(param.id);
         let distribution = (declared.as_ref()).map_or(Distribution::Replicated, |declared| declared.distribution);
         let is_counted = distribution.is_first_holder(self.context.tensor_group().rank());
@@ -89,7 +88,7 @@ impl<B: AutodiffBackend> ModuleVisitor<B> for Squares<'_> {
         let name = declared.as_ref().map(|declared| declared.name.clone());
         self.wholes
             .push(name.map_or(number, |name| *self.first_of.entry(name).or_insert(number)));
-        let gradient = self.gradients.get::<B::InnerBackend, D>(param.id);
+        let gradient = self.gradients.get::<D>(param.id);
         let squares = gradient
             .filter(|_| is_counted)
             .map(|gradient| sum_of_squares(gradient, declared));
@@ -98,7 +97,7 @@ impl<B: AutodiffBackend> ModuleVisitor<B> for Squares<'_> {
 }
 
 /// Without padding.
-fn sum_of_squares<B: Backend, const D: usize>(gradient: Tensor<B, D>, declared: Option<Declaration>) -> f64 {
+fn sum_of_squares<const D: usize>(gradient: Tensor<D>, declared: Option<Declaration>) -> f64 {
     let gradient = match gradient.dtype() {
         DType::F64 => gradient,
         _ => gradient.cast(FloatDType::F32),
@@ -121,10 +120,10 @@ struct Clipper<'a> {
     coefficients: std::vec::IntoIter<f64>,
 }
 
-impl<B: AutodiffBackend> ModuleVisitor<B> for Clipper<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl ModuleVisitor for Clipper<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let coefficient = self.coefficients.next();
-        let Some(gradient) = self.gradients.remove::<B::InnerBackend, D>(param.id) else {
+        let Some(gradient) = self.gradients.remove::<D>(param.id) else {
             return;
         };
         let clipped = match (self.clipping, coefficient) {
@@ -138,19 +137,16 @@ impl<B: AutodiffBackend> ModuleVisitor<B> for Clipper<'_> {
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
     use burn::nn::{Linear, LinearConfig};
-    use burn_flex::Flex;
+    use burn::tensor::Device;
 
     use super::*;
 
-    type B = Autodiff<Flex>;
-
     #[test]
     fn gradients_of_one_rank_are_clipped_as_by_burn() {
-        let device = Default::default();
-        let layer: Linear<B> = LinearConfig::new(3, 2).init(&device);
-        let input = Tensor::<B, 2>::from_floats([[1.0, -2.0, 3.0], [0.5, 0.0, 4.0]], &device);
+        let device = Device::flex().autodiff();
+        let layer: Linear = LinearConfig::new(3, 2).init(&device);
+        let input = Tensor::<2>::from_floats([[1.0, -2.0, 3.0], [0.5, 0.0, 4.0]], &device);
         for clipping in [
             GradientClipping::Norm(0.7),
             GradientClipping::Norm(1e6),
@@ -159,9 +155,9 @@ mod tests {
             let gradients = layer.forward(input.clone()).powi_scalar(2).sum().backward();
             let whole = layer.weight.grad(&gradients).expect("it is used");
             let mut params = GradientsParams::from_grads(gradients, &layer);
-            clip_each_gradient::<B, _>(&mut params, &layer, &clipping, &ParallelContext::single(1)).expect("one rank");
-            let found = params.remove::<Flex, 2>(layer.weight.id).expect("it was there");
-            let difference = (found - clipping.clip_gradient(whole)).abs().max().into_scalar();
+            clip_each_gradient(&mut params, &layer, &clipping, &ParallelContext::single(1)).expect("one rank");
+            let found = params.remove::<2>(layer.weight.id).expect("it was there");
+            let difference = (found - clipping.clip_gradient(whole)).abs().max().into_scalar::<f32>();
             assert!(difference < 1e-6, "{difference}");
         }
     }

@@ -2,11 +2,11 @@
 //!
 //! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) does this by itself.
 
-use burn::module::{AutodiffModule, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Tensor, TensorPrimitive, backend::AutodiffBackend};
+use burn::tensor::Tensor;
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp, TensorCall};
+use crate::collectives::{self, CollectiveError, ReduceOp, TensorCall};
 use crate::context::ParallelContext;
 use crate::data_parallel::buckets::summing_ranks::SummingRanks;
 use crate::parameters::Distribution;
@@ -20,14 +20,13 @@ use crate::parameters::Distribution;
 ///
 /// # Errors
 /// When a collective fails.
-pub fn sum_partial_gradients<B, M>(
+pub fn sum_partial_gradients<M>(
     gradients: &mut GradientsParams,
     module: &M,
     context: &ParallelContext,
 ) -> Result<(), CollectiveError>
 where
-    B: AutodiffBackend<InnerBackend: CollectiveBackend>,
-    M: AutodiffModule<B>,
+    M: Module,
 {
     let mut summer = Summer {
         gradients,
@@ -44,8 +43,8 @@ struct Summer<'a> {
     error: Option<CollectiveError>,
 }
 
-impl<B: AutodiffBackend<InnerBackend: CollectiveBackend>> ModuleVisitor<B> for Summer<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl ModuleVisitor for Summer<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let declared = self.context.registry().declaration(param.id);
         let group = self.context.tensor_group();
         let ranks = match declared.map(|declared| declared.distribution) {
@@ -56,15 +55,14 @@ impl<B: AutodiffBackend<InnerBackend: CollectiveBackend>> ModuleVisitor<B> for S
         if ranks.is_alone() || self.error.is_some() {
             return;
         }
-        let Some(gradient) = self.gradients.remove::<B::InnerBackend, D>(param.id) else {
+        let Some(gradient) = self.gradients.remove::<D>(param.id) else {
             return;
         };
         let (shape, length) = (gradient.shape(), gradient.shape().num_elements());
         let all = ranks.among_all(gradient.reshape([length]));
         let sum = TensorCall::AllReduce(ReduceOp::Sum);
-        match B::InnerBackend::run(all.into_primitive().tensor(), sum, group) {
+        match collectives::run(all, sum, group) {
             Ok(sums) => {
-                let sums = Tensor::<B::InnerBackend, 1>::from_primitive(TensorPrimitive::Float(sums));
                 let sum = ranks.of_all(sums).reshape::<D, _>(shape);
                 self.gradients.register(param.id, sum);
             }

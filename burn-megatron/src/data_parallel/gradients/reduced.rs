@@ -10,12 +10,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use burn::module::{AutodiffModule, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{FloatDType, Tensor, backend::AutodiffBackend};
+use burn::tensor::{Device, FloatDType, Tensor};
 
 use super::finalisation::Finalisation;
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::data_parallel::buckets::bucket::{BucketLayout, BucketSlot};
 use crate::data_parallel::buckets::flat::{BucketRange, FlatBuffer, NonFinite};
@@ -29,25 +29,25 @@ use crate::parameters::Distribution;
 /// each rank's own [`pieces`](Self::owned) only.
 ///
 /// `Debug` writes how many there are.
-pub struct ReducedGradients<B: CollectiveBackend> {
+pub struct ReducedGradients {
     pub(in crate::data_parallel) entries: Arc<[GradientEntry]>,
     pub(in crate::data_parallel) layout: BucketLayout,
-    pub(in crate::data_parallel) buckets: Vec<FlatBuffer<B>>,
+    pub(in crate::data_parallel) buckets: Vec<FlatBuffer>,
     present: Vec<bool>,
-    non_finite: NonFinite<B>,
+    non_finite: NonFinite,
     pub(in crate::data_parallel) sharding: ShardingStrategy,
     /// Of every bucket, the one shard that is complete here; none where all are.
     shard: Option<usize>,
-    /// Whether the others have been fetched.
+    /// `true` if the others have been fetched.
     is_gathered: bool,
     pub(in crate::data_parallel) shard_group: ProcessGroup,
     pub(in crate::data_parallel) finalisation: Finalisation,
-    pub(in crate::data_parallel) reducer: Arc<Reducer<B>>,
+    pub(in crate::data_parallel) reducer: Arc<Reducer>,
     /// Buckets whose memory parameters have taken, which give it back to the reducer.
     lent: HashSet<usize>,
 }
 
-impl<B: CollectiveBackend> fmt::Debug for ReducedGradients<B> {
+impl fmt::Debug for ReducedGradients {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ReducedGradients")
@@ -73,7 +73,7 @@ pub struct GradientCounts {
     pub non_finite: u64,
 }
 
-impl<B: CollectiveBackend> ReducedGradients<B> {
+impl ReducedGradients {
     /// Takes what the data-parallel reduction gave, sums the partial gradients over the tensor group, those that some
     /// of its ranks share over these, and those of tied copies over the embedding group.
     ///
@@ -84,8 +84,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// where gradients are sharded, of this rank's pieces of them.
     pub(in crate::data_parallel) fn new(
         entries: Arc<[GradientEntry]>,
-        reduced: Reduced<B>,
-        reducer: Arc<Reducer<B>>,
+        reduced: Reduced,
+        reducer: Arc<Reducer>,
         finalisation: Finalisation,
         context: &ParallelContext,
     ) -> Result<Self, CollectiveError> {
@@ -125,7 +125,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         &self.entries
     }
 
-    /// Whether each data-parallel rank has its own piece of each gradient only.
+    /// Returns whether each data-parallel rank has its own piece of each gradient only.
     pub fn is_sharded(&self) -> bool {
         self.shard.is_some()
     }
@@ -156,7 +156,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// Returns the elements of a parameter's gradient that are complete on this rank, `[owned]`, f32 or f64.
-    pub(crate) fn owned_values(&self, entry: &GradientEntry, device: &B::Device) -> Tensor<B, 1> {
+    pub(crate) fn owned_values(&self, entry: &GradientEntry, device: &Device) -> Tensor<1> {
         let BucketRange { bucket, range } = self.bucket_range(entry, self.owned(entry));
         self.buckets[bucket].tensor(range, device)
     }
@@ -198,7 +198,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// read once.
     pub(crate) fn global_norm_and(
         &self,
-        others: Vec<Tensor<B, 1>>,
+        others: Vec<Tensor<1>>,
         context: &ParallelContext,
     ) -> Result<(f64, Vec<f64>), CollectiveError> {
         let of_shard = |shard| {
@@ -247,7 +247,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// Returns the memory of a bucket, which is lost to these gradients: it is to be given back to the reducer.
-    pub(in crate::data_parallel) fn lend(&mut self, bucket: usize) -> FlatBuffer<B> {
+    pub(in crate::data_parallel) fn lend(&mut self, bucket: usize) -> FlatBuffer {
         self.lent.insert(bucket);
         std::mem::take(&mut self.buckets[bucket])
     }
@@ -278,7 +278,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         }
     }
 
-    /// Where in their bucket the elements of a parameter's piece of a shard are that are no padding.
+    /// Returns where in their bucket the elements of a parameter's piece of a shard are that are no padding.
     pub(in crate::data_parallel) fn unpadded(
         &self,
         entry: &GradientEntry,
@@ -331,12 +331,12 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         }
     }
 
-    /// Whether some data-parallel rank has received a gradient of the parameter; it is zero otherwise.
+    /// Returns whether some data-parallel rank has received a gradient of the parameter; it is zero otherwise.
     pub fn is_present(&self, entry: &GradientEntry) -> bool {
         self.present[entry.number]
     }
 
-    /// Whether there are parameters, and none has received a gradient on any data-parallel rank.
+    /// Returns whether there are parameters, and none has received a gradient on any data-parallel rank.
     pub(in crate::data_parallel) fn is_empty(&self) -> bool {
         !self.entries.is_empty() && !self.entries.iter().any(|entry| self.is_present(entry))
     }
@@ -347,10 +347,9 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     ///
     /// # Panics
     /// When gradients are sharded, or the module has not the parameters that it was wrapped with.
-    pub(crate) fn into_params<A, M>(self, module: &M) -> GradientsParams
+    pub(crate) fn into_params<M>(self, module: &M) -> GradientsParams
     where
-        A: AutodiffBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
         assert!(
             !self.is_sharded(),
@@ -388,7 +387,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         Ok(())
     }
 
-    /// How many tensor ranks share a parameter, each number once, ascending: the same on every rank.
+    /// Returns how many tensor ranks share a parameter, each number once, ascending: the same on every rank.
     fn numbers_of_copies(&self) -> BTreeSet<usize> {
         let shared = self.entries.iter().filter_map(|entry| match entry.distribution {
             Distribution::Shared { copies } => Some(copies),
@@ -431,7 +430,7 @@ pub fn clip_coefficient(norm: f64, max_norm: f64) -> f64 {
     if coefficient < 1.0 { coefficient } else { 1.0 }
 }
 
-impl<B: CollectiveBackend> Drop for ReducedGradients<B> {
+impl Drop for ReducedGradients {
     /// Makes the buckets ready for the next step, whether or not the gradients were used.
     fn drop(&mut self) {
         let buckets = std::mem::take(&mut self.buckets).into_iter().enumerate();
@@ -441,23 +440,20 @@ impl<B: CollectiveBackend> Drop for ReducedGradients<B> {
 }
 
 /// Makes a tensor of each parameter's slice.
-struct Collector<'a, B: CollectiveBackend> {
-    buckets: &'a [FlatBuffer<B>],
+struct Collector<'a> {
+    buckets: &'a [FlatBuffer],
     by_id: HashMap<ParamId, &'a GradientEntry>,
     params: GradientsParams,
 }
 
-impl<A: AutodiffBackend> ModuleVisitor<A> for Collector<'_, A::InnerBackend>
-where
-    A::InnerBackend: CollectiveBackend,
-{
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<A, D>>) {
+impl ModuleVisitor for Collector<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let Some(entry) = self.by_id.remove(&param.id) else {
             return;
         };
         let value = param.val();
-        let gradient = self.buckets[entry.slot.bucket].tensor(entry.slot.range(), &value.device());
+        let gradient = self.buckets[entry.slot.bucket].tensor(entry.slot.range(), &value.device().inner());
         let gradient = gradient.reshape(value.shape()).cast(FloatDType::from(value.dtype()));
-        self.params.register::<A::InnerBackend, D>(param.id, gradient);
+        self.params.register::<D>(param.id, gradient);
     }
 }

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{backend::Backend, ops::FloatTensor};
-use cubecl_kernels::tape::{float, primitive};
+use burn::backend::DispatchTensor;
+use burn::tensor::Tensor;
 
 use crate::autodiff::GradientSink;
 
 /// Returns `sink`, or one before it that multiplies every gradient by `weight`.
-pub(in crate::data_parallel) fn weighted_sink<B: Backend>(
-    sink: Arc<dyn GradientSink<B>>,
-    weight: f64,
-) -> Arc<dyn GradientSink<B>> {
+pub(in crate::data_parallel) fn weighted_sink(sink: Arc<dyn GradientSink>, weight: f64) -> Arc<dyn GradientSink> {
     if weight == 1.0 {
         return sink;
     }
@@ -20,14 +17,14 @@ pub(in crate::data_parallel) fn weighted_sink<B: Backend>(
 
 /// Takes no products: those would be added up without their weight.
 #[derive(Debug)]
-struct Weighted<B: Backend> {
-    sink: Arc<dyn GradientSink<B>>,
+struct Weighted {
+    sink: Arc<dyn GradientSink>,
     weight: f64,
 }
 
-impl<B: Backend> GradientSink<B> for Weighted<B> {
-    fn receive(&self, index: usize, gradient: FloatTensor<B>) {
-        self.sink
-            .receive(index, primitive(float::<B, 1>(gradient) * self.weight));
+impl GradientSink for Weighted {
+    fn receive(&self, index: usize, gradient: DispatchTensor) {
+        let weighted = Tensor::<1>::from_dispatch(gradient) * self.weight;
+        self.sink.receive(index, weighted.into_dispatch());
     }
 }

@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
+use burn::tensor::{DType, Device, Tensor};
 use cubecl_kernels::linear::retained::WeightSource;
 
-use crate::autodiff::TrainingBackend;
+use crate::autodiff::anchors;
 use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
 use crate::data_parallel::buckets::bucket::{BucketClass, BucketLayout};
@@ -24,21 +24,21 @@ use crate::data_parallel::shards::parameter_shards::{ParameterShards, ShardedWei
 use crate::parameters::{Declaration, Distribution, Factoring, ParameterEntry, Placement, RegistryError};
 
 /// The trained parameters of a module, bound to buckets.
-pub(in crate::data_parallel) struct Binding<B: TrainingBackend> {
+pub(in crate::data_parallel) struct Binding {
     /// Every float parameter and buffer of the module, as it was listed.
     pub(in crate::data_parallel) parameters: Vec<ParameterEntry>,
     /// The trained ones, in the module's order.
     pub(in crate::data_parallel) entries: Arc<[GradientEntry]>,
     /// The number of each among them.
     pub(in crate::data_parallel) numbers: HashMap<ParamId, usize>,
-    pub(in crate::data_parallel) anchors: Vec<FloatTensor<B>>,
+    pub(in crate::data_parallel) anchors: Vec<Tensor<1>>,
     pub(in crate::data_parallel) layout: BucketLayout,
-    pub(in crate::data_parallel) reducer: Arc<Reducer<B::InnerBackend>>,
+    pub(in crate::data_parallel) reducer: Arc<Reducer>,
     /// Those of the parameters, where each rank keeps its own only; made when the values are known.
-    pub(in crate::data_parallel) shards: Option<Arc<ParameterShards<B::InnerBackend>>>,
+    pub(in crate::data_parallel) shards: Option<Arc<ParameterShards>>,
     pub(in crate::data_parallel) finalisation: Finalisation,
     pub(in crate::data_parallel) dtype: DType,
-    pub(in crate::data_parallel) device: B::Device,
+    pub(in crate::data_parallel) device: Device,
 }
 
 /// How buckets are made and reduced.
@@ -47,14 +47,14 @@ pub(in crate::data_parallel) struct BindingOptions {
     /// Elements of a bucket, about.
     pub(in crate::data_parallel) bucket_size: usize,
     pub(in crate::data_parallel) sharding: ShardingStrategy,
-    /// Whether full buckets are reduced during the backward pass.
+    /// `true` if full buckets are reduced during the backward pass.
     pub(in crate::data_parallel) overlaps: bool,
-    /// Whether a bucket of sharded parameters is gathered while the one before it is in use.
+    /// `true` if a bucket of sharded parameters is gathered while the one before it is in use.
     pub(in crate::data_parallel) gathers_ahead: bool,
 }
 
 /// How many there are, not which: that is the module's to print.
-impl<B: TrainingBackend> fmt::Debug for Binding<B> {
+impl fmt::Debug for Binding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Binding")
@@ -66,7 +66,7 @@ impl<B: TrainingBackend> fmt::Debug for Binding<B> {
     }
 }
 
-impl<B: TrainingBackend> Binding<B> {
+impl Binding {
     /// Binds parameters to empty buckets: those of `former` if they have the same
     /// places, otherwise new ones, which all ranks of the data-parallel group make together. Their modules have been
     /// compared: the buckets would show a difference as lengths.
@@ -74,8 +74,8 @@ impl<B: TrainingBackend> Binding<B> {
         parameters: Vec<ParameterEntry>,
         options: BindingOptions,
         context: &ParallelContext,
-        device: &B::Device,
-        former: Option<&Arc<Reducer<B::InnerBackend>>>,
+        device: &Device,
+        former: Option<&Arc<Reducer>>,
     ) -> Result<Self, DataParallelError> {
         let trained: Vec<&ParameterEntry> = parameters.iter().filter(|p| p.requires_grad).collect();
         let dtype = one_dtype(&trained)?;
@@ -117,6 +117,7 @@ impl<B: TrainingBackend> Binding<B> {
             });
         }
         let finalisation = Finalisation::new(context);
+        let inner_device = device.clone().inner();
         let reducer = match former.filter(|reducer| reducer.is_for(&layout, dtype, device)) {
             Some(reducer) => {
                 reducer.forget_step()?;
@@ -130,11 +131,11 @@ impl<B: TrainingBackend> Binding<B> {
                     sharding: options.sharding,
                     overlaps: options.overlaps,
                 };
-                Arc::new(Reducer::new(layout.clone(), dtype, device, reduction)?)
+                Arc::new(Reducer::new(layout.clone(), dtype, &inner_device, reduction)?)
             }
         };
         Ok(Self {
-            anchors: B::anchors(entries.len(), device),
+            anchors: anchors(entries.len(), &device.clone().autodiff()),
             layout,
             shards: None,
             reducer,
@@ -147,23 +148,20 @@ impl<B: TrainingBackend> Binding<B> {
         })
     }
 
-    /// Where a graph gets a parameter for its backward pass, where parameters are sharded and it is a matrix.
-    pub(in crate::data_parallel) fn weight_source(
-        &self,
-        number: usize,
-    ) -> Option<Arc<dyn WeightSource<B::InnerBackend>>> {
+    /// Returns where a graph gets a parameter for its backward pass, where parameters are sharded and it is a matrix.
+    pub(in crate::data_parallel) fn weight_source(&self, number: usize) -> Option<Arc<dyn WeightSource>> {
         let shards = self.shards.clone()?;
         let dims = <[usize; 2]>::try_from(self.entries[number].shape.as_slice()).ok()?;
         Some(Arc::new(ShardedWeight { shards, number, dims }))
     }
 
-    /// Whether a module with these parameters on this device is bound as it stands.
-    pub(in crate::data_parallel) fn fits(&self, parameters: &[ParameterEntry], device: &B::Device) -> bool {
+    /// Returns whether a module with these parameters on this device is bound as it stands.
+    pub(in crate::data_parallel) fn fits(&self, parameters: &[ParameterEntry], device: &Device) -> bool {
         self.parameters == parameters && self.device == *device
     }
 
-    /// Whether a module on this device has the parameters that are bound, but for their identifiers.
-    pub(in crate::data_parallel) fn resembles(&self, parameters: &[ParameterEntry], device: &B::Device) -> bool {
+    /// Returns whether a module on this device has the parameters that are bound, but for their identifiers.
+    pub(in crate::data_parallel) fn resembles(&self, parameters: &[ParameterEntry], device: &Device) -> bool {
         let is_like = |(bound, other): (&ParameterEntry, &ParameterEntry)| {
             ParameterEntry {
                 id: other.id,
@@ -176,17 +174,17 @@ impl<B: TrainingBackend> Binding<B> {
 }
 
 /// Returns the one device of the trained ones of a module's parameters; that of the first parameter if none is trained.
-pub(in crate::data_parallel) fn one_device<B: Backend, M: Module<B>>(
+pub(in crate::data_parallel) fn one_device<M: Module>(
     module: &M,
     parameters: &[ParameterEntry],
-) -> Result<B::Device, DataParallelError> {
-    struct Devices<B: Backend>(Vec<B::Device>);
-    impl<B: Backend> ModuleVisitor<B> for Devices<B> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+) -> Result<Device, DataParallelError> {
+    struct Devices(Vec<Device>);
+    impl ModuleVisitor for Devices {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             self.0.push(param.lazy_device());
         }
     }
-    let mut devices = Devices::<B>(Vec::with_capacity(parameters.len()));
+    let mut devices = Devices(Vec::with_capacity(parameters.len()));
     module.visit(&mut devices);
     let all = parameters.iter().zip(devices.0);
     let mut trained = all.filter(|(parameter, _)| parameter.requires_grad);

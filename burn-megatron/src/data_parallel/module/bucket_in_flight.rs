@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use parking_lot::Mutex;
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup};
+use crate::collectives::{CollectiveError, ProcessGroup};
 use crate::data_parallel::buckets::gradient_entry::GradientEntry;
 use crate::data_parallel::buckets::reducer::Reducer;
 use crate::data_parallel::gradients::reduced::ReducedGradients;
@@ -15,29 +15,29 @@ use crate::data_parallel::shards::parameter_gather::PendingParameters;
 
 /// A bucket's updated parameters, available after the first wait. Dropped before that, it waits: the other ranks need
 /// this one to gather them.
-pub(crate) struct BucketInFlight<B: CollectiveBackend> {
+pub(crate) struct BucketInFlight {
     bucket: usize,
     group: ProcessGroup,
     /// The parameters that were updated.
     entries: Vec<GradientEntry>,
-    /// Whether others of the bucket stay as they are.
+    /// `true` if others of the bucket stay as they are.
     pub(in crate::data_parallel) is_partial: bool,
-    device: B::Device,
-    reducer: Arc<Reducer<B>>,
-    state: Mutex<State<B>>,
+    device: Device,
+    reducer: Arc<Reducer>,
+    state: Mutex<State>,
 }
 
-enum State<B: CollectiveBackend> {
-    InFlight(PendingParameters<B>),
+enum State {
+    InFlight(PendingParameters),
     /// By number, `[len]`.
-    Arrived(HashMap<usize, Tensor<B, 1>>),
+    Arrived(HashMap<usize, Tensor<1>>),
     /// Why the gather failed.
     Failed(String),
 }
 
-impl<B: CollectiveBackend> ReducedGradients<B> {
+impl ReducedGradients {
     /// Returns the parameters of a bucket that is being gathered, for the module that they are of.
-    pub(crate) fn in_flight(&self, pending: PendingParameters<B>, device: &B::Device) -> BucketInFlight<B> {
+    pub(crate) fn in_flight(&self, pending: PendingParameters, device: &Device) -> BucketInFlight {
         let of_bucket = self.entries.iter().filter(|entry| entry.bucket() == pending.bucket);
         let (updated, others): (Vec<_>, Vec<_>) = of_bucket.cloned().partition(|entry| self.is_present(entry));
         BucketInFlight {
@@ -52,8 +52,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 }
 
-impl<B: CollectiveBackend> BucketInFlight<B> {
-    /// Whether it has a parameter of this number.
+impl BucketInFlight {
+    /// Returns whether it has a parameter of this number.
     pub(in crate::data_parallel) fn brings(&self, number: usize) -> bool {
         self.entries.iter().any(|entry| entry.number == number)
     }
@@ -62,7 +62,7 @@ impl<B: CollectiveBackend> BucketInFlight<B> {
     ///
     /// # Errors
     /// When the collective failed: the module is lost.
-    pub(in crate::data_parallel) fn value(&self, number: usize) -> Result<Tensor<B, 1>, CollectiveError> {
+    pub(in crate::data_parallel) fn value(&self, number: usize) -> Result<Tensor<1>, CollectiveError> {
         let mut state = self.state.lock();
         self.arrive(&mut state)?;
         let State::Arrived(values) = &*state else {
@@ -76,7 +76,7 @@ impl<B: CollectiveBackend> BucketInFlight<B> {
         self.arrive(&mut self.state.lock())
     }
 
-    fn arrive(&self, state: &mut State<B>) -> Result<(), CollectiveError> {
+    fn arrive(&self, state: &mut State) -> Result<(), CollectiveError> {
         // As it stays if the wait panics.
         let before = std::mem::replace(state, State::Failed("the wait for it panicked".to_owned()));
         let (after, result) = match before {
@@ -92,7 +92,7 @@ impl<B: CollectiveBackend> BucketInFlight<B> {
     }
 
     /// Waits for the bucket, makes its parameters of it, and gives back what memory of gradients they took.
-    fn take(&self, pending: PendingParameters<B>) -> Result<HashMap<usize, Tensor<B, 1>>, CollectiveError> {
+    fn take(&self, pending: PendingParameters) -> Result<HashMap<usize, Tensor<1>>, CollectiveError> {
         let gathered = pending.wait()?;
         let values = self.entries.iter();
         let values = values.map(|entry| (entry.number, gathered.of(entry, &self.device)));
@@ -112,7 +112,7 @@ impl<B: CollectiveBackend> BucketInFlight<B> {
     }
 }
 
-impl<B: CollectiveBackend> Drop for BucketInFlight<B> {
+impl Drop for BucketInFlight {
     fn drop(&mut self) {
         let is_in_flight = matches!(&*self.state.lock(), State::InFlight(_));
         if !is_in_flight || std::thread::panicking() {
@@ -124,7 +124,7 @@ impl<B: CollectiveBackend> Drop for BucketInFlight<B> {
     }
 }
 
-impl<B: CollectiveBackend> fmt::Debug for BucketInFlight<B> {
+impl fmt::Debug for BucketInFlight {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("BucketInFlight")

@@ -1,17 +1,16 @@
 //! What ranks compare at an interval of steps: whether those that share each layer were given the same samples, and
 //! whether replicas are still the same.
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::tensor::{DType, Tensor};
 
 use super::wrapper::DistributedDataParallel;
-use crate::autodiff::TrainingBackend;
 use crate::data_parallel::error::DataParallelError;
 use crate::data_parallel::progress::Stated;
 use crate::parameters::read_host;
 
-impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
-    /// Whether what ranks are given is compared in the step that begins next.
+impl<M: Module> DistributedDataParallel<M> {
+    /// Returns whether what ranks are given is compared in the step that begins next.
     pub(crate) fn is_input_check_due(&self) -> bool {
         let interval = self.check_inputs_interval as u64;
         interval > 0 && self.steps_begun.is_multiple_of(interval)
@@ -48,7 +47,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Compares the loss of a micro-batch over ranks that share each layer; not under sequence parallelism, where it
     /// may be that of a rank's own tokens.
-    pub(crate) fn compare_losses(&self, loss: Tensor<B::InnerBackend, 1>) -> Result<(), DataParallelError> {
+    pub(crate) fn compare_losses(&self, loss: Tensor<1>) -> Result<(), DataParallelError> {
         if self.context.is_sequence_parallel() {
             return Ok(());
         }

@@ -10,15 +10,14 @@
 
 use std::sync::Arc;
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 
 use super::bucket_in_flight::BucketInFlight;
 use super::replace::{await_parameters, touch_parameters};
 use super::wrapper::DistributedDataParallel;
-use crate::autodiff::TrainingBackend;
 use crate::collectives::CollectiveError;
 
-impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<M: Module> DistributedDataParallel<M> {
     /// Waits until all parameters of the last update are here.
     ///
     /// A [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) returns while they are on their way from the ranks
@@ -38,7 +37,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         // All of them before the first error is returned: none may be left running.
         let arrived: Vec<_> = in_flight.iter().map(|bucket| bucket.wait()).collect();
         arrived.into_iter().collect::<Result<(), _>>()?;
-        touch_parameters::<B, M>(self.module_in_flight());
+        touch_parameters(self.module_in_flight());
         in_flight.clear();
         Ok(())
     }
@@ -47,7 +46,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// A bucket of which some stay as they are is waited for now: a pass that reads only these would find no memory
     /// for their gradients.
-    pub(crate) fn expect_parameters(&mut self, bucket: BucketInFlight<B::InnerBackend>) -> Result<(), CollectiveError> {
+    pub(crate) fn expect_parameters(&mut self, bucket: BucketInFlight) -> Result<(), CollectiveError> {
         let bucket = Arc::new(bucket);
         if bucket.is_partial {
             bucket.wait()?;

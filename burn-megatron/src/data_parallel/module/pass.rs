@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use burn::module::{AutodiffModule, Module};
+use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::hook_module::hook_module;
 use super::wrapper::{DistributedDataParallel, StepPart};
-use crate::autodiff::{GradientSink, TrainingBackend};
+use crate::autodiff::GradientSink;
 use crate::collectives::{CollectiveError, catch_collective_error, unwrap_or_unwind};
 use crate::data_parallel::error::DataParallelError;
 use crate::data_parallel::gradients::reduced::ReducedGradients;
@@ -16,7 +16,7 @@ use crate::data_parallel::replicas::agreement::{compare_parts, out_of_step};
 use crate::data_parallel::watched::watched;
 use crate::parameters::list_parameters;
 
-impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<M: Module> DistributedDataParallel<M> {
     /// Runs one micro-batch forward and backward, and returns its loss.
     ///
     /// `forward` gets a clone of the module, good for this pass only, and returns a loss of one element: the mean over
@@ -39,8 +39,8 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub fn backward(
         &mut self,
         part: StepPart,
-        forward: impl FnOnce(M) -> Tensor<B, 1>,
-    ) -> Result<Tensor<B::InnerBackend, 1>, DataParallelError> {
+        forward: impl FnOnce(M) -> Tensor<1>,
+    ) -> Result<Tensor<1>, DataParallelError> {
         self.begin()?;
         let hooked = self.hooked(self.module_in_flight().clone());
         let is_compared = self.takes_comparison();
@@ -62,7 +62,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Runs one micro-batch by a closure that goes forward and backward itself, and returns what the closure returns.
     ///
-    /// As [`backward`](Self::backward), for code that calls burn's `backward` in a function of its own, as a
+    /// Does as [`backward`](Self::backward), for code that calls burn's `backward` in a function of its own, as a
     /// `TrainStep` does. `run` gets a clone of the module, good for this pass only. The parameters' gradients go to the
     /// step's; none of them is in what `backward` returns. They are multiplied by `weight`: 1, or, where ranks have
     /// different numbers of samples, [`GlobalBatches::weight`](crate::data::GlobalBatches::weight).
@@ -128,7 +128,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// update has left no parameter that is trained.
     pub fn begin(&mut self) -> Result<(), DataParallelError> {
         if self.is_untrained {
-            let parameters = list_parameters::<B, M>(self.module_in_flight());
+            let parameters = list_parameters(self.module_in_flight());
             return Err(DataParallelError::nothing_to_train(&parameters));
         }
         if self.binding.reducer.is_launched() {
@@ -152,25 +152,25 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     fn sync_buffers(&mut self) -> Result<(), CollectiveError> {
         if let (Some(buffers), Some(module)) = (&mut self.buffers, &self.module) {
-            self.module = Some(buffers.sync::<B, M>(module, self.context.data_group())?);
+            self.module = Some(buffers.sync(module, self.context.data_group())?);
         }
         Ok(())
     }
 
-    /// What takes the gradients of a graph whose parameters another module hooks, by number.
-    pub(crate) fn sink(&self) -> Arc<dyn GradientSink<B::InnerBackend>> {
+    /// Returns what takes the gradients of a graph whose parameters another module hooks, by number.
+    pub(crate) fn sink(&self) -> Arc<dyn GradientSink> {
         self.binding.reducer.clone()
     }
 
     /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.
-    pub fn hooked<P: Module<B>>(&self, part: P) -> P {
-        hook_module::<B, P>(part, &self.binding, &self.sink())
+    pub fn hooked<P: Module>(&self, part: P) -> P {
+        hook_module::<P>(part, &self.binding, &self.sink())
     }
 
     /// As [`hooked`](Self::hooked), with every gradient multiplied by `weight` on its way.
-    fn hooked_weighted<P: Module<B>>(&self, part: P, weight: f64) -> P {
+    fn hooked_weighted<P: Module>(&self, part: P, weight: f64) -> P {
         let sink = weighted_sink(self.sink(), weight);
-        hook_module::<B, P>(part, &self.binding, &sink)
+        hook_module::<P>(part, &self.binding, &sink)
     }
 
     /// Says which part of the step the next backward pass is, for the parameters that it reaches.
@@ -226,7 +226,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// When a collective fails, a GPU has lost work, no parameter received a gradient on any data-parallel rank, no
     /// stage of a pipeline trains one, or the ranks have not made the same steps or are not in the same, or those of
     /// one stage have not made the same updates.
-    pub fn gradients(&mut self) -> Result<ReducedGradients<B::InnerBackend>, DataParallelError> {
+    pub fn gradients(&mut self) -> Result<ReducedGradients, DataParallelError> {
         self.is_step_begun = false;
         let binding = &self.binding;
         let reduced = binding.reducer.finish(self.progress, self.stated())?;

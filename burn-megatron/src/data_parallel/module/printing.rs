@@ -1,11 +1,8 @@
 //! What is printed of a module, a context and a wrapper that have communicated: which groups they have, and no record
 //! of calls.
 
-use burn::backend::Autodiff;
 use burn::module::Module;
-use burn::tensor::Tensor;
-use burn::tensor::backend::Backend;
-use burn_flex::Flex;
+use burn::tensor::{Device, Tensor};
 
 use crate::collectives::{ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
@@ -17,20 +14,19 @@ use crate::tensor_parallel::{
 use crate::topology::ParallelConfig;
 use burn_megatron_comm::rank_threads::{TIMEOUT, run_ranks};
 
-type B = Autodiff<Flex>;
-
 /// One of each layer that has a group, and a group itself.
 #[derive(Module, Debug)]
-struct Net<B: Backend> {
-    embedding: VocabParallelEmbedding<B>,
-    norm: LayerNorm<B>,
-    column: ColumnParallelLinear<B>,
-    row: RowParallelLinear<B>,
+struct Net {
+    embedding: VocabParallelEmbedding,
+    norm: LayerNorm,
+    column: ColumnParallelLinear,
+    row: RowParallelLinear,
+    #[module(skip)]
     group: ProcessGroup,
 }
 
-fn net(context: &ParallelContext) -> Net<B> {
-    let device = Default::default();
+fn net(context: &ParallelContext) -> Net {
+    let device = Device::flex().autodiff();
     Net {
         embedding: VocabParallelEmbeddingConfig::new(10, 4)
             .init(&device, &context.scope("embedding"))
@@ -105,8 +101,8 @@ fn gradients_print_how_many_they_are() {
     let context = ParallelContext::single(1);
     let layers: Vec<_> = (0..100).map(|_| net(&context).column).collect();
     let mut wrapped = DistributedDataParallel::new(layers, &context, DataParallelConfig::new()).unwrap();
-    let input = Tensor::<B, 2>::ones([2, 4], &Default::default());
-    let forward = |layers: Vec<ColumnParallelLinear<B>>| {
+    let input = Tensor::<2>::ones([2, 4], &Device::flex().autodiff());
+    let forward = |layers: Vec<ColumnParallelLinear>| {
         let outputs = layers.iter().map(|layer| layer.forward(input.clone()).sum());
         outputs.reduce(|left, right| left + right).expect("there are layers")
     };

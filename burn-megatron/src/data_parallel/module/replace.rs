@@ -3,31 +3,30 @@
 use std::sync::Arc;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::{Device, Tensor};
 
 use super::binding::Binding;
 use super::bucket_in_flight::BucketInFlight;
-use crate::autodiff::TrainingBackend;
-use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, as_constant, has_device_memory, unwrap_or_unwind};
 use crate::data_parallel::buckets::gradient_entry::GradientEntry;
 use crate::data_parallel::replicas::undrawn::{Undrawn, is_plain};
 use crate::data_parallel::shards::parameter_shards::ParameterShards;
 
 /// Returns the module with new values for the trained parameters that `value` gives some for, by number, `[len]`.
-pub(in crate::data_parallel) fn replace_parameters<B: TrainingBackend, M: Module<B>>(
+pub(in crate::data_parallel) fn replace_parameters<M: Module>(
     module: M,
-    binding: &Binding<B>,
-    value: impl FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>,
+    binding: &Binding,
+    value: impl FnMut(usize) -> Option<Tensor<1>>,
 ) -> M {
-    struct Replacer<'a, B: TrainingBackend, F> {
-        binding: &'a Binding<B>,
+    struct Replacer<'a, F> {
+        binding: &'a Binding,
         value: F,
     }
-    impl<B: TrainingBackend, F> ModuleMapper<B> for Replacer<'_, B, F>
+    impl<F> ModuleMapper for Replacer<'_, F>
     where
-        F: FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>,
+        F: FnMut(usize) -> Option<Tensor<1>>,
     {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let fresh = self
                 .binding
                 .numbers
@@ -37,7 +36,7 @@ pub(in crate::data_parallel) fn replace_parameters<B: TrainingBackend, M: Module
                 return param;
             };
             let (id, tensor, mapper) = param.consume();
-            let fresh = Tensor::from_inner(fresh.reshape(tensor.dims())).require_grad();
+            let fresh = as_constant(fresh.reshape(tensor.dims()), &tensor.device()).require_grad();
             Param::from_mapped_value(id, fresh, mapper)
         }
     }
@@ -47,18 +46,18 @@ pub(in crate::data_parallel) fn replace_parameters<B: TrainingBackend, M: Module
 /// Returns the module with the trained parameters that a bucket brings: each is waited for when it is first read.
 ///
 /// One that is transformed as it is loaded or saved is waited for now: burn has no such parameter without a value.
-pub(in crate::data_parallel) fn await_parameters<B: TrainingBackend, M: Module<B>>(
+pub(in crate::data_parallel) fn await_parameters<M: Module>(
     module: M,
-    binding: &Binding<B>,
-    bucket: &Arc<BucketInFlight<B::InnerBackend>>,
+    binding: &Binding,
+    bucket: &Arc<BucketInFlight>,
 ) -> (M, Result<(), CollectiveError>) {
-    struct Awaiter<'a, B: TrainingBackend> {
-        binding: &'a Binding<B>,
-        bucket: &'a Arc<BucketInFlight<B::InnerBackend>>,
+    struct Awaiter<'a> {
+        binding: &'a Binding,
+        bucket: &'a Arc<BucketInFlight>,
         result: Result<(), CollectiveError>,
     }
-    impl<B: TrainingBackend> ModuleMapper<B> for Awaiter<'_, B> {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Awaiter<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let number = self.binding.numbers.get(&param.id).copied();
             let Some(number) = number.filter(|&number| self.bucket.brings(number)) else {
                 return param;
@@ -68,14 +67,14 @@ pub(in crate::data_parallel) fn await_parameters<B: TrainingBackend, M: Module<B
             let (id, tensor, mapper) = param.consume();
             if is_plain {
                 let (bucket, dims) = (self.bucket.clone(), shape.dims::<D>());
-                let arrive = move |_: &B::Device, requires_grad| {
+                let arrive = move |device: &Device, requires_grad| {
                     let value = unwrap_or_unwind(bucket.value(number));
-                    Tensor::from_inner(value.reshape(dims)).set_require_grad(requires_grad)
+                    as_constant(value.reshape(dims), device).set_require_grad(requires_grad)
                 };
                 return Param::uninitialized(id, arrive, device, true, shape);
             }
             let value = match self.bucket.value(number) {
-                Ok(value) => Tensor::from_inner(value.reshape(tensor.dims())).require_grad(),
+                Ok(value) => as_constant(value.reshape(tensor.dims()), &tensor.device()).require_grad(),
                 Err(error) => {
                     self.result = Err(error);
                     tensor
@@ -98,39 +97,31 @@ pub(in crate::data_parallel) fn await_parameters<B: TrainingBackend, M: Module<B
 ///
 /// # Errors
 /// The path of a parameter that is transformed as it is loaded or saved: burn has no such parameter without a value.
-pub(in crate::data_parallel) fn shard_parameters<B: TrainingBackend, M: Module<B>>(
+pub(in crate::data_parallel) fn shard_parameters<M: Module>(
     module: M,
-    binding: &Binding<B>,
-    shards: &Arc<ParameterShards<B::InnerBackend>>,
+    binding: &Binding,
+    shards: &Arc<ParameterShards>,
     undrawn: &Undrawn,
 ) -> (M, Option<String>) {
-    struct Sharder<'a, B: TrainingBackend> {
-        binding: &'a Binding<B>,
+    struct Sharder<'a> {
+        binding: &'a Binding,
         undrawn: &'a Undrawn,
-        shards: &'a Arc<ParameterShards<B::InnerBackend>>,
+        shards: &'a Arc<ParameterShards>,
         transformed: Option<String>,
     }
-    impl<B: TrainingBackend> ModuleMapper<B> for Sharder<'_, B> {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Sharder<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let number = self.binding.numbers.get(&param.id).copied();
             let is_undrawn = self.undrawn.contains(param.id);
             let Some(number) = number.filter(|_| is_undrawn || param.is_initialized()) else {
                 return param;
             };
-            let (id, shape, device) = (param.id, param.lazy_shape(), param.lazy_device());
             if !is_plain(&param) {
                 let name = self.binding.entries[number].name.clone();
                 self.transformed.get_or_insert(name);
                 return param;
             }
-            let (shards, dims) = (self.shards.clone(), shape.dims::<D>());
-            let gather = move |_: &B::Device, requires_grad| {
-                let value = unwrap_or_unwind(shards.parameter(number));
-                // A graph may keep vectors, and is not to keep their bucket with them.
-                let value = if D == 1 { apart(value) } else { value };
-                Tensor::from_inner(value.reshape(dims)).set_require_grad(requires_grad)
-            };
-            Param::uninitialized(id, gather, device, true, shape)
+            gathered(&param, number, self.shards.clone())
         }
     }
     let mut sharder = Sharder {
@@ -143,20 +134,54 @@ pub(in crate::data_parallel) fn shard_parameters<B: TrainingBackend, M: Module<B
     (module, sharder.transformed)
 }
 
+/// Returns the module with sharded parameters that are gathered by themselves when they are read: clones as burn makes
+/// them share what one of them has gathered, and would keep it as long as the module.
+pub(in crate::data_parallel) fn gather_anew<M: Module>(module: M, binding: &Binding) -> M {
+    struct Gatherer<'a> {
+        binding: &'a Binding,
+        shards: &'a Arc<ParameterShards>,
+    }
+    impl ModuleMapper for Gatherer<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            match self.binding.numbers.get(&param.id) {
+                Some(&number) if !param.is_initialized() => gathered(&param, number, self.shards.clone()),
+                _ => param,
+            }
+        }
+    }
+    match &binding.shards {
+        Some(shards) => module.map(&mut Gatherer { binding, shards }),
+        None => module,
+    }
+}
+
+/// Returns a parameter in place of another, which is gathered when it is read.
+fn gathered<const D: usize>(param: &Param<Tensor<D>>, number: usize, shards: Arc<ParameterShards>) -> Param<Tensor<D>> {
+    let (shape, device) = (param.lazy_shape(), param.lazy_device());
+    let dims = shape.dims::<D>();
+    let gather = move |device: &Device, requires_grad| {
+        let value = unwrap_or_unwind(shards.parameter(number));
+        // A graph may keep vectors, and is not to keep their bucket with them.
+        let value = if D == 1 { apart(value) } else { value };
+        as_constant(value.reshape(dims), device).set_require_grad(requires_grad)
+    };
+    Param::uninitialized(param.id, gather, device, true, shape)
+}
+
 /// The same values in memory of their own.
-fn apart<B: CollectiveBackend>(values: Tensor<B, 1>) -> Tensor<B, 1> {
-    if B::HAS_DEVICE_MEMORY {
+fn apart(values: Tensor<1>) -> Tensor<1> {
+    let (device, dtype) = (values.device(), values.dtype());
+    if has_device_memory(&device) {
         return values.mul_scalar(1.0);
     }
-    let (device, dtype) = (values.device(), values.dtype());
     Tensor::from_data(values.into_data(), (&device, dtype))
 }
 
 /// Gives every parameter of a module that is waited for its value.
-pub(in crate::data_parallel) fn touch_parameters<B: TrainingBackend, M: Module<B>>(module: &M) {
+pub(in crate::data_parallel) fn touch_parameters<M: Module>(module: &M) {
     struct Toucher;
-    impl<B: TrainingBackend> ModuleVisitor<B> for Toucher {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    impl ModuleVisitor for Toucher {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let _ = param.val();
         }
     }
@@ -168,21 +193,18 @@ pub(in crate::data_parallel) fn touch_parameters<B: TrainingBackend, M: Module<B
 ///
 /// `Module::to_device` of burn leaves such parameters: the move is differentiable, and the gradient belongs to the
 /// tensor on the old device, which nothing refers to any more.
-pub(in crate::data_parallel) fn make_leaves<B: TrainingBackend, M: Module<B>>(module: M) -> (M, bool) {
+pub(in crate::data_parallel) fn make_leaves<M: Module>(module: M) -> (M, bool) {
     struct LeafMaker {
         has_made: bool,
     }
-    impl<B: TrainingBackend> ModuleMapper<B> for LeafMaker {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for LeafMaker {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             // One without a value is the output of nothing.
             if !param.is_initialized() {
                 return param;
             }
             let (id, tensor, mapper) = param.consume();
-            let is_leaf = tensor.is_require_grad();
-            let primitive = tensor.into_primitive().tensor();
-            let is_output = !is_leaf && B::is_tracked(&primitive);
-            let tensor = Tensor::from_primitive(TensorPrimitive::Float(primitive));
+            let is_output = !tensor.is_require_grad() && tensor.is_tracked();
             self.has_made |= is_output;
             let tensor = if is_output {
                 tensor.detach().require_grad()
@@ -198,18 +220,18 @@ pub(in crate::data_parallel) fn make_leaves<B: TrainingBackend, M: Module<B>>(mo
 }
 
 /// Returns the values of the trained parameters, by number, `[len]`; none of those that are undrawn.
-pub(in crate::data_parallel) fn read_parameters<B: TrainingBackend, M: Module<B>>(
+pub(in crate::data_parallel) fn read_parameters<M: Module>(
     module: &M,
-    binding: &Binding<B>,
+    binding: &Binding,
     undrawn: &Undrawn,
-) -> Vec<Option<Tensor<B::InnerBackend, 1>>> {
-    struct Reader<'a, B: TrainingBackend> {
-        binding: &'a Binding<B>,
+) -> Vec<Option<Tensor<1>>> {
+    struct Reader<'a> {
+        binding: &'a Binding,
         undrawn: &'a Undrawn,
-        values: Vec<Option<Tensor<B::InnerBackend, 1>>>,
+        values: Vec<Option<Tensor<1>>>,
     }
-    impl<B: TrainingBackend> ModuleVisitor<B> for Reader<'_, B> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    impl ModuleVisitor for Reader<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let number = self.binding.numbers.get(&param.id);
             if let Some(&number) = number.filter(|_| !self.undrawn.contains(param.id)) {
                 let value = param.val().inner();

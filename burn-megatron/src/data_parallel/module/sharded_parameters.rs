@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::replace::{read_parameters, shard_parameters};
 use super::wrapper::DistributedDataParallel;
-use crate::autodiff::TrainingBackend;
 use crate::collectives::CollectiveError;
 use crate::data_parallel::buckets::flat::part;
 use crate::data_parallel::error::DataParallelError;
@@ -20,35 +19,29 @@ use crate::data_parallel::shards::parameter_offload::ShardStore;
 use crate::data_parallel::shards::parameter_shards::ParameterShards;
 use crate::offload::OffloadError;
 
-impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<M: Module> DistributedDataParallel<M> {
     /// Takes this rank's shards of the parameters, which all ranks have, and leaves the rest; draws its shards of those
     /// that no rank has.
     pub(in crate::data_parallel) fn shard_parameters(&mut self, undrawn: &Undrawn) -> Result<(), DataParallelError> {
         let binding = &self.binding;
         let layout = &binding.layout;
         let lengths = (0..layout.lengths().len()).map(|bucket| layout.shard_length(bucket));
-        let (rank, dtype) = (self.context.rank(), binding.dtype);
-        let store = ShardStore::new(
-            &self.offload_parameters,
-            rank,
-            lengths.collect(),
-            dtype,
-            &binding.device,
-        )?;
+        let (rank, dtype, device) = (self.context.rank(), binding.dtype, self.inner_device());
+        let store = ShardStore::new(&self.offload_parameters, rank, lengths.collect(), dtype, &device)?;
         let values = read_parameters(self.module_in_flight(), binding, undrawn);
         let shards = ParameterShards::new(
             binding.layout.clone(),
             |number, owned| match &values[number] {
                 Some(value) => part(value.clone(), owned),
                 None => {
-                    let drawn = undrawn.draw(binding.entries[number].id, owned, dtype, &binding.device);
+                    let drawn = undrawn.draw(binding.entries[number].id, owned, dtype, &device);
                     drawn.expect("what has no value is undrawn")
                 }
             },
             store,
             self.context.shard_group().clone(),
             dtype,
-            &binding.device,
+            &device,
             self.options.gathers_ahead,
         )?;
         self.binding.shards = Some(Arc::new(shards));
@@ -95,7 +88,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Returns this rank's elements of the trained parameters, which its optimizer updates.
-    pub(crate) fn owned_values(&self) -> OwnedValues<B::InnerBackend> {
+    pub(crate) fn owned_values(&self) -> OwnedValues {
         if let Some(shards) = &self.binding.shards {
             return OwnedValues::Sharded(shards.clone());
         }
@@ -117,7 +110,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub(crate) fn replace_pieces(
         &mut self,
         bucket: usize,
-        pieces: Vec<(usize, Tensor<B::InnerBackend, 1>)>,
+        pieces: Vec<(usize, Tensor<1>)>,
     ) -> Result<(), OffloadError> {
         let shards = self.binding.shards.as_ref().expect("parameters are sharded");
         shards.replace(bucket, pieces)
@@ -134,7 +127,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         }
     }
 
-    /// Whether each rank keeps its shards of the parameters only.
+    /// Returns whether each rank keeps its shards of the parameters only.
     pub(crate) fn has_sharded_parameters(&self) -> bool {
         self.binding.shards.is_some()
     }

@@ -1,13 +1,13 @@
 //! What changes a wrapped module: an optimizer's step, an update by the caller, a record.
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::optim::LearningRate;
+use burn::store::ModuleRecord;
 use burn::tensor::Tensor;
 
 use super::binding::{Binding, one_device};
 use super::replace::{make_leaves, replace_parameters};
 use super::wrapper::{DistributedDataParallel, trains_nothing};
-use crate::autodiff::TrainingBackend;
 use crate::data_parallel::buckets::flat::part;
 use crate::data_parallel::error::DataParallelError;
 use crate::data_parallel::replicas::agreement::compare_modules;
@@ -16,7 +16,7 @@ use crate::data_parallel::replicas::undrawn::Undrawn;
 use crate::offload::OffloadError;
 use crate::parameters::list_parameters;
 
-impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<M: Module> DistributedDataParallel<M> {
     /// Notes that an optimizer makes a step: all data-parallel ranks must make the same.
     pub(crate) fn count_step(&mut self, learning_rate: LearningRate) {
         self.progress.steps += 1;
@@ -63,14 +63,14 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Panics
     /// When burn does: the record has more or fewer layers than the module.
-    pub fn load_record(&mut self, record: M::Record) -> Result<(), DataParallelError> {
+    pub fn load_record(&mut self, record: ModuleRecord) -> Result<(), DataParallelError> {
         self.wait_for_parameters()?;
-        let loaded = self.context.load_record::<B, M>(self.module().clone(), record)?;
+        let loaded = self.context.load_record(self.module().clone(), record)?;
         self.records_loaded += 1;
         self.update(|_| loaded)
     }
 
-    /// How many records have been loaded: a copy of the parameters from before the last one is stale.
+    /// Returns how many records have been loaded: a copy of the parameters from before the last one is stale.
     pub(crate) fn records_loaded(&self) -> u32 {
         self.records_loaded
     }
@@ -92,13 +92,13 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Binds the parameters that an update has left.
     fn bind_again(&mut self) -> Result<(), DataParallelError> {
-        let parameters = list_parameters::<B, M>(self.module());
-        let device = one_device::<B, M>(self.module(), &parameters)?;
+        let parameters = list_parameters(self.module());
+        let device = one_device(self.module(), &parameters)?;
         if !self.is_untrained && self.binding.fits(&parameters, &device) {
             return Ok(());
         }
         let parameters = if self.make_leaves() {
-            list_parameters::<B, M>(self.module())
+            list_parameters(self.module())
         } else {
             parameters
         };
@@ -106,7 +106,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if self.is_untrained {
             return Err(DataParallelError::nothing_to_train(&parameters));
         }
-        let device = one_device::<B, M>(self.module(), &parameters)?;
+        let device = one_device(self.module(), &parameters)?;
         if self.binding.fits(&parameters, &device) {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     fn make_leaves(&mut self) -> bool {
         let mut has_made = false;
         self.module = self.module.take().map(|module| {
-            let (module, made) = make_leaves::<B, M>(module);
+            let (module, made) = make_leaves(module);
             has_made = made;
             module
         });
@@ -145,13 +145,13 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub(crate) fn restart_buffers(&mut self) {
         if let Some(buffers) = &mut self.buffers {
             let module = self.module.as_ref().expect("absent inside `update` only");
-            *buffers = BufferSync::new::<B, M>(module, &self.binding.parameters);
+            *buffers = BufferSync::new(module, &self.binding.parameters);
         }
     }
 
     /// Returns the values of the trained parameters, by number, `[len]`.
     #[cfg(test)]
-    pub(crate) fn values(&self) -> Vec<Tensor<B::InnerBackend, 1>> {
+    pub(crate) fn values(&self) -> Vec<Tensor<1>> {
         let values = super::replace::read_parameters(self.module(), &self.binding, &Undrawn::default());
         values.into_iter().flatten().collect()
     }
@@ -160,10 +160,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Errors
     /// When they are in a file that cannot be read or written.
-    pub(crate) fn replace(
-        &mut self,
-        mut value: impl FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>,
-    ) -> Result<(), OffloadError> {
+    pub(crate) fn replace(&mut self, mut value: impl FnMut(usize) -> Option<Tensor<1>>) -> Result<(), OffloadError> {
         let binding = &self.binding;
         if let Some(shards) = &binding.shards {
             for bucket in 0..binding.layout.lengths().len() {
@@ -186,24 +183,23 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
 #[cfg(test)]
 mod tests {
-    use burn::backend::Autodiff;
     use burn::module::Module;
     use burn::optim::SgdConfig;
-    use burn_flex::Flex;
+    use burn::tensor::Device;
 
     use super::*;
     use crate::context::{ParallelContext, ParameterScope};
     use crate::data_parallel::{DataParallelConfig, StepPart};
     use crate::tensor_parallel::{ColumnParallelLinear, ColumnParallelLinearConfig};
 
-    type B = Autodiff<Flex>;
-
-    fn column(scope: &ParameterScope) -> ColumnParallelLinear<B> {
+    fn column(scope: &ParameterScope) -> ColumnParallelLinear {
         let config = ColumnParallelLinearConfig::new(3, 4);
-        config.init(&Default::default(), scope).expect("no size to divide")
+        config
+            .init(&Device::flex().autodiff(), scope)
+            .expect("no size to divide")
     }
 
-    fn names(wrapped: &DistributedDataParallel<B, ColumnParallelLinear<B>>) -> Vec<&str> {
+    fn names(wrapped: &DistributedDataParallel<ColumnParallelLinear>) -> Vec<&str> {
         wrapped
             .binding
             .entries
@@ -217,7 +213,7 @@ mod tests {
         let context = ParallelContext::single(1);
         let record = || column(&ParallelContext::single(2).root()).into_record();
         let layer = context
-            .load_record::<B, _>(column(&context.scope("fc")), record())
+            .load_record(column(&context.scope("fc")), record())
             .expect("the same fields");
         let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new()).expect("declared");
         assert_eq!(names(&wrapped), ["fc.weight", "fc.bias"]);
@@ -227,13 +223,14 @@ mod tests {
             .expect("the same fields");
         assert_eq!(names(&wrapped), ["fc.weight", "fc.bias"]);
         let before = wrapped.module().weight.val().into_data();
-        let input = Tensor::<B, 2>::ones([2, 3], &Default::default());
+        let input = Tensor::<2>::ones([2, 3], &Device::flex().autodiff());
         wrapped
             .backward(StepPart::Last, |layer| layer.forward(input).sum())
             .expect("one rank");
         let gradients = wrapped.gradients().expect("one rank");
         let mut optimizer = SgdConfig::new().init();
-        wrapped.step(0.1, &mut optimizer, gradients).expect("the same fields");
+        let stepped = wrapped.step_whole_parameters(0.1, &mut optimizer, gradients);
+        stepped.expect("the same fields");
         assert_ne!(wrapped.module().weight.val().into_data(), before);
     }
 }

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use burn::config::Config;
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::optim::LearningRate;
-use burn::tensor::DType;
-use burn::tensor::ops::Device;
+use burn::tensor::{DType, Device};
 use parking_lot::Mutex;
 
 use super::binding::{Binding, BindingOptions, one_device};
 use super::bucket_in_flight::BucketInFlight;
-use super::replace::{make_leaves, touch_parameters};
-use crate::autodiff::TrainingBackend;
+use super::replace::{gather_anew, make_leaves, touch_parameters};
 use crate::collectives::unwrap_or_unwind;
 use crate::context::ParallelContext;
 use crate::data_parallel::buckets::bucket_parameter::default_bucket_size;
@@ -41,7 +39,7 @@ pub struct DataParallelConfig {
     /// What happens to weights and buffers at wrapping.
     #[config(default = "WeightSync::Broadcast")]
     pub weight_sync: WeightSync,
-    /// Whether buffers, such as a batch norm's running mean, are taken from the first rank at the start of each step.
+    /// `true` if buffers, such as a batch norm's running mean, are taken from the first rank at the start of each step.
     /// A float parameter that is not trained counts as a buffer if the first step changes it, and as frozen if not.
     #[config(default = true)]
     pub broadcast_buffers: bool,
@@ -49,7 +47,7 @@ pub struct DataParallelConfig {
     /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer), which updates this rank's shard of every bucket.
     #[config(default = "ShardingStrategy::NoShard")]
     pub sharding: ShardingStrategy,
-    /// Whether full buckets are reduced during the backward pass; if not, all of them after it.
+    /// `true` if full buckets are reduced during the backward pass; if not, all of them after it.
     #[config(default = true)]
     pub overlap_grad_reduce: bool,
     /// With [`ShardingStrategy::OptimGradsParams`], whether a layer's parameters are gathered while the layer before it
@@ -85,13 +83,13 @@ pub enum StepPart {
 /// One step: [`backward`](Self::backward) for each micro-batch, [`gradients`](Self::gradients), and
 /// [`step`](Self::step) or [`update`](Self::update).
 #[derive(Debug)]
-pub struct DistributedDataParallel<B: TrainingBackend, M> {
+pub struct DistributedDataParallel<M> {
     /// There is always one, except inside `update`.
     pub(in crate::data_parallel) module: Option<M>,
     pub(in crate::data_parallel) context: ParallelContext,
     pub(in crate::data_parallel) options: BindingOptions,
     pub(in crate::data_parallel) offload_parameters: ParameterOffload,
-    pub(in crate::data_parallel) binding: Binding<B>,
+    pub(in crate::data_parallel) binding: Binding,
     /// None where buffers are left alone.
     pub(in crate::data_parallel) buffers: Option<BufferSync>,
     pub(in crate::data_parallel) is_step_begun: bool,
@@ -99,27 +97,27 @@ pub struct DistributedDataParallel<B: TrainingBackend, M> {
     pub(in crate::data_parallel) check_replicas_interval: usize,
     /// Steps begun, those that were given up included.
     pub(in crate::data_parallel) steps_begun: u64,
-    /// Whether the next micro-batch is one whose input is compared.
+    /// `true` if the next micro-batch is one whose input is compared.
     pub(in crate::data_parallel) compares_next: bool,
     pub(in crate::data_parallel) progress: Progress,
     /// That of the last step.
     pub(in crate::data_parallel) learning_rate: Option<LearningRate>,
     pub(in crate::data_parallel) records_loaded: u32,
-    /// Whether an update has left no parameter that is trained.
+    /// `true` if an update has left no parameter that is trained.
     pub(in crate::data_parallel) is_untrained: bool,
     /// Buckets of the last update that have not been waited for.
-    pub(in crate::data_parallel) in_flight: Mutex<Vec<Arc<BucketInFlight<B::InnerBackend>>>>,
+    pub(in crate::data_parallel) in_flight: Mutex<Vec<Arc<BucketInFlight>>>,
 }
 
-impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<M: Module> DistributedDataParallel<M> {
     /// Wraps a module. Parameters without values get them, in the order of the module, as one rank alone draws them.
     ///
     /// One rank alone draws a parameter when it is first used: a serial program that uses its parts in another order
     /// than it declares them calls [`initialize`](crate::initialize), too, to start from the same values.
     ///
     /// Then every data-parallel rank and pipeline stage except the first gets a seed of its own for burn's generator
-    /// (made of the context's seed and of what the generator draws next, so of the program's `B::seed`, too), so that
-    /// burn's `Dropout` drops other elements for other samples; tensor ranks draw the same numbers. A later `B::seed`
+    /// (made of the context's seed and of what the generator draws next, so of the program's `Device::seed`, too), so
+    /// that burn's `Dropout` drops other elements for other samples; tensor ranks draw the same numbers. A later seed
     /// undoes this. These masks are independent, not those of one rank: for the same in every layout there is
     /// [`Dropout`](crate::random::Dropout). Make all modules of a program before the first is wrapped: what is drawn
     /// later is drawn from these generators.
@@ -157,12 +155,12 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             gathers_ahead: config.overlap_param_gather,
         };
         // Before anything else looks at the module: even asking for its devices draws values.
-        let undrawn = Undrawn::of::<B, M>(&module, config.sharding, context);
+        let undrawn = Undrawn::of(&module, config.sharding, context);
         if undrawn.is_empty() {
-            context.root().draw_whole::<B, M>(&module)?;
+            context.root().draw_whole(&module)?;
         }
-        let (module, _) = make_leaves::<B, M>(module);
-        let parameters = undrawn.list::<B, M>(&module);
+        let (module, _) = make_leaves(module);
+        let parameters = undrawn.list(&module);
         if trains_nothing(&parameters, context)
             || !compare_parts(Progress::default(), has_trained(&parameters), context)?
         {
@@ -170,25 +168,25 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         }
         compare_modules(&parameters, &undrawn, context, context.data_group())?;
         compare_modules(&parameters, &undrawn, context, context.tensor_group())?;
-        let device = one_device::<B, M>(&module, &parameters)?;
+        let device = one_device(&module, &parameters)?;
         let binding = Binding::new(parameters, options, context, &device, None)?;
         // What is undrawn is the same by its name and the seed.
         let is_drawn = |number: usize| !undrawn.contains(binding.parameters[number].id);
         let compared = Compared::Drawn(&undrawn);
         let module = match config.weight_sync {
-            WeightSync::Broadcast => broadcast_module::<B, M>(module, is_drawn, group)?,
+            WeightSync::Broadcast => broadcast_module(module, is_drawn, group)?,
             WeightSync::Verify => {
-                compare_replicas::<B, M>(&module, compared, context, group)?;
+                compare_replicas(&module, compared, context, group)?;
                 module
             }
         };
-        compare_replicas::<B, M>(&module, compared, context, context.tensor_group())?;
-        compare_tied::<B, M>(&module, context)?;
-        separate_generators::<B>(&device, context)?;
+        compare_replicas(&module, compared, context, context.tensor_group())?;
+        compare_tied(&module, context)?;
+        separate_generators(&device, context)?;
         let mut wrapped = Self {
             buffers: config
                 .broadcast_buffers
-                .then(|| BufferSync::new::<B, M>(&module, &binding.parameters)),
+                .then(|| BufferSync::new(&module, &binding.parameters)),
             module: Some(module),
             context: context.clone(),
             options,
@@ -212,7 +210,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         Ok(wrapped)
     }
 
-    /// What was known of the ranks when the module was wrapped.
+    /// Returns what was known of the ranks when the module was wrapped.
     pub(crate) fn context(&self) -> &ParallelContext {
         &self.context
     }
@@ -234,16 +232,16 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         unwrap_or_unwind(self.wait_for_parameters());
         let module = self.module.expect("absent inside `update` only");
         // Those that are sharded are gathered.
-        touch_parameters::<B, M>(&module);
+        touch_parameters(&module);
         module
     }
 
-    /// What is known of each trained parameter, in the module's order.
+    /// Returns what is known of each trained parameter, in the module's order.
     pub fn trained(&self) -> &[GradientEntry] {
         &self.binding.entries
     }
 
-    /// Which elements of a trained parameter this rank's optimizer updates: all, unless gradients are sharded.
+    /// Returns which elements of a trained parameter this rank's optimizer updates: all, unless gradients are sharded.
     pub fn owned(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
         if !self.options.sharding.shards_optimizer() {
             return 0..entry.slot.len;
@@ -284,19 +282,19 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.binding.dtype
     }
 
-    /// The device of the trained parameters, as the inner backend has it.
-    pub(crate) fn inner_device(&self) -> Device<B::InnerBackend> {
-        self.binding.device.clone()
-    }
-
-    /// The device of the trained parameters.
-    pub(crate) fn device(&self) -> &B::Device {
-        &self.binding.device
+    /// The device of the trained parameters, without autodiff.
+    pub(crate) fn inner_device(&self) -> Device {
+        self.binding.device.clone().inner()
     }
 
     /// The parameters and buffers of the module, as they are bound.
     pub fn parameters(&self) -> &[ParameterEntry] {
         &self.binding.parameters
+    }
+
+    /// Returns a clone whose sharded parameters go with it.
+    fn gathered_anew(&self) -> M {
+        gather_anew(self.module_in_flight().clone(), &self.binding)
     }
 
     /// Compares the replicas of the module's trained parameters: see [`check_replicas`].
@@ -307,17 +305,15 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.wait_for_parameters()?;
         match self.binding.shards {
             // Of a shard there is one; tensor-parallel ranks have replicas.
-            Some(_) if self.context.replica_group().size() > 1 => {
-                check_replicas::<B, M>(&self.module_in_flight().clone(), &self.context)
-            }
+            Some(_) if self.context.replica_group().size() > 1 => check_replicas(&self.gathered_anew(), &self.context),
             Some(_) if self.context.tensor_group().size() == 1 => Ok(()),
-            Some(_) => check_tensor_replicas::<B, M>(&self.module_in_flight().clone(), &self.context),
-            None => check_replicas::<B, M>(self.module(), &self.context),
+            Some(_) => check_tensor_replicas(&self.gathered_anew(), &self.context),
+            None => check_replicas(self.module(), &self.context),
         }
     }
 }
 
-/// Whether some parameter is trained.
+/// Returns whether some parameter is trained.
 fn has_trained(parameters: &[ParameterEntry]) -> bool {
     parameters.iter().any(|parameter| parameter.requires_grad)
 }

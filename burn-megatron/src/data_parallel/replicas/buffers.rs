@@ -4,7 +4,7 @@ use burn::module::Module;
 
 use super::replica_check::hash_parameters;
 use super::sync::broadcast_module;
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 use crate::parameters::{ParameterEntry, settle_running_states};
 
 /// Which float parameters of a module are buffers.
@@ -19,19 +19,16 @@ pub(in crate::data_parallel) enum BufferSync {
 
 impl BufferSync {
     /// Looks at a module that has just been made equal on all ranks, and has these parameters.
-    pub(in crate::data_parallel) fn new<B: CollectiveBackend, M: Module<B>>(
-        module: &M,
-        parameters: &[ParameterEntry],
-    ) -> Self {
+    pub(in crate::data_parallel) fn new<M: Module>(module: &M, parameters: &[ParameterEntry]) -> Self {
         let untrained: Vec<bool> = parameters.iter().map(|p| !p.requires_grad).collect();
         if untrained.contains(&true) {
-            BufferSync::Unknown(untrained_hashes::<B, M>(module, &untrained))
+            BufferSync::Unknown(untrained_hashes(module, &untrained))
         } else {
             BufferSync::Known(vec![false; untrained.len()])
         }
     }
 
-    /// Whether nothing is kept equal: all is trained or frozen.
+    /// Returns whether nothing is kept equal: all is trained or frozen.
     pub(in crate::data_parallel) fn is_idle(&self) -> bool {
         matches!(self, BufferSync::Known(live) if !live.contains(&true))
     }
@@ -40,7 +37,7 @@ impl BufferSync {
     ///
     /// # Communication
     /// At the start of the second step, one all-reduce of 4 bytes per parameter; from then on one broadcast per buffer.
-    pub(in crate::data_parallel) fn sync<B: CollectiveBackend, M: Module<B>>(
+    pub(in crate::data_parallel) fn sync<M: Module>(
         &mut self,
         module: &M,
         group: &ProcessGroup,
@@ -48,10 +45,10 @@ impl BufferSync {
         if self.is_idle() {
             return Ok(module.clone());
         }
-        settle_running_states::<B, M>(module);
+        settle_running_states(module);
         if let BufferSync::Unknown(before) = self {
             let untrained: Vec<bool> = before.iter().map(Option::is_some).collect();
-            let now = untrained_hashes::<B, M>(module, &untrained);
+            let now = untrained_hashes(module, &untrained);
             let mut changed: Vec<i32> = before.iter().zip(&now).map(|(a, b)| i32::from(a != b)).collect();
             group.all_reduce(&mut changed, ReduceOp::Max)?;
             if !changed.contains(&1) {
@@ -61,14 +58,14 @@ impl BufferSync {
             *self = BufferSync::Known(changed.iter().map(|&c| c == 1).collect());
         }
         match self {
-            BufferSync::Known(live) => broadcast_module::<B, M>(module.clone(), |index| live[index], group),
+            BufferSync::Known(live) => broadcast_module(module.clone(), |index| live[index], group),
             BufferSync::Unknown(_) => unreachable!("it has just become known"),
         }
     }
 }
 
-fn untrained_hashes<B: CollectiveBackend, M: Module<B>>(module: &M, untrained: &[bool]) -> Vec<Option<i64>> {
-    let hashes = hash_parameters::<B, M>(module, |index| untrained[index]);
+fn untrained_hashes<M: Module>(module: &M, untrained: &[bool]) -> Vec<Option<i64>> {
+    let hashes = hash_parameters(module, |index| untrained[index]);
     let mut hashes = hashes.into_iter();
     untrained
         .iter()

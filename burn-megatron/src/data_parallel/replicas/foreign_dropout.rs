@@ -20,12 +20,12 @@ pub(in crate::data_parallel) fn refuse_foreign_dropout<M: std::fmt::Debug>(
     }
 }
 
-/// Whether a module shows burn's own `Dropout`, active, when printed.
+/// Returns whether a module shows burn's own `Dropout`, active, when printed.
 pub(crate) fn has_foreign_dropout<M: std::fmt::Debug>(module: &M) -> bool {
     shows_active_dropout(&format!("{module:?}"))
 }
 
-/// Whether a module shows parts of burn's that compute something else in training than in evaluation.
+/// Returns whether a module shows parts of burn's that compute something else in training than in evaluation.
 #[cfg(feature = "trainer")]
 pub(crate) fn differs_in_training<M: std::fmt::Debug>(module: &M) -> bool {
     let printed = format!("{module:?}");
@@ -35,7 +35,7 @@ pub(crate) fn differs_in_training<M: std::fmt::Debug>(module: &M) -> bool {
             .any(|name| printed.contains(name))
 }
 
-/// Whether a printed module has a `Dropout { prob: p }` with p above zero; `AlphaDropout` is another type.
+/// Returns whether a printed module has a `Dropout { prob: p }` with p above zero; `AlphaDropout` is another type.
 fn shows_active_dropout(printed: &str) -> bool {
     const NAME: &str = "Dropout { prob: ";
     printed.match_indices(NAME).any(|(at, _)| {
@@ -52,11 +52,12 @@ mod tests {
     #[test]
     fn batch_norm_and_noise_are_seen() {
         use burn::nn::{BatchNormConfig, GaussianNoiseConfig, LinearConfig};
-        use burn_flex::{Flex, FlexDevice};
-        let norm = BatchNormConfig::new(2).init::<Flex>(&FlexDevice);
+        use burn::tensor::Device;
+
+        let norm = BatchNormConfig::new(2).init(&Device::flex());
         assert!(differs_in_training(&norm));
         assert!(differs_in_training(&GaussianNoiseConfig::new(0.1).init()));
-        let layer = LinearConfig::new(2, 2).init::<Flex>(&FlexDevice);
+        let layer = LinearConfig::new(2, 2).init(&Device::flex());
         assert!(!differs_in_training(&layer));
     }
 

@@ -1,7 +1,6 @@
 //! burn's own generator of random numbers, one per process: which ranks draw the same numbers from it.
 
-use burn::tensor::backend::Backend;
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::{Device, Distribution, Tensor};
 
 use crate::collectives::CollectiveError;
 use crate::context::ParallelContext;
@@ -19,21 +18,21 @@ use crate::random::RandomStream;
 ///
 /// # Errors
 /// When that fails.
-pub(in crate::data_parallel) fn separate_generators<B: Backend>(
-    device: &B::Device,
+pub(in crate::data_parallel) fn separate_generators(
+    device: &Device,
     context: &ParallelContext,
 ) -> Result<(), CollectiveError> {
     let rank = context.coordinates();
     if (rank.data, rank.pipeline) == (0, 0) {
         return Ok(());
     }
-    let drawn = read_host(Tensor::<B, 1>::random([2], Distribution::Default, device));
+    let drawn = read_host(Tensor::<1>::random([2], Distribution::Default, device));
     let drawn = drawn
         .iter()
         .fold(0, |all: u64, number| all.rotate_left(31) ^ number.to_bits());
     let mut seed = [generator_seed(context.seed() ^ drawn, rank.data, rank.pipeline) as i64];
     context.tensor_group().broadcast(&mut seed, 0)?;
-    B::seed(device, seed[0] as u64);
+    device.seed(seed[0] as u64);
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Tensor, Transaction, backend::Backend};
+use burn::tensor::{Tensor, Transaction};
 
 use super::undrawn::Undrawn;
 use crate::collectives::ProcessGroup;
@@ -28,37 +28,34 @@ const BYTES_PER_READ: usize = 256 << 20;
 /// # Errors
 /// [`DataParallelError::ReplicasDiffer`] on every rank of a group, naming the first parameter that differs and the
 /// ranks; [`DataParallelError::Collective`] when a collective fails.
-pub fn check_replicas<B: Backend, M: Module<B>>(
-    module: &M,
-    context: &ParallelContext,
-) -> Result<(), DataParallelError> {
-    compare_replicas::<B, M>(module, Compared::Trained, context, context.data_group())?;
-    check_tensor_replicas::<B, M>(module, context)
+pub fn check_replicas<M: Module>(module: &M, context: &ParallelContext) -> Result<(), DataParallelError> {
+    compare_replicas(module, Compared::Trained, context, context.data_group())?;
+    check_tensor_replicas(module, context)
 }
 
 /// As [`check_replicas`], without the comparison over the data-parallel group.
-pub(in crate::data_parallel) fn check_tensor_replicas<B: Backend, M: Module<B>>(
+pub(in crate::data_parallel) fn check_tensor_replicas<M: Module>(
     module: &M,
     context: &ParallelContext,
 ) -> Result<(), DataParallelError> {
-    compare_replicas::<B, M>(module, Compared::Trained, context, context.tensor_group())?;
-    compare_tied::<B, M>(module, context)
+    compare_replicas(module, Compared::Trained, context, context.tensor_group())?;
+    compare_tied(module, context)
 }
 
 /// Compares the copies of tied parameters on the first and on the last stage.
-pub(in crate::data_parallel) fn compare_tied<B: Backend, M: Module<B>>(
+pub(in crate::data_parallel) fn compare_tied<M: Module>(
     module: &M,
     context: &ParallelContext,
 ) -> Result<(), DataParallelError> {
     let Some(group) = context.embedding_group().filter(|group| group.size() > 1) else {
         return Ok(());
     };
-    let entries = list_parameters::<B, M>(module);
+    let entries = list_parameters(module);
     let is_tied = |entry: &ParameterEntry| {
         let declared = context.registry().declaration(entry.id);
         declared.is_some_and(|declaration| declaration.is_tied)
     };
-    let hashes = hash_parameters::<B, M>(module, |index| is_tied(&entries[index]));
+    let hashes = hash_parameters(module, |index| is_tied(&entries[index]));
     let names = entries.iter().filter(|entry| is_tied(entry));
     let hashed = |(name, hash)| Hashed {
         name,
@@ -93,10 +90,10 @@ pub(in crate::data_parallel) enum Compared<'a> {
 }
 
 impl Compared<'_> {
-    fn list<B: Backend, M: Module<B>>(self, module: &M) -> Vec<ParameterEntry> {
+    fn list<M: Module>(self, module: &M) -> Vec<ParameterEntry> {
         match self {
-            Compared::Drawn(undrawn) => undrawn.list::<B, M>(module),
-            Compared::Trained => list_parameters::<B, M>(module),
+            Compared::Drawn(undrawn) => undrawn.list(module),
+            Compared::Trained => list_parameters(module),
         }
     }
 
@@ -109,7 +106,7 @@ impl Compared<'_> {
 }
 
 /// Compares what the ranks of the data-parallel or of the tensor group should all hold.
-pub(in crate::data_parallel) fn compare_replicas<B: Backend, M: Module<B>>(
+pub(in crate::data_parallel) fn compare_replicas<M: Module>(
     module: &M,
     compared: Compared<'_>,
     context: &ParallelContext,
@@ -119,7 +116,7 @@ pub(in crate::data_parallel) fn compare_replicas<B: Backend, M: Module<B>>(
         return Ok(());
     }
     let is_data_group = group.ranks() == context.data_group().ranks();
-    let entries = compared.list::<B, M>(module);
+    let entries = compared.list(module);
     // How many adjacent ranks of the group should hold the same, where they are compared.
     let copies: Vec<Option<usize>> = entries
         .iter()
@@ -132,7 +129,7 @@ pub(in crate::data_parallel) fn compare_replicas<B: Backend, M: Module<B>>(
             (copies > 1 && compared.has(entry)).then_some(copies)
         })
         .collect();
-    let hashes = hash_parameters::<B, M>(module, |index| copies[index].is_some());
+    let hashes = hash_parameters(module, |index| copies[index].is_some());
     let with_copies = entries.iter().zip(&copies);
     let named: Vec<Hashed> = with_copies
         .filter_map(|(entry, copies)| Some((display_name(entry, context), (*copies)?)))
@@ -181,11 +178,11 @@ fn compare(named: &[Hashed], group: &ProcessGroup) -> Result<(), DataParallelErr
 }
 
 /// A 64-bit hash of the bytes of each parameter whose number in the module's order is selected.
-pub(in crate::data_parallel) fn hash_parameters<B: Backend, M: Module<B>>(
+pub(in crate::data_parallel) fn hash_parameters<M: Module>(
     module: &M,
     is_selected: impl Fn(usize) -> bool,
 ) -> Vec<i64> {
-    let mut hashes = Hashes::<B> {
+    let mut hashes = Hashes {
         is_selected: &is_selected,
         next: 0,
         read: Transaction::default(),
@@ -198,16 +195,16 @@ pub(in crate::data_parallel) fn hash_parameters<B: Backend, M: Module<B>>(
 }
 
 /// Reads parameters, many at once: on a GPU each read waits for what has been launched.
-struct Hashes<'a, B: Backend> {
+struct Hashes<'a> {
     is_selected: &'a dyn Fn(usize) -> bool,
     next: usize,
     /// What is read next.
-    read: Transaction<B>,
+    read: Transaction,
     bytes: usize,
     hashes: Vec<i64>,
 }
 
-impl<B: Backend> Hashes<'_, B> {
+impl Hashes<'_> {
     fn read_registered(&mut self) {
         if self.bytes == 0 {
             return;
@@ -221,11 +218,11 @@ impl<B: Backend> Hashes<'_, B> {
     }
 }
 
-impl<B: Backend> ModuleVisitor<B> for Hashes<'_, B> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl ModuleVisitor for Hashes<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if (self.is_selected)(self.next) {
             // A clone, which takes the value with it where that has been gathered for this.
-            let value = param.clone().val();
+            let value = param.clone().val().inner();
             let bytes = value.shape().num_elements() * value.dtype().size();
             if self.bytes + bytes > BYTES_PER_READ {
                 self.read_registered();

@@ -1,9 +1,9 @@
 //! Makes the replicas of a module equal, or checks that they are.
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::Tensor;
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, TensorCall};
+use crate::collectives::{self, CollectiveError, ProcessGroup, TensorCall};
 
 /// What happens to a module's weights and buffers when it is wrapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -19,7 +19,7 @@ pub enum WeightSync {
 ///
 /// # Communication
 /// One broadcast per selected parameter.
-pub(in crate::data_parallel) fn broadcast_module<B: CollectiveBackend, M: Module<B>>(
+pub(in crate::data_parallel) fn broadcast_module<M: Module>(
     module: M,
     is_selected: impl Fn(usize) -> bool,
     group: &ProcessGroup,
@@ -47,8 +47,8 @@ struct Broadcaster<'a> {
     error: Option<CollectiveError>,
 }
 
-impl<B: CollectiveBackend> ModuleMapper<B> for Broadcaster<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+impl ModuleMapper for Broadcaster<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let number = self.next;
         self.next += 1;
         if self.error.is_some() || !(self.is_selected)(number) {
@@ -56,9 +56,8 @@ impl<B: CollectiveBackend> ModuleMapper<B> for Broadcaster<'_> {
         }
         let (id, tensor, mapper) = param.consume();
         let trained = tensor.is_require_grad();
-        let primitive = tensor.clone().into_primitive().tensor();
-        let tensor = match B::run(primitive, TensorCall::Broadcast { root: 0 }, self.group) {
-            Ok(received) => Tensor::from_primitive(TensorPrimitive::Float(received)).set_require_grad(trained),
+        let tensor = match collectives::run(tensor.clone(), TensorCall::Broadcast { root: 0 }, self.group) {
+            Ok(received) => received.set_require_grad(trained),
             Err(error) => {
                 self.error = Some(error);
                 tensor

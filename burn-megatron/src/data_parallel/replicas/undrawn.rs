@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId, ParamMapper, list_param_ids};
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{DType, Device, Tensor};
 
 use crate::context::ParallelContext;
 use crate::data_parallel::sharding_strategy::ShardingStrategy;
@@ -19,7 +19,7 @@ pub(in crate::data_parallel) struct Undrawn(HashMap<ParamId, FirstValues>);
 impl Undrawn {
     /// Returns those of a module whose parameters will be sharded; none where parameters of burn's layers were
     /// converted.
-    pub(in crate::data_parallel) fn of<B: Backend, M: Module<B>>(
+    pub(in crate::data_parallel) fn of<M: Module>(
         module: &M,
         sharding: ShardingStrategy,
         context: &ParallelContext,
@@ -28,8 +28,8 @@ impl Undrawn {
             context: &'a ParallelContext,
             found: HashMap<ParamId, FirstValues>,
         }
-        impl<B: Backend> ModuleVisitor<B> for Finder<'_> {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        impl ModuleVisitor for Finder<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
                 if !param.is_initialized()
                     && is_plain(param)
                     && let Some(first) = self.context.registry().first_values(param.id)
@@ -43,11 +43,7 @@ impl Undrawn {
             found: HashMap::new(),
         };
         let registry = context.registry();
-        let is_converted = || {
-            list_param_ids::<M, B>(module)
-                .into_iter()
-                .any(|id| registry.is_converted(id))
-        };
+        let is_converted = || list_param_ids(module).into_iter().any(|id| registry.is_converted(id));
         if sharding.shards_parameters() && !is_converted() {
             module.visit(&mut finder);
         }
@@ -68,13 +64,13 @@ impl Undrawn {
     }
 
     /// Draws a range of one's elements, `[range]`, if it is one of these.
-    pub(in crate::data_parallel) fn draw<B: Backend>(
+    pub(in crate::data_parallel) fn draw(
         &self,
         id: ParamId,
         range: Range<usize>,
         dtype: DType,
-        device: &B::Device,
-    ) -> Option<Tensor<B, 1>> {
+        device: &Device,
+    ) -> Option<Tensor<1>> {
         let first = self.0.get(&id)?;
         let length = range.len();
         Some(tensor_from_host(first.range(range), [length], dtype, device))
@@ -86,13 +82,13 @@ impl Undrawn {
     }
 
     /// As [`list_parameters`](crate::parameters::list_parameters), which draws the others.
-    pub(in crate::data_parallel) fn list<B: Backend, M: Module<B>>(&self, module: &M) -> Vec<ParameterEntry> {
-        list_undrawn::<B, M>(module, |id| self.contains(id))
+    pub(in crate::data_parallel) fn list<M: Module>(&self, module: &M) -> Vec<ParameterEntry> {
+        list_undrawn(module, |id| self.contains(id))
     }
 }
 
-/// Whether a parameter is loaded and saved as it is, which burn only prints. One that is not counts as drawn.
-pub(in crate::data_parallel) fn is_plain<B: Backend, const D: usize>(param: &Param<Tensor<B, D>>) -> bool {
-    let plain = ParamMapper::<Tensor<B, D>>::default();
+/// Returns whether a parameter is loaded and saved as it is, which burn only prints. One that is not counts as drawn.
+pub(in crate::data_parallel) fn is_plain<const D: usize>(param: &Param<Tensor<D>>) -> bool {
+    let plain = ParamMapper::<Tensor<D>>::default();
     format!("{param:?}").ends_with(&format!("{plain:?}"))
 }

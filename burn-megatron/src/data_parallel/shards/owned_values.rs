@@ -5,23 +5,22 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 
 use super::parameter_shards::ParameterShards;
-use crate::collectives::CollectiveBackend;
 use crate::offload::OffloadError;
 
 /// This rank's elements of the trained parameters, which its optimizer updates.
-pub(crate) enum OwnedValues<B: CollectiveBackend> {
+pub(crate) enum OwnedValues {
     /// By number, `[owned]`; none where it owns none, for a GPU has no memory of no bytes.
-    Held(Vec<Option<Tensor<B, 1>>>),
+    Held(Vec<Option<Tensor<1>>>),
     /// Where each rank has its shards only.
-    Sharded(Arc<ParameterShards<B>>),
+    Sharded(Arc<ParameterShards>),
 }
 
-impl<B: CollectiveBackend> OwnedValues<B> {
+impl OwnedValues {
     /// Returns those of a parameter, `[owned]`, if there are any that were not taken before.
     ///
     /// # Errors
     /// When they are in a file, and cannot be read.
-    pub(crate) fn take(&mut self, number: usize) -> Result<Option<Tensor<B, 1>>, OffloadError> {
+    pub(crate) fn take(&mut self, number: usize) -> Result<Option<Tensor<1>>, OffloadError> {
         match self {
             Self::Held(values) => Ok(values[number].take()),
             Self::Sharded(shards) => shards.piece(number),
@@ -32,7 +31,7 @@ impl<B: CollectiveBackend> OwnedValues<B> {
     ///
     /// # Errors
     /// When they are in a file, and cannot be read.
-    pub(crate) fn look_at(&self, number: usize) -> Result<Option<Tensor<B, 1>>, OffloadError> {
+    pub(crate) fn look_at(&self, number: usize) -> Result<Option<Tensor<1>>, OffloadError> {
         match self {
             Self::Held(values) => Ok(values[number].clone()),
             Self::Sharded(shards) => shards.piece(number),

@@ -3,37 +3,36 @@
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Tensor, backend::Backend};
-use cubecl_kernels::tape::{float, primitive};
+use burn::tensor::{DType, Device, Tensor};
 
-use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, TensorCall};
+use crate::collectives::{self, CollectiveError, PendingTensor, ProcessGroup, TensorCall, has_device_memory};
 use crate::data_parallel::buckets::flat::{FlatBuffer, PendingFlat, main_type, part};
 use crate::data_parallel::buckets::gradient_entry::GradientEntry;
 use crate::data_parallel::gradients::reduced::ReducedGradients;
 
 /// A bucket's parameters on their way from every rank of the data-parallel group to all.
-pub(crate) struct PendingParameters<B: Backend> {
+pub(crate) struct PendingParameters {
     pub(in crate::data_parallel) bucket: usize,
     pub(in crate::data_parallel) group: ProcessGroup,
-    pending: Shards<B>,
+    pending: Shards,
 }
 
-enum Shards<B: Backend> {
+enum Shards {
     /// Parameters of the gradients' type take their memory.
-    InPlace(PendingFlat<B>),
-    Apart(PendingTensor<B>),
+    InPlace(PendingFlat),
+    Apart(PendingTensor),
 }
 
 /// A bucket's parameters, all shards of them.
-pub(in crate::data_parallel) enum GatheredParameters<B: Backend> {
-    InPlace(FlatBuffer<B>),
-    Apart(Tensor<B, 1>),
+pub(in crate::data_parallel) enum GatheredParameters {
+    InPlace(FlatBuffer),
+    Apart(Tensor<1>),
 }
 
 /// The new values of this rank's piece of a parameter, in the parameters' own type.
-pub(crate) type UpdatedPiece<'a, B> = (&'a GradientEntry, Tensor<B, 1>);
+pub(crate) type UpdatedPiece<'a> = (&'a GradientEntry, Tensor<1>);
 
-impl<B: CollectiveBackend> ReducedGradients<B> {
+impl ReducedGradients {
     /// The number of buckets.
     pub(crate) fn num_buckets(&self) -> usize {
         self.buckets.len()
@@ -43,11 +42,11 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     pub(crate) fn gather_parameters_start(
         &mut self,
         bucket: usize,
-        pieces: Vec<UpdatedPiece<'_, B>>,
+        pieces: Vec<UpdatedPiece<'_>>,
         dtype: DType,
-        device: &B::Device,
-    ) -> PendingParameters<B> {
-        if B::HAS_DEVICE_MEMORY || main_type(dtype) != dtype || self.sharding.shards_gradients() {
+        device: &Device,
+    ) -> PendingParameters {
+        if has_device_memory(device) || main_type(dtype) != dtype || self.sharding.shards_gradients() {
             return self.gather_shard_start(bucket, self.shard_of(bucket, pieces, dtype, device));
         }
         let mut memory = self.lend(bucket);
@@ -60,9 +59,9 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// Starts to gather a bucket's parameters from this rank's shard of them.
-    pub(crate) fn gather_shard_start(&self, bucket: usize, shard: Tensor<B, 1>) -> PendingParameters<B> {
+    pub(crate) fn gather_shard_start(&self, bucket: usize, shard: Tensor<1>) -> PendingParameters {
         let group = self.gather_group(bucket);
-        let pending = Shards::Apart(B::start(primitive(shard), TensorCall::AllGather, &group));
+        let pending = Shards::Apart(collectives::start(shard, TensorCall::AllGather, &group));
         PendingParameters { bucket, group, pending }
     }
 
@@ -71,7 +70,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// Returns what of a bucket's gradients is complete on this rank: its shard, where they are sharded, or the whole.
-    pub(crate) fn own_part(&self, bucket: usize, device: &B::Device) -> Tensor<B, 1> {
+    pub(crate) fn own_part(&self, bucket: usize, device: &Device) -> Tensor<1> {
         self.buckets[bucket].tensor(self.complete_range(bucket), device)
     }
 
@@ -86,12 +85,12 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// Returns a parameter of a whole bucket, `[len]`.
-    pub(crate) fn of_bucket(&self, values: &Tensor<B, 1>, entry: &GradientEntry) -> Tensor<B, 1> {
+    pub(crate) fn of_bucket(&self, values: &Tensor<1>, entry: &GradientEntry) -> Tensor<1> {
         part(values.clone(), entry.slot.range())
     }
 
     /// Returns this rank's piece of a parameter, of its part of the bucket.
-    pub(crate) fn of_own_part(&self, values: &Tensor<B, 1>, entry: &GradientEntry) -> Tensor<B, 1> {
+    pub(crate) fn of_own_part(&self, values: &Tensor<1>, entry: &GradientEntry) -> Tensor<1> {
         let (owned, first) = (self.owned_in_bucket(entry), self.complete_range(entry.bucket()).start);
         part(values.clone(), owned.start - first..owned.end - first)
     }
@@ -109,13 +108,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// This rank's shard of a bucket, with the new values in their places and zeros between.
-    fn shard_of(
-        &self,
-        bucket: usize,
-        pieces: Vec<UpdatedPiece<'_, B>>,
-        dtype: DType,
-        device: &B::Device,
-    ) -> Tensor<B, 1> {
+    fn shard_of(&self, bucket: usize, pieces: Vec<UpdatedPiece<'_>>, dtype: DType, device: &Device) -> Tensor<1> {
         let own = self.own_range(bucket);
         let place = |entry| self.owned_in_bucket(entry).start - own.start;
         let values = pieces.into_iter().map(|(entry, values)| (place(entry), values));
@@ -123,37 +116,37 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 }
 
-impl<B: CollectiveBackend> PendingParameters<B> {
+impl PendingParameters {
     /// Waits for the bucket.
     ///
     /// # Errors
     /// When the collective failed: the module is lost.
-    pub(in crate::data_parallel) fn wait(self) -> Result<GatheredParameters<B>, CollectiveError> {
+    pub(in crate::data_parallel) fn wait(self) -> Result<GatheredParameters, CollectiveError> {
         Ok(match self.pending {
             Shards::InPlace(pending) => GatheredParameters::InPlace(pending.wait()?),
-            Shards::Apart(pending) => GatheredParameters::Apart(float(pending.wait()?)),
+            Shards::Apart(pending) => GatheredParameters::Apart(pending.tensor()?),
         })
     }
 }
 
-impl<B: CollectiveBackend> GatheredParameters<B> {
+impl GatheredParameters {
     /// Returns one of the bucket's parameters, `[len]`.
-    pub(in crate::data_parallel) fn of(&self, entry: &GradientEntry, device: &B::Device) -> Tensor<B, 1> {
+    pub(in crate::data_parallel) fn of(&self, entry: &GradientEntry, device: &Device) -> Tensor<1> {
         let range = entry.slot.range();
         match self {
             GatheredParameters::InPlace(buffer) => buffer.tensor(range, device),
-            GatheredParameters::Apart(values) if B::HAS_DEVICE_MEMORY => part(values.clone(), range),
+            GatheredParameters::Apart(values) if has_device_memory(device) => part(values.clone(), range),
             GatheredParameters::Apart(values) => {
                 // In memory of its own: a view would keep that of the whole bucket.
                 let data = part(values.clone(), range).into_data();
-                let dtype = data.dtype;
+                let dtype = data.dtype();
                 Tensor::from_data(data, (device, dtype))
             }
         }
     }
 
     /// Returns the memory of the bucket's gradients, if the parameters took it.
-    pub(in crate::data_parallel) fn into_memory(self) -> Option<FlatBuffer<B>> {
+    pub(in crate::data_parallel) fn into_memory(self) -> Option<FlatBuffer> {
         match self {
             GatheredParameters::InPlace(buffer) => Some(buffer),
             GatheredParameters::Apart(_) => None,
@@ -162,12 +155,7 @@ impl<B: CollectiveBackend> GatheredParameters<B> {
 }
 
 /// Returns `length` elements: values from the places that they come with on, and zeros between.
-pub(crate) fn laid_out<B: Backend>(
-    mut values: Vec<(usize, Tensor<B, 1>)>,
-    length: usize,
-    dtype: DType,
-    device: &B::Device,
-) -> Tensor<B, 1> {
+pub(crate) fn laid_out(mut values: Vec<(usize, Tensor<1>)>, length: usize, dtype: DType, device: &Device) -> Tensor<1> {
     values.sort_by_key(|(start, _)| *start);
     let zeros = |length| Tensor::zeros([length], (device, dtype));
     let (mut parts, mut end) = (Vec::with_capacity(2 * values.len() + 1), 0);

@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use burn::tensor::backend::Backend;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::collectives::CollectiveBackend;
+use crate::collectives::has_device_memory;
 use crate::data_parallel::buckets::flat::part;
 use crate::offload::{OffloadError, Offloaded, PieceTensors, TensorStore, check_folder};
 
@@ -31,8 +30,8 @@ pub enum ParameterOffload {
 
 impl ParameterOffload {
     /// Whether nothing is to be moved: the parameters are in host memory already, where they were to be offloaded to.
-    pub fn changes_nothing_on<B: CollectiveBackend>(&self) -> bool {
-        *self == Self::Cpu && !B::HAS_DEVICE_MEMORY
+    pub fn changes_nothing_on(&self, device: &Device) -> bool {
+        *self == Self::Cpu && !has_device_memory(device)
     }
 
     /// Checks that a file can be made in the folder.
@@ -48,22 +47,22 @@ impl ParameterOffload {
 }
 
 /// The shards of all buckets, by number, `[shard_length]`.
-pub(in crate::data_parallel) struct ShardStore<B: Backend> {
-    place: Place<B>,
+pub(in crate::data_parallel) struct ShardStore {
+    place: Place,
     lengths: Vec<usize>,
     dtype: DType,
-    device: B::Device,
+    device: Device,
 }
 
-enum Place<B: Backend> {
-    Device(Vec<Option<Tensor<B, 1>>>),
+enum Place {
+    Device(Vec<Option<Tensor<1>>>),
     Offloaded(TensorStore),
 }
 
 /// A bucket has one shard on each rank.
 const ONLY: usize = 0;
 
-impl<B: CollectiveBackend> ShardStore<B> {
+impl ShardStore {
     /// Returns a store for a rank's shards of these lengths, which are yet to be put.
     ///
     /// # Errors
@@ -73,13 +72,13 @@ impl<B: CollectiveBackend> ShardStore<B> {
         rank: usize,
         lengths: Vec<usize>,
         dtype: DType,
-        device: &B::Device,
+        device: &Device,
     ) -> Result<Self, OffloadError> {
         let folder = match offload {
             ParameterOffload::Nvme { folder } => Some(folder.as_path()),
             ParameterOffload::None | ParameterOffload::Cpu => None,
         };
-        let is_here = *offload == ParameterOffload::None || offload.changes_nothing_on::<B>();
+        let is_here = *offload == ParameterOffload::None || offload.changes_nothing_on(device);
         let place = if is_here {
             Place::Device(vec![None; lengths.len()])
         } else {
@@ -105,7 +104,7 @@ impl<B: CollectiveBackend> ShardStore<B> {
     ///
     /// # Errors
     /// When it cannot be read or written where it is.
-    pub(in crate::data_parallel) fn put(&mut self, bucket: usize, shard: Tensor<B, 1>) -> Result<(), OffloadError> {
+    pub(in crate::data_parallel) fn put(&mut self, bucket: usize, shard: Tensor<1>) -> Result<(), OffloadError> {
         match &mut self.place {
             Place::Device(shards) => {
                 shards[bucket] = Some(shard);
@@ -119,7 +118,7 @@ impl<B: CollectiveBackend> ShardStore<B> {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub(in crate::data_parallel) fn shard(&mut self, bucket: usize) -> Result<Tensor<B, 1>, OffloadError> {
+    pub(in crate::data_parallel) fn shard(&mut self, bucket: usize) -> Result<Tensor<1>, OffloadError> {
         self.part(bucket, 0..self.lengths[bucket])
     }
 
@@ -131,7 +130,7 @@ impl<B: CollectiveBackend> ShardStore<B> {
         &mut self,
         bucket: usize,
         elements: Range<usize>,
-    ) -> Result<Tensor<B, 1>, OffloadError> {
+    ) -> Result<Tensor<1>, OffloadError> {
         match &mut self.place {
             Place::Device(shards) => {
                 let shard = shards[bucket].clone();

@@ -10,46 +10,43 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use cubecl_kernels::linear::retained::WeightSource;
-use cubecl_kernels::tape::{float, primitive};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::parameter_gather::laid_out;
 use super::parameter_offload::ShardStore;
-use crate::collectives::{
-    CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, TensorCall, unwrap_or_unwind,
-};
+use crate::collectives::{self, CollectiveError, PendingTensor, ProcessGroup, TensorCall, unwrap_or_unwind};
 use crate::data_parallel::buckets::bucket::BucketLayout;
 use crate::data_parallel::buckets::flat::part;
 use crate::offload::OffloadError;
 
 /// What this rank has of the parameters of all buckets.
-pub(crate) struct ParameterShards<B: CollectiveBackend> {
+pub(crate) struct ParameterShards {
     layout: BucketLayout,
     group: ProcessGroup,
     dtype: DType,
-    device: B::Device,
-    /// Whether a bucket is gathered while the one before it is in use.
+    device: Device,
+    /// `true` if a bucket is gathered while the one before it is in use.
     gathers_ahead: bool,
-    state: Mutex<State<B>>,
+    state: Mutex<State>,
 }
 
-struct State<B: CollectiveBackend> {
-    shards: ShardStore<B>,
+struct State {
+    shards: ShardStore,
     /// The bucket in use.
-    whole: Option<(usize, Tensor<B, 1>)>,
+    whole: Option<(usize, Tensor<1>)>,
     /// The bucket that is expected next.
-    coming: Option<(usize, PendingTensor<B>)>,
+    coming: Option<(usize, PendingTensor)>,
     /// The buckets that this pass has used.
     used: Vec<usize>,
     /// Those of the pass before.
     order: Vec<usize>,
-    /// Whether this pass is like that one so far.
+    /// `true` if this pass is like that one so far.
     is_as_before: bool,
 }
 
-impl<B: CollectiveBackend> ParameterShards<B> {
+impl ParameterShards {
     /// Takes this rank's shards of the parameters into an empty store. `values` gives a range of one's elements, by its
     /// number.
     ///
@@ -57,11 +54,11 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     /// When a shard cannot be written to its file.
     pub(in crate::data_parallel) fn new(
         layout: BucketLayout,
-        values: impl Fn(usize, Range<usize>) -> Tensor<B, 1>,
-        store: ShardStore<B>,
+        values: impl Fn(usize, Range<usize>) -> Tensor<1>,
+        store: ShardStore,
         group: ProcessGroup,
         dtype: DType,
-        device: &B::Device,
+        device: &Device,
         gathers_ahead: bool,
     ) -> Result<Self, OffloadError> {
         let shards = Self {
@@ -102,7 +99,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     ///
     /// # Errors
     /// When the collective failed.
-    pub(in crate::data_parallel) fn parameter(&self, number: usize) -> Result<Tensor<B, 1>, CollectiveError> {
+    pub(in crate::data_parallel) fn parameter(&self, number: usize) -> Result<Tensor<1>, CollectiveError> {
         let slot = self.layout.slots()[number];
         let bucket = self.bucket(slot.bucket)?;
         Ok(part(bucket, slot.range()))
@@ -112,7 +109,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     ///
     /// # Errors
     /// When they cannot be read from their file.
-    pub(in crate::data_parallel) fn piece(&self, number: usize) -> Result<Option<Tensor<B, 1>>, OffloadError> {
+    pub(in crate::data_parallel) fn piece(&self, number: usize) -> Result<Option<Tensor<1>>, OffloadError> {
         let (bucket, place) = (self.layout.slots()[number].bucket, self.place(number));
         match self.owned(number).len() {
             0 => Ok(None),
@@ -143,7 +140,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     pub(in crate::data_parallel) fn replace(
         &self,
         bucket: usize,
-        mut pieces: Vec<(usize, Tensor<B, 1>)>,
+        mut pieces: Vec<(usize, Tensor<1>)>,
     ) -> Result<(), OffloadError> {
         for number in 0..self.layout.slots().len() {
             let stays = pieces.iter().all(|(replaced, _)| *replaced != number);
@@ -176,13 +173,13 @@ impl<B: CollectiveBackend> ParameterShards<B> {
         if state.is_free() { Ok(()) } else { self.free_in(state) }
     }
 
-    fn free_in(&self, mut state: MutexGuard<'_, State<B>>) -> Result<(), CollectiveError> {
+    fn free_in(&self, mut state: MutexGuard<'_, State>) -> Result<(), CollectiveError> {
         state.free()?;
         let first = state.order.first().copied().unwrap_or(0);
         state.expect_pass().map_err(|error| self.no_input(first, &error))
     }
 
-    fn laid_out(&self, bucket: usize, pieces: Vec<(usize, Tensor<B, 1>)>) -> Tensor<B, 1> {
+    fn laid_out(&self, bucket: usize, pieces: Vec<(usize, Tensor<1>)>) -> Tensor<1> {
         laid_out(pieces, self.layout.shard_length(bucket), self.dtype, &self.device)
     }
 
@@ -190,14 +187,14 @@ impl<B: CollectiveBackend> ParameterShards<B> {
         self.layout.piece(number, self.group.rank())
     }
 
-    /// Where in this rank's shard its elements of a parameter begin.
+    /// Returns where in this rank's shard its elements of a parameter begin.
     fn place(&self, number: usize) -> usize {
         let slot = self.layout.slots()[number];
         let shard = self.group.rank() * self.layout.shard_length(slot.bucket);
         (slot.offset + self.owned(number).start).saturating_sub(shard)
     }
 
-    fn bucket(&self, number: usize) -> Result<Tensor<B, 1>, CollectiveError> {
+    fn bucket(&self, number: usize) -> Result<Tensor<1>, CollectiveError> {
         let mut state = self.state.lock();
         if let Some((_, whole)) = state.whole.as_ref().filter(|(whole, _)| *whole == number) {
             return Ok(whole.clone());
@@ -213,7 +210,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
                 self.start(&mut state, number)?
             }
         };
-        let whole = float(pending.wait()?);
+        let whole: Tensor<1> = pending.tensor()?;
         state.whole = Some((number, whole.clone()));
         if let Some(next) = state.after(number).filter(|_| self.gathers_ahead) {
             state.coming = Some((next, self.start(&mut state, next)?));
@@ -221,13 +218,13 @@ impl<B: CollectiveBackend> ParameterShards<B> {
         Ok(whole)
     }
 
-    fn start(&self, state: &mut State<B>, number: usize) -> Result<PendingTensor<B>, CollectiveError> {
+    fn start(&self, state: &mut State, number: usize) -> Result<PendingTensor, CollectiveError> {
         let shard = state
             .shards
             .shard(number)
             .map_err(|error| self.no_input(number, &error))?;
         let group = self.group.labelled(&format!("parameters of bucket {number}"));
-        Ok(B::start(primitive(shard), TensorCall::AllGather, &group))
+        Ok(collectives::start(shard, TensorCall::AllGather, &group))
     }
 
     /// A gather to which this rank cannot add its shard.
@@ -240,7 +237,7 @@ impl<B: CollectiveBackend> ParameterShards<B> {
     }
 }
 
-impl<B: CollectiveBackend> State<B> {
+impl State {
     /// Notes the use of a bucket, and returns the one that the pass before used after it.
     fn after(&mut self, number: usize) -> Option<usize> {
         self.is_as_before &= self.order.get(self.used.len()) == Some(&number);
@@ -249,7 +246,7 @@ impl<B: CollectiveBackend> State<B> {
         next.filter(|_| self.is_as_before)
     }
 
-    /// Whether nothing is gathered, and nothing was in this pass.
+    /// Returns whether nothing is gathered, and nothing was in this pass.
     fn is_free(&self) -> bool {
         self.whole.is_none() && self.coming.is_none() && self.used.is_empty()
     }
@@ -272,19 +269,19 @@ impl<B: CollectiveBackend> State<B> {
 }
 
 /// A matrix that a graph gets from the shards for its backward pass.
-pub(in crate::data_parallel) struct ShardedWeight<B: CollectiveBackend> {
-    pub(in crate::data_parallel) shards: Arc<ParameterShards<B>>,
+pub(in crate::data_parallel) struct ShardedWeight {
+    pub(in crate::data_parallel) shards: Arc<ParameterShards>,
     pub(in crate::data_parallel) number: usize,
     pub(in crate::data_parallel) dims: [usize; 2],
 }
 
-impl<B: CollectiveBackend> WeightSource<B> for ShardedWeight<B> {
-    fn fetch(&self) -> Tensor<B, 2> {
+impl WeightSource for ShardedWeight {
+    fn fetch(&self) -> Tensor<2> {
         unwrap_or_unwind(self.shards.parameter(self.number)).reshape(self.dims)
     }
 }
 
-impl<B: CollectiveBackend> fmt::Debug for ParameterShards<B> {
+impl fmt::Debug for ParameterShards {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ParameterShards")
@@ -294,7 +291,7 @@ impl<B: CollectiveBackend> fmt::Debug for ParameterShards<B> {
     }
 }
 
-impl<B: CollectiveBackend> fmt::Debug for ShardedWeight<B> {
+impl fmt::Debug for ShardedWeight {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ShardedWeight")

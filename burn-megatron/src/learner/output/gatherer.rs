@@ -129,7 +129,7 @@ impl OutputGatherer {
     }
 
     fn outputs_differ(&self, part: usize, mine: &TensorData, rank: usize, other: Option<&TensorData>) -> LearnerError {
-        let describe = |data: &TensorData| format!("{:?} {:?}", data.shape, data.dtype);
+        let describe = |data: &TensorData| format!("{:?} {:?}", data.shape(), data.dtype());
         LearnerError::OutputsDiffer {
             part,
             mine: describe(mine),
@@ -142,17 +142,17 @@ impl OutputGatherer {
     }
 }
 
-/// Whether two ranks' parts can be joined: the number of rows may differ.
+/// Returns true if two ranks' parts can be joined: the number of rows may differ.
 fn fits(a: &TensorData, b: &TensorData) -> bool {
-    a.dtype == b.dtype && a.shape.len() == b.shape.len() && a.shape.iter().skip(1).eq(b.shape.iter().skip(1))
+    a.dtype() == b.dtype() && a.rank() == b.rank() && a.shape().iter().skip(1).eq(b.shape().iter().skip(1))
 }
 
 fn rows(of_ranks: &[(&TensorData, usize)]) -> TensorData {
     let (first, _) = of_ranks[0];
-    let mut shape = first.shape.to_vec();
-    shape[0] = of_ranks.iter().map(|(data, _)| data.shape[0]).sum();
+    let mut shape = first.shape().to_vec();
+    shape[0] = of_ranks.iter().map(|(data, _)| data.shape()[0]).sum();
     let bytes: Vec<u8> = of_ranks.iter().flat_map(|(data, _)| data.as_bytes()).copied().collect();
-    TensorData::from_bytes_vec(bytes, shape, first.dtype)
+    TensorData::from_bytes_vec(bytes, shape, first.dtype())
 }
 
 /// The mean over ranks, weighted by their samples.
@@ -165,7 +165,7 @@ fn mean(of_ranks: &[(&TensorData, usize)]) -> TensorData {
             *sum += value * *samples as f64 / total as f64;
         }
     }
-    TensorData::new(sums, first.shape.clone()).convert_dtype(first.dtype)
+    TensorData::new(sums, first.shape().clone()).convert_dtype(first.dtype())
 }
 
 fn to_bytes(parts: &[OutputPart]) -> Vec<u8> {
@@ -230,7 +230,7 @@ mod tests {
     fn a_loss_for_each_sample_is_joined_even_where_a_rank_has_one() {
         let losses = |values: Vec<f32>| {
             let count = values.len();
-            OutputPart::loss(&Tensor::<burn_flex::Flex, 1>::from_data(
+            OutputPart::loss(&Tensor::<1>::from_data(
                 TensorData::new(values, [count]),
                 &Default::default(),
             ))

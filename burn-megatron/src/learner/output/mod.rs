@@ -2,8 +2,8 @@
 
 mod gatherer;
 
-use burn::tensor::backend::Backend;
-use burn::tensor::{BasicOps, Tensor, TensorData};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Device, Tensor, TensorData};
 use burn::train::{ClassificationOutput, MultiLabelClassificationOutput, RegressionOutput, SequenceOutput};
 
 pub(super) use gatherer::OutputGatherer;
@@ -19,7 +19,7 @@ pub enum OutputPart {
 
 impl OutputPart {
     /// Returns the part that a loss is: a mean, or a row for each sample if there are several.
-    pub fn loss<B: Backend>(loss: &Tensor<B, 1>) -> Self {
+    pub fn loss(loss: &Tensor<1>) -> Self {
         match loss.dims()[0] {
             1 => Self::Mean(loss.to_data()),
             _ => Self::Rows(loss.to_data()),
@@ -36,15 +36,15 @@ impl OutputPart {
 /// An output whose parts can be joined over ranks. burn-train's own outputs are; a type of your own lists its tensors:
 ///
 /// ```
-/// use burn::tensor::{Tensor, TensorData, backend::Backend};
+/// use burn::tensor::{Tensor, TensorData};
 /// use burn_megatron::learner::{GatherOutput, OutputPart};
 ///
-/// struct Scored<B: Backend> {
-///     loss: Tensor<B, 1>,
-///     scores: Tensor<B, 2>,
+/// struct Scored {
+///     loss: Tensor<1>,
+///     scores: Tensor<2>,
 /// }
 ///
-/// impl<B: Backend> GatherOutput for Scored<B> {
+/// impl GatherOutput for Scored {
 ///     fn parts(&self) -> Vec<OutputPart> {
 ///         vec![OutputPart::loss(&self.loss), OutputPart::Rows(self.scores.to_data())]
 ///     }
@@ -83,7 +83,7 @@ fn exactly<const N: usize>(parts: Vec<TensorData>) -> [TensorData; N] {
 /// Implements [`GatherOutput`] for outputs of a loss, predictions and targets.
 macro_rules! gather_loss_output_targets {
     ($($output:ident),*) => {$(
-        impl<B: Backend> GatherOutput for $output<B> {
+        impl GatherOutput for $output {
             fn parts(&self) -> Vec<OutputPart> {
                 vec![
                     OutputPart::loss(&self.loss),
@@ -107,7 +107,7 @@ macro_rules! gather_loss_output_targets {
 
 gather_loss_output_targets!(ClassificationOutput, MultiLabelClassificationOutput, RegressionOutput);
 
-impl<B: Backend> GatherOutput for SequenceOutput<B> {
+impl GatherOutput for SequenceOutput {
     fn parts(&self) -> Vec<OutputPart> {
         let mut parts = vec![
             OutputPart::loss(&self.loss),
@@ -139,11 +139,10 @@ impl<B: Backend> GatherOutput for SequenceOutput<B> {
 }
 
 /// Returns a tensor of the part's own element type.
-fn from_part<B, const D: usize, K>(part: TensorData, device: &B::Device) -> Tensor<B, D, K>
+fn from_part<const D: usize, K>(part: TensorData, device: &Device) -> Tensor<D, K>
 where
-    B: Backend,
-    K: BasicOps<B>,
+    K: Basic,
 {
-    let dtype = part.dtype;
+    let dtype = part.dtype();
     Tensor::from_data(part, (device, dtype))
 }

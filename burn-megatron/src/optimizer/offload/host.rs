@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use burn::optim::LearningRate;
-use burn::tensor::{DType, FloatDType, Tensor, TensorData};
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 
 use crate::offload::{OffloadError, Offloaded, PieceTensors, TensorStore};
 use crate::optimizer::StoredOptimizer;
@@ -15,7 +14,7 @@ use crate::optimizer::StoredOptimizer;
 /// A tensor of an optimizer's state by its name, as data.
 pub(in crate::optimizer) type NamedData = (&'static str, TensorData);
 
-/// What an update of a piece needs in addition to what is held of it.
+/// Input of an update of a piece, in addition to its state.
 pub(in crate::optimizer) struct PieceUpdate {
     pub learning_rate: LearningRate,
     /// Updates of the piece before this one.
@@ -34,7 +33,7 @@ pub(in crate::optimizer) struct HostPieceSpec {
     pub number: usize,
     pub bucket: usize,
     pub elements: usize,
-    /// Which of the optimizers updates it.
+    /// Number of the optimizer that updates it.
     pub group: usize,
     /// The number that it had before, if it was held then.
     pub former: Option<usize>,
@@ -44,10 +43,10 @@ pub(in crate::optimizer) struct HostPieceSpec {
 ///
 /// In a file, what is written is there after [`settle`](Self::settle).
 pub(in crate::optimizer) trait OffloadedState<O>: Send {
-    /// Whether a piece is held here.
+    /// Returns whether a piece is held here.
     fn holds(&self, number: usize) -> bool;
 
-    /// Whether main values are held.
+    /// Returns whether main values are held.
     fn has_main(&self) -> bool;
 
     /// Holds these pieces now, in the order of their updates: those that were held before keep their tensors.
@@ -90,7 +89,7 @@ struct HostPiece {
     /// The tensors that its state may have: their places are after that of the main values.
     names: &'static [&'static str],
     has_main: bool,
-    /// Which of `names` its state has, by place; `None` if there is no state.
+    /// Places in `names` of those that its state has; `None` if there is no state.
     held: Option<Vec<usize>>,
 }
 
@@ -115,7 +114,7 @@ impl HostState {
     }
 
     /// Takes the optimizer's state of a piece out of the store; `None` before the first update.
-    fn take_state<O: StoredOptimizer<Flex>>(
+    fn take_state<O: StoredOptimizer>(
         &mut self,
         number: usize,
         optimizer: &O,
@@ -152,7 +151,7 @@ impl HostState {
     }
 }
 
-impl<O: StoredOptimizer<Flex>> OffloadedState<O> for HostState {
+impl<O: StoredOptimizer> OffloadedState<O> for HostState {
     fn holds(&self, number: usize) -> bool {
         self.pieces.contains_key(&number)
     }
@@ -262,7 +261,7 @@ impl<O: StoredOptimizer<Flex>> OffloadedState<O> for HostState {
 }
 
 /// A tensor of the CPU's backend, in the type of the data.
-fn on_host(data: TensorData) -> Tensor<Flex, 1> {
-    let dtype = data.dtype;
-    Tensor::from_data(data, (&FlexDevice, dtype))
+fn on_host(data: TensorData) -> Tensor<1> {
+    let dtype = data.dtype();
+    Tensor::from_data(data, (&Device::flex(), dtype))
 }

@@ -2,26 +2,25 @@
 
 use std::path::PathBuf;
 
-use burn::tensor::DType;
-use burn_flex::Flex;
+use burn::tensor::{DType, Device};
 use serde::{Deserialize, Serialize};
 
 use super::host::{HostState, OffloadedState};
-use crate::collectives::CollectiveBackend;
+use crate::collectives::has_device_memory;
 use crate::data_parallel::main_type;
 use crate::offload::{OffloadError, Offloaded, check_folder};
 use crate::optimizer::StoredOptimizer;
 
-/// Where the state of an optimizer is, and what updates it.
+/// Place of the state of an optimizer, and what updates it.
 ///
 /// # Reference
 /// Ren et al. 2021, arXiv:2101.06840 (ZeRO-Offload); Rajbhandari et al. 2021, arXiv:2104.07857 (ZeRO-Infinity).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum OptimizerOffload {
-    /// Where the parameters are, and what computes there.
+    /// State where the parameters are, updated by what computes there.
     #[default]
     None,
-    /// A share of it in host memory, updated by the CPU. On backends that compute there already, this changes nothing.
+    /// A share of it in host memory, updated by the CPU. On devices that compute there already, this changes nothing.
     Cpu {
         /// The share of this rank's elements, from 0 to 1.
         fraction: f64,
@@ -44,9 +43,9 @@ impl OptimizerOffload {
         }
     }
 
-    /// Whether nothing is to be moved: the optimizer is on the CPU already, where it was to be offloaded to.
-    pub fn changes_nothing_on<B: CollectiveBackend>(&self) -> bool {
-        matches!(self, Self::Cpu { .. }) && !B::HAS_DEVICE_MEMORY
+    /// Returns whether nothing is to be moved: the optimizer is on the CPU already, where it was to be offloaded to.
+    pub fn changes_nothing_on(&self, device: &Device) -> bool {
+        matches!(self, Self::Cpu { .. }) && !has_device_memory(device)
     }
 
     /// The share of a rank's elements whose state is elsewhere than the parameters, if these are on a device.
@@ -73,30 +72,31 @@ impl OptimizerOffload {
     }
 }
 
-/// What a sharded optimizer has offloaded.
+/// Offloaded state of a sharded optimizer.
 pub(in crate::optimizer) struct Offload<O> {
     pub(in crate::optimizer) state: Box<dyn OffloadedState<O>>,
     /// The share of this rank's elements that is to be offloaded.
     pub(in crate::optimizer) fraction: f64,
-    /// Whether gradients and values of a bucket come to the host at once: each read of a device waits for it.
+    /// True if gradients and values of a bucket come to the host at once: each read of a device waits for it.
     pub(in crate::optimizer) reads_buckets: bool,
 }
 
-impl<O: StoredOptimizer<Flex>> Offload<O> {
-    /// Returns what is asked for, of no pieces yet; `None` where that is nothing on this backend.
-    pub(in crate::optimizer) fn new<B: CollectiveBackend>(
+impl<O: StoredOptimizer> Offload<O> {
+    /// Returns what is asked for, of no pieces yet; `None` where that is nothing on this device.
+    pub(in crate::optimizer) fn new(
         config: &OptimizerOffload,
         rank: usize,
         dtype: DType,
+        device: &Device,
     ) -> Option<Self> {
         let folder = match config {
             OptimizerOffload::None => return None,
-            _ if config.changes_nothing_on::<B>() => return None,
+            _ if config.changes_nothing_on(device) => return None,
             OptimizerOffload::Cpu { .. } => None,
             OptimizerOffload::Nvme { folder, .. } => Some(folder.as_path()),
         };
         let state = HostState::new(folder, rank, main_type(dtype));
-        Some(Self::to(state, config.fraction(), B::HAS_DEVICE_MEMORY))
+        Some(Self::to(state, config.fraction(), has_device_memory(device)))
     }
 
     /// Returns what offloads a share of the pieces to a state of the host.

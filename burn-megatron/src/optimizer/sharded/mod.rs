@@ -8,10 +8,8 @@ mod update;
 use std::collections::HashMap;
 
 use burn::grad_clipping::GradientClipping;
-use burn::module::AutodiffModule;
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{LearningRate, Optimizer, SimpleOptimizer};
-use burn::tensor::backend::Backend;
+use burn::module::Module;
+use burn::optim::{LearningRate, Optimizer};
 
 use super::OffloadError;
 use super::bucket_state::BucketState;
@@ -19,16 +17,20 @@ use super::error::OptimizerError;
 use super::matrix::is_matrix;
 use super::offload::Offload;
 use super::piece::Piece;
-use crate::autodiff::TrainingBackend;
-use crate::data_parallel::{DistributedDataParallel, ElementWise, GradientEntry, ModuleOptimizer, ReducedGradients};
+use crate::data_parallel::{
+    DistributedDataParallel, ElementWise, ElementWiseOptimizer, GradientEntry, ModuleStep, ReducedGradients,
+};
 pub(super) use update::{Fresh, in_forward_order};
 
 /// Updates the module of a [`DistributedDataParallel`] by any [`ElementWise`] burn optimizer, such as burn's own
-/// `Adam`, `AdamW` and `Sgd`, as the `init` of its configuration returns it.
+/// `Adam`, `AdamW` and `Sgd`, in an [`ElementWiseOptimizer`].
 ///
-/// The optimizer's [gradient clipping](burn::grad_clipping) is done as on one rank, by
-/// [`clip_each`](ReducedGradients::clip_each): `Norm` by the norm of each whole parameter. burn's `build` returns an
-/// optimizer without its clipping, and is not taken. An optimizer that needs whole matrices says so, as this project's
+/// Its [gradient clipping](burn::grad_clipping) is done as on one rank, by [`clip_each`](ReducedGradients::clip_each):
+/// `Norm` by the norm of each whole parameter. Groups of parameters are those of [`with_groups`](Self::with_groups):
+/// burn's `ModuleOptimizer` does not tell its own, and goes to
+/// [`step_whole_parameters`](DistributedDataParallel::step_whole_parameters).
+///
+/// An optimizer that needs whole matrices says so, as this project's
 /// [`Muon`](super::Muon) does (see [`MatrixForm`](super::MatrixForm)), and one of sums over whole parameters as
 /// [`Adafactor`](super::Adafactor) does (see [`FactoredForm`](super::FactoredForm)); burn's `Muon` is refused when the
 /// program is compiled (see [`ElementWise`]).
@@ -45,25 +47,24 @@ pub(super) use update::{Fresh, in_forward_order};
 ///
 /// # Examples
 /// ```
-/// use burn::backend::Autodiff;
-/// use burn::grad_clipping::GradientClippingConfig;
+/// use burn::grad_clipping::GradientClipping;
 /// use burn::nn::LinearConfig;
 /// use burn::optim::AdamConfig;
-/// use burn::tensor::Tensor;
-/// use burn_flex::Flex;
+/// use burn::tensor::{Device, Tensor};
 /// use burn_megatron::context::ParallelContext;
-/// use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy, DistributedDataParallel, StepPart};
+/// use burn_megatron::data_parallel::{
+///     DataParallelConfig, DistributedDataParallel, ElementWiseOptimizer, ShardingStrategy, StepPart,
+/// };
 /// use burn_megatron::optimizer::ShardedOptimizer;
 ///
-/// type B = Autodiff<Flex>;
-/// let device = Default::default();
+/// let device = Device::flex().autodiff();
 /// let context = ParallelContext::single(1);
 /// let config = DataParallelConfig::new().with_sharding(ShardingStrategy::Optim);
-/// let mut model = DistributedDataParallel::<B, _>::new(LinearConfig::new(3, 2).init(&device), &context, config)?;
-/// let adam = AdamConfig::new().with_grad_clipping(Some(GradientClippingConfig::Norm(1.0)));
-/// let mut optimizer = ShardedOptimizer::new(&model, adam.init())?;
+/// let mut model = DistributedDataParallel::new(LinearConfig::new(3, 2).init(&device), &context, config)?;
+/// let adam = ElementWiseOptimizer::from(AdamConfig::new().build());
+/// let mut optimizer = ShardedOptimizer::new(&model, adam.with_grad_clipping(GradientClipping::Norm(1.0)))?;
 ///
-/// let input = Tensor::<B, 2>::ones([4, 3], &device);
+/// let input = Tensor::<2>::ones([4, 3], &device);
 /// model.backward(StepPart::Last, |model| model.forward(input).mean())?;
 /// let gradients = model.gradients()?;
 /// optimizer.step(1e-3, &mut model, gradients)?;
@@ -72,16 +73,16 @@ pub(super) use update::{Fresh, in_forward_order};
 ///
 /// # Reference
 /// Rajbhandari et al. 2020, arXiv:1910.02054, section 5.1 (P_os).
-pub struct ShardedOptimizer<B: Backend, O: SimpleOptimizer<B>> {
+pub struct ShardedOptimizer<O: Optimizer> {
     pub(super) optimizers: Vec<O>,
-    /// Of each of them.
+    /// Clipping of each of them.
     clippings: Vec<Option<GradientClipping>>,
     group: GroupOf,
-    pub(super) pieces: Vec<Piece<B, O>>,
-    /// What is held elsewhere of some pieces, if anything is; nothing is held by bucket then.
+    pub(super) pieces: Vec<Piece<O>>,
+    /// State of some pieces that is held elsewhere, if there is some; nothing is held by bucket then.
     pub(super) offload: Option<Offload<O>>,
-    /// By bucket: what is held of its pieces, where one launch updates them.
-    buckets: HashMap<usize, BucketState<B, O>>,
+    /// State by bucket, where one launch updates its pieces.
+    buckets: HashMap<usize, BucketState<O>>,
     overlap_param_gather: bool,
     /// Records that the module had loaded when main values were last made.
     records_loaded: u32,
@@ -90,19 +91,18 @@ pub struct ShardedOptimizer<B: Backend, O: SimpleOptimizer<B>> {
 /// Says which of the optimizers updates a parameter.
 type GroupOf = Box<dyn Fn(&GradientEntry) -> usize + Send>;
 
-impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
+impl<O: Optimizer> ShardedOptimizer<O> {
     /// Returns an optimizer of the trained parameters of a wrapped module: the given one, and its gradient clipping.
     ///
     /// # Errors
     /// When the given optimizer has state already.
-    pub fn new<A, M>(
-        module: &DistributedDataParallel<A, M>,
-        optimizer: OptimizerAdaptor<O, M, A>,
+    pub fn new<M>(
+        module: &DistributedDataParallel<M>,
+        optimizer: ElementWiseOptimizer<O>,
     ) -> Result<Self, OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B>,
+        M: Module,
+        O: ElementWise,
     {
         Self::with_groups(module, vec![optimizer], |_| 0)
     }
@@ -113,29 +113,27 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     /// # Errors
     /// When `group` gives the number of none, or that of an optimizer of matrices for what is none, or a given
     /// optimizer has state already.
-    pub fn with_groups<A, M>(
-        module: &DistributedDataParallel<A, M>,
-        optimizers: Vec<OptimizerAdaptor<O, M, A>>,
+    pub fn with_groups<M>(
+        module: &DistributedDataParallel<M>,
+        optimizers: Vec<ElementWiseOptimizer<O>>,
         group: impl Fn(&GradientEntry) -> usize + Send + 'static,
     ) -> Result<Self, OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B>,
+        M: Module,
+        O: ElementWise,
     {
         Self::build(module, optimizers, group, None)
     }
 
-    pub(super) fn build<A, M>(
-        module: &DistributedDataParallel<A, M>,
-        optimizers: Vec<OptimizerAdaptor<O, M, A>>,
+    pub(super) fn build<M>(
+        module: &DistributedDataParallel<M>,
+        optimizers: Vec<ElementWiseOptimizer<O>>,
         group: impl Fn(&GradientEntry) -> usize + Send + 'static,
         offload: Option<Offload<O>>,
     ) -> Result<Self, OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B>,
+        M: Module,
+        O: ElementWise,
     {
         let with_state = optimizers.iter().map(|optimizer| optimizer.to_record().len());
         if let Some(count) = with_state.max().filter(|&count| count > 0) {
@@ -151,7 +149,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
                 count,
             });
         }
-        let needs_matrices = |piece: &Piece<B, O>| optimizers[piece.group].optim().matrix_form().is_some();
+        let needs_matrices = |piece: &Piece<O>| optimizers[piece.group].optimizer().matrix_form().is_some();
         let mut given = pieces.iter().zip(module.trained());
         if let Some((_, entry)) = given.find(|(piece, entry)| needs_matrices(piece) && !is_matrix(entry)) {
             return Err(OptimizerError::NoMatrix {
@@ -162,7 +160,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         if offload.is_some() && pieces.iter().any(needs_matrices) {
             return Err(OffloadError::WholeMatrices.into());
         }
-        let is_factored = |piece: &Piece<B, O>| optimizers[piece.group].optim().factored_form().is_some();
+        let is_factored = |piece: &Piece<O>| optimizers[piece.group].optimizer().factored_form().is_some();
         if offload.is_some() && pieces.iter().any(is_factored) {
             return Err(OffloadError::WholeParameters.into());
         }
@@ -174,7 +172,10 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
                 .iter()
                 .map(|optimizer| optimizer.grad_clipping().cloned())
                 .collect(),
-            optimizers: optimizers.iter().map(|optimizer| optimizer.optim().clone()).collect(),
+            optimizers: optimizers
+                .iter()
+                .map(|optimizer| optimizer.optimizer().clone())
+                .collect(),
             group: Box::new(group),
             overlap_param_gather: true,
             records_loaded: module.records_loaded(),
@@ -202,10 +203,9 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     ///
     /// # Errors
     /// When this rank's pieces of the parameters are not those whose state is held.
-    pub fn take_parameters<A, M>(&mut self, module: &DistributedDataParallel<A, M>) -> Result<(), OptimizerError>
+    pub fn take_parameters<M>(&mut self, module: &DistributedDataParallel<M>) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
         self.check_parameters(module)?;
         self.spread();
@@ -215,10 +215,9 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// Makes the main values of all pieces from the module's.
-    fn make_mains<A, M>(&mut self, module: &DistributedDataParallel<A, M>) -> Result<(), OptimizerError>
+    fn make_mains<M>(&mut self, module: &DistributedDataParallel<M>) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
         let mut values = module.owned_values();
         for number in 0..module.trained().len() {
@@ -229,7 +228,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
 
     /// Returns what is held of the trained parameter of a number, and not offloaded.
     #[cfg(any(feature = "checkpoint", feature = "learner"))]
-    pub(crate) fn piece(&self, number: usize) -> Piece<B, O> {
+    pub(crate) fn piece(&self, number: usize) -> Piece<O> {
         let piece = self.pieces[number].clone();
         match self.buckets.get(&piece.bucket) {
             Some(bucket) if !piece.range.is_empty() => {
@@ -269,16 +268,15 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     ///
     /// # Errors
     /// When that fails, or the module's trained parameters are no longer those that the optimizer was made for.
-    pub fn step<A, M>(
+    pub fn step<M>(
         &mut self,
         learning_rate: LearningRate,
-        module: &mut DistributedDataParallel<A, M>,
-        gradients: ReducedGradients<B>,
+        module: &mut DistributedDataParallel<M>,
+        gradients: ReducedGradients,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B>,
+        M: Module,
+        O: ElementWise,
     {
         let update = self.begin(learning_rate, module, gradients)?;
         self.update(module, update)?;
@@ -287,13 +285,12 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
 
     /// Checks that the pieces are those of the module; parameters that have come since get new ones, and those that
     /// have gone lose theirs.
-    fn check_parameters<A, M>(&mut self, module: &DistributedDataParallel<A, M>) -> Result<(), OptimizerError>
+    fn check_parameters<M>(&mut self, module: &DistributedDataParallel<M>) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
         let entries = module.trained();
-        let fits = |(piece, entry): (&Piece<B, O>, &GradientEntry)| {
+        let fits = |(piece, entry): (&Piece<O>, &GradientEntry)| {
             (&piece.name, &piece.range) == (&entry.name, &module.owned(entry))
         };
         let are_all = entries.len() == self.pieces.len() && self.pieces.iter().zip(entries).all(fits);
@@ -314,7 +311,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         let numbers: HashMap<String, usize> = (self.pieces.iter().enumerate())
             .map(|(number, piece)| (piece.name.clone(), number))
             .collect();
-        let mut former: HashMap<String, Piece<B, O>> = std::mem::take(&mut self.pieces)
+        let mut former: HashMap<String, Piece<O>> = std::mem::take(&mut self.pieces)
             .into_iter()
             .map(|piece| (piece.name.clone(), piece))
             .collect();
@@ -341,25 +338,24 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 }
 
-impl<A, M, O> ModuleOptimizer<A, M> for ShardedOptimizer<A::InnerBackend, O>
+impl<M, O> ModuleStep<M> for ShardedOptimizer<O>
 where
-    A: TrainingBackend,
-    M: AutodiffModule<A>,
-    O: ElementWise<A::InnerBackend>,
+    M: Module,
+    O: ElementWise,
 {
     type Error = OptimizerError;
 
     fn step_module(
         &mut self,
         learning_rate: LearningRate,
-        module: &mut DistributedDataParallel<A, M>,
-        gradients: ReducedGradients<A::InnerBackend>,
+        module: &mut DistributedDataParallel<M>,
+        gradients: ReducedGradients,
     ) -> Result<(), OptimizerError> {
         self.step(learning_rate, module, gradients)
     }
 }
 
-impl<B: Backend, O: SimpleOptimizer<B> + std::fmt::Debug> std::fmt::Debug for ShardedOptimizer<B, O> {
+impl<O: Optimizer + std::fmt::Debug> std::fmt::Debug for ShardedOptimizer<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ShardedOptimizer")
             .field("optimizers", &self.optimizers)
@@ -368,16 +364,11 @@ impl<B: Backend, O: SimpleOptimizer<B> + std::fmt::Debug> std::fmt::Debug for Sh
     }
 }
 
-/// What is held of a trained parameter before its main values are made.
-fn new_piece<A, M, O>(
-    module: &DistributedDataParallel<A, M>,
-    entry: &GradientEntry,
-    group: usize,
-) -> Piece<A::InnerBackend, O>
+/// Returns the state of a trained parameter before its main values are made.
+fn new_piece<M, O>(module: &DistributedDataParallel<M>, entry: &GradientEntry, group: usize) -> Piece<O>
 where
-    A: TrainingBackend,
-    M: AutodiffModule<A>,
-    O: SimpleOptimizer<A::InnerBackend>,
+    M: Module,
+    O: Optimizer,
 {
     Piece::new(entry, group, module.owned(entry), module.owned_place(entry))
 }

@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 
-use burn::module::AutodiffModule;
-use burn::optim::{LearningRate, SimpleOptimizer};
-use burn::tensor::backend::Backend;
-use burn::tensor::{DType, Tensor};
+use burn::module::Module;
+use burn::optim::{LearningRate, Optimizer};
+use burn::tensor::{DType, Device, Tensor};
 
 use super::ShardedOptimizer;
-use crate::autodiff::TrainingBackend;
-use crate::collectives::CollectiveBackend;
+use crate::collectives::has_device_memory;
 use crate::data_parallel::{
     BucketForm, DistributedDataParallel, ElementWise, GradientEntry, PendingParameters, ReducedGradients,
 };
@@ -22,23 +20,22 @@ use crate::optimizer::piece::Update;
 use crate::precision::is_half;
 
 /// The new values of a bucket's pieces, in the module's type.
-pub(in crate::optimizer) type Fresh<'a, B> = Vec<(&'a GradientEntry, Tensor<B, 1>)>;
+pub(in crate::optimizer) type Fresh<'a> = Vec<(&'a GradientEntry, Tensor<1>)>;
 
-impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
-    pub(super) fn update<A, M>(
+impl<O: Optimizer> ShardedOptimizer<O> {
+    pub(super) fn update<M>(
         &mut self,
-        module: &mut DistributedDataParallel<A, M>,
-        mut update: Update<B>,
+        module: &mut DistributedDataParallel<M>,
+        mut update: Update,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B>,
+        M: Module,
+        O: ElementWise,
     {
         if self.offload.is_some() {
             return self.step_offloaded(module, update);
         }
-        if let Some(form) = self.bucket_form(update.dtype) {
+        if let Some(form) = self.bucket_form(update.dtype, &update.device) {
             return self.step_buckets(form, module, update);
         }
         self.spread();
@@ -58,15 +55,14 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// Adds the directions of an optimizer whose second moment is in factors.
-    fn add_factored_directions<A, M>(
+    fn add_factored_directions<M>(
         &mut self,
-        module: &DistributedDataParallel<A, M>,
-        update: &mut Update<B>,
+        module: &DistributedDataParallel<M>,
+        update: &mut Update,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B>,
+        M: Module,
+        O: ElementWise,
     {
         if self
             .optimizers
@@ -88,16 +84,14 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// Begins an update of the module: looks at its parameters, and clips the gradients.
-    pub(super) fn begin<A, M>(
+    pub(super) fn begin<M>(
         &mut self,
         learning_rate: LearningRate,
-        module: &mut DistributedDataParallel<A, M>,
-        mut gradients: ReducedGradients<B>,
-    ) -> Result<Update<B>, OptimizerError>
+        module: &mut DistributedDataParallel<M>,
+        mut gradients: ReducedGradients,
+    ) -> Result<Update, OptimizerError>
     where
-        B: CollectiveBackend,
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
         module.wait_for_parameters()?;
         if self.records_loaded == module.records_loaded() {
@@ -120,33 +114,31 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         Ok(update)
     }
 
-    /// How whole buckets are updated at once: on devices, where there are main values.
+    /// Returns how whole buckets are updated at once: on devices, where there are main values.
     ///
     /// Other parameters are the module's own, which an update by the caller replaces one by one.
-    fn bucket_form(&self, dtype: DType) -> Option<BucketForm<B, O>>
+    fn bucket_form(&self, dtype: DType, device: &Device) -> Option<BucketForm<O>>
     where
-        B: CollectiveBackend,
-        O: ElementWise<B>,
+        O: ElementWise,
     {
         let mut forms = self.optimizers.iter().map(ElementWise::bucket_form);
         let first = forms
             .next()
             .flatten()
-            .filter(|_| B::HAS_DEVICE_MEMORY && is_half(dtype))?;
+            .filter(|_| has_device_memory(device) && is_half(dtype))?;
         forms.all(|form| form.is_some()).then_some(first)
     }
 
     /// Each bucket is updated at once; where gradients are sharded, its parameters are gathered then.
-    pub(super) fn step_buckets<A, M>(
+    pub(super) fn step_buckets<M>(
         &mut self,
-        form: BucketForm<B, O>,
-        module: &mut DistributedDataParallel<A, M>,
-        mut update: Update<B>,
+        form: BucketForm<O>,
+        module: &mut DistributedDataParallel<M>,
+        mut update: Update,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B>,
+        M: Module,
+        O: ElementWise,
     {
         // Main values are what is updated.
         update.values.clear();
@@ -174,7 +166,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
             })?;
         }
         if is_first {
-            give_back::<B>(&update.device);
+            give_back(&update.device);
         }
         Ok(())
     }
@@ -182,19 +174,18 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     /// Updates a bucket's parameters, and returns the new values of this rank's part of it.
     fn update_bucket(
         &mut self,
-        form: BucketForm<B, O>,
+        form: BucketForm<O>,
         bucket: usize,
         entries: &[GradientEntry],
-        update: &Update<B>,
-    ) -> Tensor<B, 1>
+        update: &Update,
+    ) -> Tensor<1>
     where
-        B: CollectiveBackend,
-        O: ElementWise<B>,
+        O: ElementWise,
     {
         let state = self.buckets.remove(&bucket).unwrap_or_else(|| {
             let pieces = self.pieces.iter_mut().filter(|piece| piece.bucket == bucket);
             let length = update.gradients.own_length(bucket);
-            make_room::<B>(
+            make_room(
                 [length, update.gradients.padded_length(bucket)],
                 update.dtype,
                 &update.device,
@@ -214,15 +205,14 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// Gives the module a bucket's parameters, which are waited for when they are read, or now.
-    fn deliver<A, M>(
+    fn deliver<M>(
         &self,
-        pending: PendingParameters<B>,
-        module: &mut DistributedDataParallel<A, M>,
-        update: &Update<B>,
+        pending: PendingParameters,
+        module: &mut DistributedDataParallel<M>,
+        update: &Update,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
         module.expect_parameters(update.gradients.in_flight(pending, &update.device))?;
         if !self.overlap_param_gather {
@@ -232,14 +222,13 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// Each parameter is updated and put into the module in turn, so that old and new are never all there at once.
-    fn step_whole<A, M>(
+    fn step_whole<M>(
         &mut self,
-        module: &mut DistributedDataParallel<A, M>,
-        mut update: Update<B>,
+        module: &mut DistributedDataParallel<M>,
+        mut update: Update,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
         let entries = module.trained().to_vec();
         let Self { optimizers, pieces, .. } = self;
@@ -255,14 +244,13 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// This rank's pieces are updated bucket by bucket, and each bucket's parameters gathered.
-    fn step_sharded<A, M>(
+    fn step_sharded<M>(
         &mut self,
-        module: &mut DistributedDataParallel<A, M>,
-        mut update: Update<B>,
+        module: &mut DistributedDataParallel<M>,
+        mut update: Update,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
         let entries = module.trained().to_vec();
         for bucket in in_forward_order(&update) {
@@ -284,23 +272,22 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// Gives the module the new values of a bucket's pieces.
-    pub(in crate::optimizer) fn give<A, M>(
+    pub(in crate::optimizer) fn give<M>(
         &self,
-        module: &mut DistributedDataParallel<A, M>,
+        module: &mut DistributedDataParallel<M>,
         bucket: usize,
-        fresh: Fresh<'_, B>,
-        update: &mut Update<B>,
+        fresh: Fresh<'_>,
+        update: &mut Update,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
+        M: Module,
     {
-        let by_number = |(entry, value): (&GradientEntry, Tensor<B, 1>)| (entry.number, value);
+        let by_number = |(entry, value): (&GradientEntry, Tensor<1>)| (entry.number, value);
         if module.has_sharded_parameters() {
             return Ok(module.replace_pieces(bucket, fresh.into_iter().map(by_number).collect())?);
         }
         if !update.gradients.is_sharded() {
-            let mut fresh: HashMap<usize, Tensor<B, 1>> = fresh.into_iter().map(by_number).collect();
+            let mut fresh: HashMap<usize, Tensor<1>> = fresh.into_iter().map(by_number).collect();
             return Ok(module.replace(|number| fresh.remove(&number))?);
         }
         let (dtype, device) = (update.dtype, &update.device);
@@ -311,16 +298,14 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
 
 /// The buckets, those whose parameters a forward pass reads first before the others: in the order of their numbers they
 /// are reduced, from the output of the model to its input.
-pub(in crate::optimizer) fn in_forward_order<B: CollectiveBackend>(
-    update: &Update<B>,
-) -> impl Iterator<Item = usize> + use<B> {
+pub(in crate::optimizer) fn in_forward_order(update: &Update) -> impl Iterator<Item = usize> + use<> {
     (0..update.gradients.num_buckets()).rev()
 }
 
 /// Makes room for a bucket's state and its gathered parameters, which stay: gives back the memory of the first step's
 /// activations, and of what the buckets before it were made of.
-fn make_room<B: Backend>([state, parameters]: [usize; 2], dtype: DType, device: &B::Device) {
-    give_back::<B>(device);
-    allocate_exactly::<B>([state], DType::F32, device);
-    allocate_exactly::<B>([state, parameters], dtype, device);
+fn make_room([state, parameters]: [usize; 2], dtype: DType, device: &Device) {
+    give_back(device);
+    allocate_exactly([state], DType::F32, device);
+    allocate_exactly([state, parameters], dtype, device);
 }

@@ -1,14 +1,13 @@
-//! What is held of a piece of a [`ShardedOptimizer`], offloaded or not: read for a checkpoint, and replaced from one.
+//! State of a piece of a [`ShardedOptimizer`], offloaded or not: read for a checkpoint, and replaced from one.
 
 use std::ops::Range;
 
-use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
 
 use crate::optimizer::offload::{NamedData, OffloadedState};
 use crate::optimizer::{OptimizerError, ShardedOptimizer, StoredOptimizer};
 
-/// What is held of a piece, or of some of its elements.
+/// State of a piece, or of some of its elements.
 pub(crate) struct PieceData {
     /// Updates of the parameter so far, here or on other data-parallel ranks.
     pub(crate) steps: u64,
@@ -16,11 +15,11 @@ pub(crate) struct PieceData {
     pub(crate) main: Option<TensorData>,
     /// The tensors of the optimizer's state with an element for each of these.
     pub(crate) tensors: Vec<NamedData>,
-    /// Those of the whole parameter.
+    /// Tensors of the whole parameter.
     pub(crate) whole_tensors: Vec<NamedData>,
 }
 
-impl<B: Backend, O: StoredOptimizer<B>> ShardedOptimizer<B, O> {
+impl<O: StoredOptimizer> ShardedOptimizer<O> {
     /// The elements of a trained parameter, of this rank's part of it, that are updated here.
     pub(crate) fn owned_range(&self, number: usize) -> Range<usize> {
         self.pieces[number].range.clone()
@@ -48,7 +47,7 @@ impl<B: Backend, O: StoredOptimizer<B>> ShardedOptimizer<B, O> {
             return Ok(held);
         }
         let piece = self.piece(number);
-        let data = |tensor: Tensor<B, 1>| tensor.slice(within.clone()).into_data();
+        let data = |tensor: Tensor<1>| tensor.slice(within.clone()).into_data();
         held.main = piece.main.map(data);
         let tensors = piece.state.iter().flat_map(|state| O::tensors(state));
         held.tensors = tensors.map(|(name, tensor)| (name, data(tensor))).collect();
@@ -57,13 +56,13 @@ impl<B: Backend, O: StoredOptimizer<B>> ShardedOptimizer<B, O> {
         Ok(held)
     }
 
-    /// What is held of a piece elsewhere, if it is offloaded.
+    /// Returns the state that has a piece, if it is offloaded.
     fn offloaded(&self, number: usize) -> Option<&dyn OffloadedState<O>> {
         let state = self.offload.as_ref().map(|offload| &*offload.state);
         state.filter(|state| state.holds(number))
     }
 
-    /// Whether main values are held of a trained parameter.
+    /// Returns whether main values are held of a trained parameter.
     pub(crate) fn has_main(&self, number: usize) -> bool {
         match self.offloaded(number) {
             Some(state) => state.has_main(),
@@ -75,7 +74,7 @@ impl<B: Backend, O: StoredOptimizer<B>> ShardedOptimizer<B, O> {
     ///
     /// # Errors
     /// When another piece cannot be written to its file, or this one's not be read.
-    pub(crate) fn replace_main(&mut self, number: usize, main: Tensor<B, 1>) -> Result<(), OptimizerError> {
+    pub(crate) fn replace_main(&mut self, number: usize, main: Tensor<1>) -> Result<(), OptimizerError> {
         if !self.has_main(number) {
             return Ok(());
         }
@@ -102,7 +101,7 @@ impl<B: Backend, O: StoredOptimizer<B>> ShardedOptimizer<B, O> {
         self.pieces[number].steps = steps;
         match &mut self.offload {
             Some(offload) if offload.state.holds(number) => {
-                let data = |(name, tensor): (&'static str, Tensor<B, 1>)| (name, tensor.into_data());
+                let data = |(name, tensor): (&'static str, Tensor<1>)| (name, tensor.into_data());
                 let tensors = state.map(|state| O::tensors(&state).into_iter().map(data).collect());
                 offload.state.set_tensors(number, tensors)?;
             }

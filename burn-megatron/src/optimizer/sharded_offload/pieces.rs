@@ -1,23 +1,18 @@
-//! Which pieces of a [`ShardedOptimizer`] are offloaded.
+//! Choice of the pieces of a [`ShardedOptimizer`] that are offloaded.
 
 use std::collections::HashMap;
 
-use burn::module::AutodiffModule;
-use burn::optim::SimpleOptimizer;
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::tensor::backend::Backend;
+use burn::module::Module;
+use burn::optim::Optimizer;
 use burn::tensor::{DType, Tensor};
-use burn_flex::Flex;
 
-use crate::autodiff::TrainingBackend;
-use crate::collectives::CollectiveBackend;
-use crate::data_parallel::{DistributedDataParallel, ElementWise, GradientEntry};
+use crate::data_parallel::{DistributedDataParallel, ElementWise, ElementWiseOptimizer, GradientEntry};
 use crate::optimizer::offload::{HostPieceSpec, Offload};
 use crate::optimizer::piece::main_of;
 use crate::optimizer::{OptimizerError, OptimizerOffload, ShardedOptimizer, StoredOptimizer};
 use crate::precision::is_half;
 
-impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
+impl<O: Optimizer> ShardedOptimizer<O> {
     /// Returns an optimizer of several groups as [`with_groups`](Self::with_groups) does, whose state is not where the
     /// module is, or not all of it: the same updates, to the bit on the CPU.
     ///
@@ -26,20 +21,18 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     /// # Errors
     /// As [`with_groups`](Self::with_groups); when a share is not from 0 to 1, no file can be made in the folder, or
     /// its disk has no room for this rank's state.
-    pub fn with_groups_offloaded<A, M>(
-        module: &DistributedDataParallel<A, M>,
-        optimizers: Vec<OptimizerAdaptor<O, M, A>>,
+    pub fn with_groups_offloaded<M>(
+        module: &DistributedDataParallel<M>,
+        optimizers: Vec<ElementWiseOptimizer<O>>,
         group: impl Fn(&GradientEntry) -> usize + Send + 'static,
         offload: &OptimizerOffload,
     ) -> Result<Self, OptimizerError>
     where
-        B: CollectiveBackend,
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B> + StoredOptimizer<Flex>,
+        M: Module,
+        O: ElementWise + StoredOptimizer,
     {
         offload.check()?;
-        let offload = Offload::new::<B>(offload, module.context().rank(), module.dtype());
+        let offload = Offload::new(offload, module.context().rank(), module.dtype(), &module.inner_device());
         Self::build(module, optimizers, group, offload)
     }
 
@@ -80,7 +73,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         Ok(offload.state.hold(&specs, is_half(dtype), &self.optimizers)?)
     }
 
-    /// Whether what is offloaded has main values where the module's type needs them.
+    /// Returns whether what is offloaded has main values where the module's type needs them.
     pub(in crate::optimizer) fn offload_fits(&self, dtype: DType) -> bool {
         let offload = self.offload.as_ref();
         offload.is_none_or(|offload| offload.state.has_main() == is_half(dtype))
@@ -90,7 +83,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     pub(in crate::optimizer) fn make_main(
         &mut self,
         number: usize,
-        value: Option<Tensor<B, 1>>,
+        value: Option<Tensor<1>>,
     ) -> Result<(), OptimizerError> {
         let main = value.and_then(main_of);
         match (&mut self.offload, main) {

@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 
-use burn::module::AutodiffModule;
-use burn::optim::SimpleOptimizer;
-use burn::tensor::backend::Backend;
+use burn::module::Module;
+use burn::optim::Optimizer;
 use burn::tensor::{Tensor, TensorData};
 
-use crate::autodiff::TrainingBackend;
-use crate::collectives::CollectiveBackend;
 use crate::data_parallel::{DistributedDataParallel, ElementWise, GradientEntry};
 use crate::offload::{OffloadError, part_of};
 use crate::optimizer::offload::{Offload, OffloadedState, PieceUpdate};
@@ -16,20 +13,19 @@ use crate::optimizer::piece::Update;
 use crate::optimizer::sharded::{Fresh, in_forward_order};
 use crate::optimizer::{OptimizerError, ShardedOptimizer};
 
-impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
+impl<O: Optimizer> ShardedOptimizer<O> {
     /// Each bucket's pieces are updated where their state is, and given to the module.
     ///
     /// # Errors
     /// When a bucket's state cannot be read or written, or parameters not be gathered: the module is lost.
-    pub(in crate::optimizer) fn step_offloaded<A, M>(
+    pub(in crate::optimizer) fn step_offloaded<M>(
         &mut self,
-        module: &mut DistributedDataParallel<A, M>,
-        mut update: Update<B>,
+        module: &mut DistributedDataParallel<M>,
+        mut update: Update,
     ) -> Result<(), OptimizerError>
     where
-        A: TrainingBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-        O: ElementWise<B>,
+        M: Module,
+        O: ElementWise,
     {
         let entries = module.trained().to_vec();
         let buckets: Vec<usize> = in_forward_order(&update).collect();
@@ -51,11 +47,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         &mut *self.offload.as_mut().expect(IS_OFFLOADED).state
     }
 
-    /// Whether a parameter has a gradient, and its piece is offloaded.
-    fn is_updated_on_host(&self, entry: &GradientEntry, update: &Update<B>) -> bool
-    where
-        B: CollectiveBackend,
-    {
+    /// Returns whether a parameter has a gradient, and its piece is offloaded.
+    fn is_updated_on_host(&self, entry: &GradientEntry, update: &Update) -> bool {
         let is_held = |offload: &Offload<O>| offload.state.holds(entry.number);
         update.gradients.is_present(entry) && self.offload.as_ref().is_some_and(is_held)
     }
@@ -64,11 +57,10 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     fn update_offloaded<'e>(
         &mut self,
         of_bucket: &[&'e GradientEntry],
-        update: &mut Update<B>,
-    ) -> Result<Fresh<'e, B>, OptimizerError>
+        update: &mut Update,
+    ) -> Result<Fresh<'e>, OptimizerError>
     where
-        B: CollectiveBackend,
-        O: ElementWise<B>,
+        O: ElementWise,
     {
         let on_host: Vec<&GradientEntry> = (of_bucket.iter().copied())
             .filter(|entry| self.is_updated_on_host(entry, update))
@@ -121,16 +113,16 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 }
 
-/// What is given to these functions only where something is.
+/// Invariant of these functions: they are called only where something is offloaded.
 const IS_OFFLOADED: &str = "something is offloaded";
 
 /// Gradients and values of a bucket's pieces, which have come to the host at once.
 struct BucketInput {
-    /// Of this rank's part of the bucket.
+    /// Gradients of this rank's part of the bucket.
     gradients: TensorData,
     /// The module's, one piece after the other, where they are needed.
     values: Option<TensorData>,
-    /// Where the values of each piece begin, by number.
+    /// Start of the values of each piece, by number.
     starts: HashMap<usize, usize>,
 }
 
@@ -139,11 +131,7 @@ impl BucketInput {
     ///
     /// # Errors
     /// When values cannot be read from their file.
-    fn read<B: CollectiveBackend>(
-        pieces: &[&GradientEntry],
-        has_main: bool,
-        update: &mut Update<B>,
-    ) -> Result<Self, OffloadError> {
+    fn read(pieces: &[&GradientEntry], has_main: bool, update: &mut Update) -> Result<Self, OffloadError> {
         let gradients = update
             .gradients
             .own_part(pieces[0].bucket(), &update.device)
@@ -178,10 +166,10 @@ const IS_TAKEN_ONCE: &str = "each parameter is updated once";
 ///
 /// # Errors
 /// When they cannot be read from their file.
-fn piece_input<B: CollectiveBackend>(
+fn piece_input(
     entry: &GradientEntry,
     has_main: bool,
-    update: &mut Update<B>,
+    update: &mut Update,
 ) -> Result<(TensorData, Option<TensorData>), OffloadError> {
     let gradient = update.gradients.owned_values(entry, &update.device).into_data();
     if has_main {
@@ -192,18 +180,14 @@ fn piece_input<B: CollectiveBackend>(
 }
 
 /// Returns the pieces' values as tensors of the module's backend: of one copy to the device, or of one for each piece.
-fn on_device<'e, B: CollectiveBackend>(
-    pieces: Vec<(&'e GradientEntry, TensorData)>,
-    at_once: bool,
-    update: &Update<B>,
-) -> Fresh<'e, B> {
+fn on_device<'e>(pieces: Vec<(&'e GradientEntry, TensorData)>, at_once: bool, update: &Update) -> Fresh<'e> {
     let tensor = |data| Tensor::from_data(data, (&update.device, update.dtype));
     if !at_once || pieces.is_empty() {
         return pieces.into_iter().map(|(entry, data)| (entry, tensor(data))).collect();
     }
     let bytes = pieces.iter().flat_map(|(_, data)| data.as_bytes()).copied().collect();
     let length = pieces.iter().map(|(_, data)| data.num_elements()).sum::<usize>();
-    let all: Tensor<B, 1> = tensor(TensorData::from_bytes_vec(bytes, [length], update.dtype));
+    let all: Tensor<1> = tensor(TensorData::from_bytes_vec(bytes, [length], update.dtype));
     let mut start = 0;
     let own = |(entry, data): (&'e GradientEntry, TensorData)| {
         let end = start + data.num_elements();

@@ -2,15 +2,12 @@
 
 use std::path::Path;
 
-use burn::backend::Autodiff;
 use burn::module::Module;
 use burn::nn::Linear;
-use burn::optim::adaptor::OptimizerAdaptor;
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
-use burn_flex::Flex;
 use tempfile::TempDir;
 
-use crate::data_parallel::{GradientEntry, ShardingStrategy};
+use crate::data_parallel::{ElementWiseOptimizer, GradientEntry, ShardingStrategy};
 use crate::optimizer::offload::{HostState, Offload};
 use crate::optimizer::three_layers::{Layers, gradients, layers};
 use crate::optimizer::{
@@ -18,9 +15,7 @@ use crate::optimizer::{
     StoredOptimizer,
 };
 
-type B = Autodiff<Flex>;
-
-/// Where the state of an optimizer is.
+/// Place of the state of an optimizer.
 #[derive(Clone, Copy, Debug)]
 enum Place<'a> {
     Here,
@@ -35,9 +30,9 @@ enum Place<'a> {
     },
 }
 
-fn optimizer<O>(module: &Layers, of_decay: impl Fn(f64) -> O, place: Place) -> ShardedOptimizer<Flex, O>
+fn optimizer<O>(module: &Layers, of_decay: impl Fn(f64) -> O, place: Place) -> ShardedOptimizer<O>
 where
-    O: StoredOptimizer<Flex>,
+    O: StoredOptimizer,
 {
     let optimizers = vec![of_decay(0.1).into(), of_decay(0.0).into()];
     let group = |entry: &GradientEntry| usize::from(entry.dimensions() == 1);
@@ -51,7 +46,7 @@ where
     } else {
         DType::F32
     };
-    let optimizers: Vec<OptimizerAdaptor<O, Vec<Linear<B>>, B>> = optimizers;
+    let optimizers: Vec<ElementWiseOptimizer<O>> = optimizers;
     let offload = Offload::to(HostState::new(folder, 0, main), share, at_once);
     ShardedOptimizer::build(module, optimizers, group, Some(offload)).expect("there is room")
 }
@@ -73,10 +68,10 @@ fn adafactor_is_refused_by_name() {
     );
 }
 
-/// What is held of all pieces: updates, main values and the optimizer's tensors.
+/// State of all pieces: updates, main values and the optimizer's tensors.
 type Held = Vec<(u64, Option<TensorData>, Vec<(&'static str, TensorData)>)>;
 
-fn held<O: StoredOptimizer<Flex>>(optimizer: &ShardedOptimizer<Flex, O>, module: &Layers) -> Held {
+fn held<O: StoredOptimizer>(optimizer: &ShardedOptimizer<O>, module: &Layers) -> Held {
     let of_entry = |entry: &GradientEntry| {
         let range = optimizer.owned_range(entry.number);
         let data = optimizer.piece_data(entry.number, range).expect("it is there");
@@ -103,7 +98,7 @@ fn places(folder: &Path) -> Vec<Place<'_>> {
 }
 
 /// Compares five steps of each place with those in memory.
-fn compare<O: StoredOptimizer<Flex>>(dtype: FloatDType, of_decay: impl Fn(f64) -> O) {
+fn compare<O: StoredOptimizer>(dtype: FloatDType, of_decay: impl Fn(f64) -> O) {
     let folder = TempDir::new().expect("a folder");
     for sharding in ShardingStrategy::ALL {
         for place in places(folder.path()) {
@@ -172,7 +167,7 @@ fn state_of_parameters_that_are_frozen_and_thawed_is_as_it_would_be_in_place() {
             let mut optimizer = optimizer(&module, adamw, place);
             for step in 0..6 {
                 if step == 2 || step == 4 {
-                    let change = |mut layers: Vec<Linear<B>>| {
+                    let change = |mut layers: Vec<Linear>| {
                         let layer = layers.remove(1);
                         let layer = if step == 2 { layer.no_grad() } else { trained(layer) };
                         layers.insert(1, layer);
@@ -189,7 +184,7 @@ fn state_of_parameters_that_are_frozen_and_thawed_is_as_it_would_be_in_place() {
     }
 }
 
-fn trained(layer: Linear<B>) -> Linear<B> {
+fn trained(layer: Linear) -> Linear {
     Linear {
         weight: layer
             .weight
@@ -209,7 +204,7 @@ fn other_values_and_another_type_reach_what_is_offloaded() {
             let mut optimizer = optimizer(&module, adamw, place);
             for step in 0..4 {
                 if step == 2 {
-                    let double = |layer: Linear<B>| Linear {
+                    let double = |layer: Linear| Linear {
                         weight: (layer.weight).map(|weight| Tensor::from_inner(weight.inner() * 2).require_grad()),
                         ..layer
                     };
@@ -219,10 +214,10 @@ fn other_values_and_another_type_reach_what_is_offloaded() {
                     optimizer.take_parameters(&module).expect("the same pieces");
                 }
                 if step == 3 {
-                    fn half<const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
+                    fn half<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
                         Tensor::from_inner(tensor.inner().cast(FloatDType::BF16)).require_grad()
                     }
-                    let cast = |layer: Linear<B>| Linear {
+                    let cast = |layer: Linear| Linear {
                         weight: layer.weight.map(half),
                         bias: layer.bias.map(|bias| bias.map(half)),
                     };
@@ -243,7 +238,7 @@ fn other_values_and_another_type_reach_what_is_offloaded() {
 fn what_cannot_be_offloaded_is_an_error_before_the_first_step() {
     let module = layers(ShardingStrategy::NoShard, FloatDType::F32);
     let build = |offload: OptimizerOffload| {
-        let optimizers = vec![OptimizerAdaptor::from(adamw(0.0))];
+        let optimizers = vec![ElementWiseOptimizer::from(adamw(0.0))];
         ShardedOptimizer::with_groups_offloaded(&module, optimizers, |_| 0, &offload)
     };
     let said = |offload| {

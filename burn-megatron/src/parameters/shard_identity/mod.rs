@@ -1,19 +1,19 @@
 //! `ShardIdentity`: which shards a layer holds, carried by its record, so that another rank's record is refused.
 //!
-//! burn's records hold values and nothing else, and two tensor-parallel ranks have shards of equal shape. A layer with
-//! a shard therefore has a `ShardIdentity` as a field: it has no parameters, and its record is what it says of itself.
+//! burn's records hold tensors and nothing else, and two tensor-parallel ranks have shards of equal shape. A layer with
+//! a shard therefore has a `ShardIdentity` as a field: it shows burn a parameter of whole numbers, in host memory, that
+//! says whose shards these are. A record keeps it, and whoever loads one gives it back, to be compared.
 
 use std::cell::RefCell;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use burn::module::{
-    AutodiffModule, Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
+    Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param, ParamId,
 };
-use burn::record::{PrecisionSettings, Record};
-use burn::tensor::backend::{AutodiffBackend, Backend};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use burn::store;
+use burn::tensor::{DType, Device, Int, Tensor};
+use sha2::{Digest, Sha256};
 
 use super::Placement;
 
@@ -22,181 +22,194 @@ const ADVICE: &str = "a model that is saved in one layout and loaded in another 
                       (burn_megatron::checkpoint, with training::snapshot and training::restore), which any layout \
                       loads";
 
-/// The shards that a layer holds. A field of the layer, without parameters; its record is checked when it is loaded.
+/// The shards that a layer holds. A field of the layer, whose record is checked when it is loaded.
+///
+/// The only tensor-parallel rank of the only stage holds whole layers: its identity is not in a record, so that burn's
+/// own layers load it, and theirs are loaded here.
 ///
 /// # Panics
 /// [`Module::load_record`] panics with the text of [`RecordError`] when the record is that of other shards;
 /// [`ParallelContext::load_record`](crate::context::ParallelContext::load_record) returns the error instead.
 #[derive(Clone)]
-pub struct ShardIdentity<B: Backend> {
-    identity: Arc<Identity>,
-    backend: PhantomData<B>,
-}
+pub struct ShardIdentity(Arc<Identity>);
 
-/// What an identity says: in a module, and in its record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     layer: String,
-    tensor_rank: usize,
-    tensor_size: usize,
-    stage: usize,
-    num_stages: usize,
+    place: Place,
     /// By parameter.
     shards: Vec<(String, Placement)>,
 }
 
-/// What a record says of the shards in it; nothing if it was saved by a module without a [`ShardIdentity`].
-#[derive(Clone, Debug, Default)]
-pub struct ShardRecord(Option<Identity>);
+/// Index in the tensor group and its size, stage and number of stages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    tensor: (usize, usize),
+    stage: (usize, usize),
+}
 
 /// A record that does not belong to the module that is to load it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum RecordError {
     #[error(
-        "{rank} cannot load this record into {layer}: it was saved by {recorded_rank} ({recorded}), and this rank \
-         holds {expected}; load the file that this rank saved in this \
-         layout; {ADVICE}"
+        "{rank} cannot load this record into {layer}: it was saved by {recorded_rank}, and this rank holds {expected}; \
+         load the file that this rank saved in this layout; {ADVICE}"
     )]
     OtherShard {
         layer: String,
         /// Which rank this is: `tensor rank 0 of 2`, in a pipeline with its stage.
         rank: String,
         recorded_rank: String,
-        recorded: String,
         expected: String,
     },
     #[error(
-        "tensor rank {rank} of {size} cannot load this record into {layer}: the record does not say whose shards it \
-         holds, because it was saved by a layer without tensor parallelism or by a version that did not record it, and \
-         this rank holds {expected}; if it was saved by this rank in this layout, load it with \
-         ParallelContext::load_unmarked_record and save it again; {ADVICE}"
+        "{rank} cannot load this record into {layer}: the record does not say whose shards it holds, because it was \
+         saved by a layer without tensor parallelism, and this rank holds {expected}; if its shards are those of this \
+         rank in this layout, load it with ParallelContext::load_unmarked_record and save it again; {ADVICE}"
     )]
     Unmarked {
         layer: String,
-        /// This rank's index in the tensor group.
-        rank: usize,
-        size: usize,
+        /// As that of [`OtherShard`](Self::OtherShard).
+        rank: String,
         expected: String,
     },
     #[error(
-        "the record's parameter {path} has the shape {recorded:?}, and the module's has {expected:?}: the record was \
-         saved by a module of other sizes or in another layout; {ADVICE}"
+        "the record does not fit the module: it was saved by a module of other sizes or in another layout ({0}); \
+         {ADVICE}"
     )]
-    OtherShape {
-        path: String,
-        recorded: Vec<usize>,
-        expected: Vec<usize>,
-    },
+    OtherModule(store::RecordError),
 }
 
-/// What becomes of the mismatches that loading a record meets on this thread.
+/// What identities do with a record that is loaded on this thread.
 #[derive(Default)]
-struct Collected {
-    other_shard: Option<RecordError>,
-    unmarked: Option<RecordError>,
+enum Loading {
+    /// Panic at shards of others.
+    #[default]
+    Panicking,
+    /// Keep the first mismatch.
+    Keeping(Option<RecordError>),
+    /// Ask for nothing.
+    Trusting,
 }
 
 thread_local! {
-    static COLLECTED: RefCell<Option<Collected>> = const { RefCell::new(None) };
+    static LOADING: RefCell<Loading> = const { RefCell::new(Loading::Panicking) };
 }
 
-/// Loads a record without panicking at shards of others, and returns what is wrong with it: shards of others, and
-/// shards that do not say whose they are.
-pub(crate) fn collect_mismatches<R>(load: impl FnOnce() -> R) -> (R, Option<RecordError>, Option<RecordError>) {
+/// Loads a record, and returns as an error what would panic, or what burn says is wrong with it.
+pub(crate) fn load_checked<M>(load: impl FnOnce() -> Result<M, store::RecordError>) -> Result<M, RecordError> {
+    load_as(Loading::Keeping(None), load)
+}
+
+/// Loads a record that has no identities.
+pub(crate) fn load_unmarked<M>(load: impl FnOnce() -> Result<M, store::RecordError>) -> Result<M, RecordError> {
+    load_as(Loading::Trusting, load)
+}
+
+fn load_as<M>(loading: Loading, load: impl FnOnce() -> Result<M, store::RecordError>) -> Result<M, RecordError> {
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
-            COLLECTED.take();
+            LOADING.take();
         }
     }
-    COLLECTED.set(Some(Collected::default()));
+    LOADING.set(loading);
     let _reset = Reset;
     let loaded = load();
-    let Collected { other_shard, unmarked } = COLLECTED.take().unwrap_or_default();
-    (loaded, other_shard, unmarked)
+    match LOADING.take() {
+        Loading::Keeping(Some(mismatch)) => Err(mismatch),
+        _ => loaded.map_err(RecordError::OtherModule),
+    }
 }
 
-impl<B: Backend> ShardIdentity<B> {
-    /// Returns the identity of a layer that holds `shards`, by parameter, as index `tensor_rank` of `tensor_size` in
-    /// `stage` of `num_stages`.
+impl ShardIdentity {
+    /// Returns the identity of a layer that holds `shards`, by parameter, as an index of a tensor group of a size in a
+    /// stage of a number of them.
     ///
-    /// [`ParallelContext::shard_identity`](crate::context::ParallelContext::shard_identity) fills in the layout.
+    /// [`ParameterScope::shard_identity`](crate::context::ParameterScope::shard_identity) fills in the layout.
     pub(crate) fn new(
         layer: String,
-        (tensor_rank, tensor_size): (usize, usize),
-        (stage, num_stages): (usize, usize),
+        tensor: (usize, usize),
+        stage: (usize, usize),
         shards: Vec<(String, Placement)>,
     ) -> Self {
-        Self {
-            identity: Arc::new(Identity {
-                layer,
-                tensor_rank,
-                tensor_size,
-                stage,
-                num_stages,
-                shards,
-            }),
-            backend: PhantomData,
-        }
+        Self(Arc::new(Identity {
+            layer,
+            place: Place { tensor, stage },
+            shards,
+        }))
     }
 
     /// The name of the layer, for messages.
     pub fn layer(&self) -> &str {
-        &self.identity.layer
+        &self.0.layer
     }
 
-    /// Compares this layer's shards with those of a record.
-    fn check(&self, record: &ShardRecord) -> Result<(), RecordError> {
-        let here = &*self.identity;
-        let Some(recorded) = &record.0 else {
-            // A whole layer takes the record of any whole layer.
-            if here.tensor_size == 1 {
-                return Ok(());
-            }
-            return Err(RecordError::Unmarked {
-                layer: here.layer.clone(),
-                rank: here.tensor_rank,
-                size: here.tensor_size,
-                expected: here.in_words(),
-            });
-        };
-        if recorded.place() == here.place() && recorded.shards == here.shards {
-            return Ok(());
-        }
-        Err(RecordError::OtherShard {
-            layer: here.layer.clone(),
-            rank: here.rank_in_words(),
-            recorded_rank: recorded.rank_in_words(),
-            recorded: recorded.in_words(),
-            expected: here.in_words(),
+    /// Returns the parameter that a record keeps, if it does, with a number of its own each time.
+    ///
+    /// Its tensor is made when it is asked for: the first tensor of a device fixes its element types.
+    fn parameter(&self) -> Option<Param<Tensor<1, Int>>> {
+        let is_whole = self.0.place.tensor.1 == 1 && self.0.place.stage.1 == 1;
+        (!is_whole).then(|| {
+            let numbers = self.0.numbers();
+            let make = move |device: &Device, _| Tensor::from_data(numbers, (device, DType::I64));
+            Param::uninitialized(ParamId::new(), make, Device::flex(), false, [numbers.len()].into())
         })
+    }
+
+    /// Compares the parameter with what has become of it.
+    fn compare(&self, before: ParamId, after: Param<Tensor<1, Int>>) {
+        let here = &*self.0;
+        let is_keeping = LOADING.with_borrow(|loading| matches!(loading, Loading::Keeping(_)));
+        // A record replaces a parameter's number by the recorded one.
+        let mismatch = if after.id == before {
+            is_keeping.then(|| here.unmarked())
+        } else {
+            let recorded: Vec<i64> = after.into_value().into_data().iter::<i64>().collect();
+            (recorded != here.numbers()).then(|| here.other_shard(&recorded))
+        };
+        if let Some(error) = mismatch {
+            LOADING.with_borrow_mut(|loading| match loading {
+                Loading::Keeping(kept) => _ = kept.get_or_insert(error),
+                _ => panic!("{error}"),
+            });
+        }
     }
 }
 
 impl Identity {
-    /// Tensor rank and size, stage and number of stages.
-    fn place(&self) -> [usize; 4] {
-        [self.tensor_rank, self.tensor_size, self.stage, self.num_stages]
+    /// Returns what a record keeps: the place, and a hash of the shards.
+    fn numbers(&self) -> [i64; 5] {
+        let Place { tensor, stage } = self.place;
+        let digest = Sha256::digest(self.in_words());
+        let hash = i64::from_le_bytes(*digest.first_chunk().expect("it has 32 bytes"));
+        [tensor.0 as i64, tensor.1 as i64, stage.0 as i64, stage.1 as i64, hash]
     }
 
-    /// `tensor rank 1 of 2, pipeline stage 0 of 4`.
-    fn rank_in_words(&self) -> String {
-        let Self {
-            tensor_rank,
-            tensor_size,
-            stage,
-            num_stages,
-            ..
-        } = self;
-        let tensor = format!("tensor rank {tensor_rank} of {tensor_size}");
-        match num_stages {
-            1 => tensor,
-            _ => format!("{tensor}, pipeline stage {stage} of {num_stages}"),
+    fn unmarked(&self) -> RecordError {
+        RecordError::Unmarked {
+            layer: self.layer.clone(),
+            rank: self.place.to_string(),
+            expected: self.in_words(),
         }
     }
 
-    /// `weight [4, 8] from [0, 4] of [4, 16], bias [8] from [4] of [16]`.
+    fn other_shard(&self, recorded: &[i64]) -> RecordError {
+        let number = |index: usize| recorded[index] as usize;
+        let place = Place {
+            tensor: (number(0), number(1)),
+            stage: (number(2), number(3)),
+        };
+        let shards = if place == self.place { " with other shards" } else { "" };
+        RecordError::OtherShard {
+            layer: self.layer.clone(),
+            rank: self.place.to_string(),
+            recorded_rank: format!("{place}{shards}"),
+            expected: self.in_words(),
+        }
+    }
+
+    /// `weight [4, 8] from [0, 4] of [4, 16], bias [8] from [4] of [16]`: its hash is in records.
     fn in_words(&self) -> String {
         let shards = self.shards.iter().map(|(name, placement)| {
             let (local, offset, logical) = (placement.local_shape(), placement.offset(), placement.logical_shape());
@@ -206,111 +219,72 @@ impl Identity {
     }
 }
 
-impl<B: Backend> fmt::Debug for ShardIdentity<B> {
+/// `tensor rank 1 of 2, pipeline stage 0 of 4`.
+impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Identity {
-            layer,
-            tensor_rank,
-            tensor_size,
-            ..
-        } = &*self.identity;
-        write!(formatter, "{layer:?} of tensor rank {tensor_rank} of {tensor_size}")
+        let (rank, size) = self.tensor;
+        write!(formatter, "tensor rank {rank} of {size}")?;
+        match self.stage {
+            (_, 1) => Ok(()),
+            (stage, num_stages) => write!(formatter, ", pipeline stage {stage} of {num_stages}"),
+        }
     }
 }
 
-impl<B: Backend> Module<B> for ShardIdentity<B> {
-    type Record = ShardRecord;
+impl fmt::Debug for ShardIdentity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rank, size) = self.0.place.tensor;
+        write!(formatter, "{:?} of tensor rank {rank} of {size}", self.0.layer)
+    }
+}
 
-    fn visit<V: ModuleVisitor<B>>(&self, _visitor: &mut V) {}
-
-    fn map<M: ModuleMapper<B>>(self, _mapper: &mut M) -> Self {
-        self
+impl Module for ShardIdentity {
+    fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
+        if let Some(parameter) = self.parameter() {
+            visitor.visit_int(&parameter);
+        }
     }
 
-    fn load_record(self, record: Self::Record) -> Self {
-        if let Err(error) = self.check(&record) {
-            COLLECTED.with_borrow_mut(|collected| match collected {
-                None => panic!("{error}"),
-                Some(collected) => {
-                    let kept = match error {
-                        RecordError::Unmarked { .. } => &mut collected.unmarked,
-                        _ => &mut collected.other_shard,
-                    };
-                    kept.get_or_insert(error);
-                }
-            });
+    fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
+        let is_trusting = LOADING.with_borrow(|loading| matches!(loading, Loading::Trusting));
+        if !is_trusting && let Some(parameter) = self.parameter() {
+            self.compare(parameter.id, mapper.map_int(parameter));
         }
         self
     }
 
-    fn into_record(self) -> Self::Record {
-        ShardRecord(Some((*self.identity).clone()))
-    }
-
-    fn to_device(self, _device: &B::Device) -> Self {
+    fn to_device(self, _device: &Device) -> Self {
         self
     }
 
-    fn fork(self, _device: &B::Device) -> Self {
+    fn fork(self, _device: &Device) -> Self {
         self
     }
 
-    fn collect_devices(&self, devices: Devices<B>) -> Devices<B> {
+    fn collect_devices(&self, devices: Devices) -> Devices {
         devices
     }
-}
 
-impl<B: AutodiffBackend> AutodiffModule<B> for ShardIdentity<B> {
-    type InnerModule = ShardIdentity<B::InnerBackend>;
-
-    fn valid(&self) -> Self::InnerModule {
-        ShardIdentity {
-            identity: self.identity.clone(),
-            backend: PhantomData,
-        }
+    fn valid(&self) -> Self {
+        self.clone()
     }
 
-    fn from_inner(module: Self::InnerModule) -> Self {
-        Self {
-            identity: module.identity,
-            backend: PhantomData,
-        }
+    fn train(self) -> Self {
+        self
+    }
+
+    fn materialize(self) -> Self {
+        self
     }
 }
 
-impl<B: Backend> ModuleDisplayDefault for ShardIdentity<B> {
+impl ModuleDisplayDefault for ShardIdentity {
     fn content(&self, content: Content) -> Option<Content> {
         content.add_formatted(&format!("{self:?}")).optional()
     }
 }
 
-impl<B: Backend> ModuleDisplay for ShardIdentity<B> {}
-
-impl<B: Backend> Record<B> for ShardRecord {
-    type Item<S: PrecisionSettings> = ShardRecord;
-
-    fn into_item<S: PrecisionSettings>(self) -> Self::Item<S> {
-        self
-    }
-
-    fn from_item<S: PrecisionSettings>(item: Self::Item<S>, _device: &B::Device) -> Self {
-        item
-    }
-}
-
-impl Serialize for ShardRecord {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-/// As an option itself: a format with names takes a field that is absent, as in a record of burn's own layer, for
-/// `None`.
-impl<'de> Deserialize<'de> for ShardRecord {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Option::deserialize(deserializer).map(Self)
-    }
-}
+impl ModuleDisplay for ShardIdentity {}
 
 #[cfg(test)]
 mod tests;

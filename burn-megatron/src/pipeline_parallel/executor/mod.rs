@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use burn::module::{AutodiffModule, Module};
-use burn::tensor::{DType, Shape, Tensor};
+use burn::module::Module;
+use burn::tensor::{DType, Device, Shape, Tensor};
 
 use super::boundary::Boundary;
 use super::error::PipelineError;
@@ -18,8 +18,7 @@ use super::stage::PipelineStage;
 use super::timeline::{Activity, Timeline, TimelineLabel};
 use super::traffic::{Ends, Posting, Traffic};
 use super::work::{Evaluation, ShardedEvaluation, Training, Work};
-use crate::autodiff::TrainingBackend;
-use crate::collectives::{CollectiveBackend, catch_collective_error};
+use crate::collectives::{catch_collective_error, has_device_memory};
 use crate::context::ParallelContext;
 use crate::data_parallel::{DistributedDataParallel, has_foreign_dropout};
 use crate::parameters::{ParameterEntry, list_parameters};
@@ -31,9 +30,9 @@ pub struct PipelineExecutor {
     context: ParallelContext,
     boundary: Boundary,
     timeline: Timeline,
-    /// Whether the stage has been found free of what cannot be recomputed.
+    /// `true` once the stage has been found free of what cannot be recomputed.
     is_examined: Cell<bool>,
-    /// Whether a step has been trained, and whether one has been evaluated: what they use is loaded.
+    /// `true` once a step has been trained, or evaluated: what they use is loaded.
     has_trained: Cell<bool>,
     has_evaluated: Cell<bool>,
 }
@@ -92,18 +91,17 @@ impl PipelineExecutor {
     /// # Errors
     /// When the schedule is not for these chunks and micro-batches, when a collective fails, or when tensor-parallel
     /// ranks were given different samples: the step is lost.
-    pub fn train<B, M, const D: usize>(
+    pub fn train<M, const D: usize>(
         &self,
-        stages: &mut DistributedDataParallel<B, Vec<M>>,
+        stages: &mut DistributedDataParallel<Vec<M>>,
         micro_batches: &[M::MicroBatch],
-        objective: impl Fn(usize, Tensor<B, 1>) -> Tensor<B, 1>,
-    ) -> Result<Vec<Tensor<B::InnerBackend, 1>>, PipelineError>
+        objective: impl Fn(usize, Tensor<1>) -> Tensor<1>,
+    ) -> Result<Vec<Tensor<1>>, PipelineError>
     where
-        B: TrainingBackend,
-        M: AutodiffModule<B> + PipelineStage<B, D>,
+        M: Module + PipelineStage<D>,
     {
         self.check_sizes(stages.module_in_flight().len(), micro_batches.len())?;
-        self.examine::<B, M, D>(stages.module_in_flight())?;
+        self.examine::<M, D>(stages.module_in_flight())?;
         stages.begin()?;
         let kind = kind_of_wrapped(stages);
         let mut last_backward = vec![None; self.schedule.num_chunks];
@@ -123,8 +121,8 @@ impl PipelineExecutor {
             passes: HashMap::new(),
             values: RefCell::new(vec![None; micro_batches.len()]),
         };
-        let posting = posting_after::<B::InnerBackend>(&self.has_trained);
-        let done = catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind, posting));
+        let posting = posting_after(&self.has_trained, &kind.1);
+        let done = catch_collective_error(|| self.run(&mut work, kind, posting));
         let done = done.map_err(PipelineError::from).flatten();
         let done = work.is_same.map_err(PipelineError::from).and(done);
         let values = work.values.into_inner().into_iter().flatten().collect();
@@ -149,18 +147,17 @@ impl PipelineExecutor {
     ///
     /// # Errors
     /// As [`train`](Self::train).
-    pub fn evaluate<B, M, const D: usize>(
+    pub fn evaluate<M, const D: usize>(
         &self,
         stages: &Vec<M>,
         micro_batches: &[M::MicroBatch],
-        losses: impl FnMut(usize, Tensor<B, 1>),
+        losses: impl FnMut(usize, Tensor<1>),
     ) -> Result<(), PipelineError>
     where
-        B: CollectiveBackend,
-        M: Module<B> + PipelineStage<B, D>,
+        M: Module + PipelineStage<D>,
     {
         self.check_sizes(stages.len(), micro_batches.len())?;
-        let kind = kind_of::<B, Vec<M>>(stages);
+        let kind = kind_of(stages);
         let mut work = Evaluation {
             stages,
             micro_batches,
@@ -169,9 +166,10 @@ impl PipelineExecutor {
         self.run_evaluation(&mut work, kind)
     }
 
-    /// As [`evaluate`](Self::evaluate), by the modules with autodiff of a wrapped model whose parameters are sharded:
-    /// those of one segment are gathered at a time. [`Dropout`](crate::random::Dropout) is off; what is burn's, such
-    /// as its own dropout and batch norm, and layers of your own that ask `ad_enabled`, compute as in training.
+    /// Evaluates as [`evaluate`](Self::evaluate) by the modules with autodiff of a wrapped model whose parameters are
+    /// sharded: those of one segment are gathered at a time. [`Dropout`](crate::random::Dropout) is off; what is
+    /// burn's, such as its own dropout and batch norm, and layers of your own that ask for a device's autodiff, compute
+    /// as in training.
     ///
     /// # Communication
     /// In addition, one all-gather per bucket of a segment's parameters: the data-parallel ranks evaluate equally many
@@ -179,15 +177,14 @@ impl PipelineExecutor {
     ///
     /// # Errors
     /// As [`train`](Self::train).
-    pub fn evaluate_sharded<B, M, const D: usize>(
+    pub fn evaluate_sharded<M, const D: usize>(
         &self,
-        stages: &DistributedDataParallel<B, Vec<M>>,
+        stages: &DistributedDataParallel<Vec<M>>,
         micro_batches: &[M::MicroBatch],
-        losses: impl FnMut(usize, Tensor<B::InnerBackend, 1>),
+        losses: impl FnMut(usize, Tensor<1>),
     ) -> Result<(), PipelineError>
     where
-        B: TrainingBackend,
-        M: AutodiffModule<B> + PipelineStage<B, D>,
+        M: Module + PipelineStage<D>,
     {
         self.check_sizes(stages.module_in_flight().len(), micro_batches.len())?;
         let mut work = ShardedEvaluation {
@@ -200,16 +197,16 @@ impl PipelineExecutor {
         Ok(work.is_free?)
     }
 
-    fn run_evaluation<B: CollectiveBackend, const D: usize>(
+    fn run_evaluation<const D: usize>(
         &self,
-        work: &mut impl Work<B, D>,
-        kind: (DType, B::Device),
+        work: &mut impl Work<D>,
+        kind: (DType, Device),
     ) -> Result<(), PipelineError> {
-        let posting = posting_after::<B>(&self.has_evaluated);
+        let posting = posting_after(&self.has_evaluated, &kind.1);
         if posting == Posting::InPlace {
             self.context.wait_for_gpu_calls(true);
         }
-        let done = catch_collective_error(|| self.run::<B, D>(work, kind, posting));
+        let done = catch_collective_error(|| self.run(work, kind, posting));
         if posting == Posting::InPlace {
             self.context.wait_for_gpu_calls(false);
         }
@@ -219,10 +216,9 @@ impl PipelineExecutor {
     }
 
     /// Refuses, the first time, burn's dropout in a stage that is recomputed.
-    fn examine<B, M, const D: usize>(&self, chunks: &[M]) -> Result<(), PipelineError>
+    fn examine<M, const D: usize>(&self, chunks: &[M]) -> Result<(), PipelineError>
     where
-        B: TrainingBackend,
-        M: AutodiffModule<B> + PipelineStage<B, D>,
+        M: Module + PipelineStage<D>,
     {
         let recomputes = |chunk: &M| (0..chunk.num_segments()).any(|segment| chunk.is_recomputed(segment));
         if self.is_examined.replace(true) {
@@ -263,10 +259,10 @@ impl PipelineExecutor {
         &self.schedule.stages[self.context.coordinates().pipeline]
     }
 
-    fn run<B: CollectiveBackend, const D: usize>(
+    fn run<const D: usize>(
         &self,
-        work: &mut impl Work<B, D>,
-        (dtype, device): (DType, B::Device),
+        work: &mut impl Work<D>,
+        (dtype, device): (DType, Device),
         posting: Posting,
     ) -> Result<(), PipelineError> {
         let ends = Ends {
@@ -276,7 +272,7 @@ impl PipelineExecutor {
             device,
             posting,
         };
-        let mut traffic = Traffic::<B, D>::new(self.actions(), ends);
+        let mut traffic = Traffic::new(self.actions(), ends);
         for action in self.actions() {
             traffic.reap()?;
             match action {
@@ -292,7 +288,7 @@ impl PipelineExecutor {
     }
 
     /// The shape of what a message brings, if it is known.
-    fn shape<B: CollectiveBackend, const D: usize>(&self, work: &impl Work<B, D>, message: &Message) -> Option<Shape> {
+    fn shape<const D: usize>(&self, work: &impl Work<D>, message: &Message) -> Option<Shape> {
         let consumer = message.to().expect("a checked schedule");
         let task = Task {
             micro_batch: message.micro_batch,
@@ -302,12 +298,12 @@ impl PipelineExecutor {
     }
 
     /// Runs a task on what has come in for it, and leaves what it makes to be sent.
-    fn compute<B: CollectiveBackend, const D: usize>(
+    fn compute<const D: usize>(
         &self,
         direction: Direction,
         task: Task,
-        work: &mut impl Work<B, D>,
-        traffic: &mut Traffic<'_, B, D>,
+        work: &mut impl Work<D>,
+        traffic: &mut Traffic<'_, D>,
     ) -> Result<(), PipelineError> {
         traffic.post_ahead(|message| self.shape(work, message));
         let here = self
@@ -348,9 +344,9 @@ impl PipelineExecutor {
     }
 }
 
-/// How receives are posted: in the first run on a device nothing may be in flight while what it uses is loaded.
-fn posting_after<B: CollectiveBackend>(has_run: &Cell<bool>) -> Posting {
-    if has_run.get() || !B::HAS_DEVICE_MEMORY {
+/// Returns how receives are posted: in the first run on a device nothing may be in flight while what it uses is loaded.
+fn posting_after(has_run: &Cell<bool>, device: &Device) -> Posting {
+    if has_run.get() || !has_device_memory(device) {
         Posting::OneTaskAhead
     } else {
         Posting::InPlace
@@ -378,21 +374,19 @@ fn check_agreement(schedule: &Schedule, context: &ParallelContext) -> Result<(),
     }
 }
 
-/// The element type and the device of what passes between stages: those of the parameters.
-fn kind_of<B: burn::tensor::backend::Backend, M: Module<B>>(module: &M) -> (DType, B::Device) {
-    let device = module.devices().first().cloned().unwrap_or_default();
-    (dtype_of::<B>(&list_parameters::<B, M>(module), &device), device)
+/// The element type and the device of what passes between stages: those of the parameters, without a graph.
+fn kind_of<M: Module>(module: &M) -> (DType, Device) {
+    let device = module.devices().first().cloned().unwrap_or_default().inner();
+    (dtype_of(&list_parameters(module), &device), device)
 }
 
-fn kind_of_wrapped<B: TrainingBackend, M: AutodiffModule<B>>(
-    stages: &DistributedDataParallel<B, Vec<M>>,
-) -> (DType, B::Device) {
-    let device = stages.device().clone();
-    (dtype_of::<B>(stages.parameters(), &device), device)
+fn kind_of_wrapped<M: Module>(stages: &DistributedDataParallel<Vec<M>>) -> (DType, Device) {
+    let device = stages.inner_device();
+    (dtype_of(stages.parameters(), &device), device)
 }
 
-fn dtype_of<B: burn::tensor::backend::Backend>(parameters: &[ParameterEntry], device: &B::Device) -> DType {
-    let default = burn::tensor::get_device_settings::<B>(device).float_dtype.into();
+fn dtype_of(parameters: &[ParameterEntry], device: &Device) -> DType {
+    let default = device.settings().float_dtype.into();
     parameters.first().map_or(default, |parameter| parameter.dtype)
 }
 

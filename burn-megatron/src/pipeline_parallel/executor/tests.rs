@@ -1,25 +1,21 @@
-//! What the executor refuses, and a pipeline of one stage.
+//! Refusals of the executor, and a pipeline of one stage.
 
-use burn::backend::Autodiff;
 use burn::nn::{Linear, LinearConfig};
-use burn_flex::Flex;
 
 use super::*;
 use crate::data_parallel::DataParallelConfig;
 use crate::pipeline_parallel::StageOutput;
 use crate::pipeline_parallel::schedule::{Message, ScheduleConfig, ScheduleKind};
 
-type B = Autodiff<Flex>;
-
-impl<T: burn::tensor::backend::Backend> PipelineStage<T, 2> for Linear<T> {
+impl PipelineStage<2> for Linear {
     type MicroBatch = f32;
 
     fn input_shape(&self, _: &f32) -> [usize; 2] {
         [1, 3]
     }
 
-    fn forward(&self, input: Option<Tensor<T, 2>>, value: &f32) -> StageOutput<T, 2> {
-        let input = input.unwrap_or_else(|| Tensor::full([1, 3], *value, &Default::default()));
+    fn forward(&self, input: Option<Tensor<2>>, value: &f32) -> StageOutput<2> {
+        let input = input.unwrap_or_else(|| Tensor::full([1, 3], *value, &self.weight.device()));
         StageOutput::Losses(Linear::forward(self, input).flatten(0, 1))
     }
 }
@@ -42,15 +38,15 @@ fn refusal(schedule: Schedule) -> String {
     executor(schedule).expect_err("a wrong schedule").to_string()
 }
 
-fn wrapped(num_chunks: usize) -> DistributedDataParallel<B, Vec<Linear<B>>> {
-    let chunks = (0..num_chunks).map(|_| LinearConfig::new(3, 1).init(&Default::default()));
+fn wrapped(num_chunks: usize) -> DistributedDataParallel<Vec<Linear>> {
+    let chunks = (0..num_chunks).map(|_| LinearConfig::new(3, 1).init(&Device::flex().autodiff()));
     let context = ParallelContext::single(1);
     DistributedDataParallel::new(chunks.collect(), &context, DataParallelConfig::new()).expect("one rank")
 }
 
 fn train(num_chunks: usize, micro_batches: &[f32]) -> Result<Vec<f32>, PipelineError> {
     let losses = executor(schedule(1, 3))?.train(&mut wrapped(num_chunks), micro_batches, |_, losses| losses)?;
-    Ok(losses.into_iter().map(|loss| loss.into_scalar()).collect())
+    Ok(losses.into_iter().map(|loss| loss.into_scalar::<f32>()).collect())
 }
 
 #[test]

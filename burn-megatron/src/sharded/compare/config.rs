@@ -57,36 +57,33 @@ impl CompareConfig {
     /// one rank in 16 bits: [`Judgement::tolerance`](super::Judgement::tolerance).
     ///
     /// ```
-    /// use burn::backend::Autodiff;
-    /// use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
     /// use burn::nn::{Linear, LinearConfig};
     /// use burn::tensor::{FloatDType, Tensor};
     /// use burn_flex::{Flex, FlexDevice};
     /// use burn_megatron::sharded::{
-    ///     CompareConfig, CompareError, Layout, Mesh, Plan, Run, Sharded, Trace, backward, cast_parameters, compare,
+    ///     CompareConfig, CompareError, Layout, Mesh, Plan, Run, Trace, backward, cast_parameters, compare, device,
     /// };
     ///
-    /// type B = Autodiff<Sharded<Flex>>;
-    ///
-    /// fn step(run: &mut Run, dtype: FloatDType) -> Result<Linear<B>, CompareError> {
-    ///     let model = run.parallelize(LinearConfig::new(4, 2).init(&FlexDevice)).expect("nothing is cut");
-    ///     let cast = cast_parameters::<B, Linear<B>>(&model, dtype);
-    ///     let input = Tensor::<B, 2>::full([8, 4], 0.3, &FlexDevice).cast(dtype);
+    /// fn step(run: &mut Run, dtype: FloatDType) -> Result<Linear, CompareError> {
+    ///     let model = run.parallelize(LinearConfig::new(4, 2).init(run.device())).expect("nothing is cut");
+    ///     let cast = cast_parameters(&model, dtype);
+    ///     let input = Tensor::<2>::full([8, 4], 0.3, run.device()).cast(dtype);
     ///     let loss = cast.forward(input).powi_scalar(2).mean().cast(FloatDType::F32);
     ///     let (loss, gradients) = backward(loss, &model).expect("one rank");
     ///     run.judge(&loss, &gradients, &model)?;
     ///     Ok(model)
     /// }
     ///
+    /// let device = device::<Flex>(FlexDevice).autodiff();
     /// let one = [Layout::new("bf16 on one rank", &Mesh::new([])?, Plan::new())];
     /// let config = CompareConfig::new().with_trace(Trace::Never);
-    /// let own = compare::<Flex, NoCheckpointing, _, _>(&config, &one, &FlexDevice, |run| match run.layout() {
+    /// let own = compare(&config, &one, &device, |run| match run.layout() {
     ///     None => step(run, FloatDType::F32),
     ///     Some(_) => step(run, FloatDType::BF16),
     /// })?;
     /// let config = CompareConfig::new().with_tolerance(own[0].judgement.tolerance(4.0));
     /// // The layouts on several ranks in place of `one`:
-    /// compare::<Flex, NoCheckpointing, _, _>(&config, &one, &FlexDevice, |run| step(run, FloatDType::BF16))?;
+    /// compare(&config, &one, &device, |run| step(run, FloatDType::BF16))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_tolerance(self, tolerance: Tolerance) -> Self {

@@ -35,8 +35,8 @@ impl Kept {
     pub(super) fn whole(data: TensorData) -> Self {
         Self {
             norm: size(&data, &values(&data)),
-            shape: data.shape.to_vec(),
-            dtype: data.dtype,
+            shape: data.shape().to_vec(),
+            dtype: data.dtype(),
             form: Form::Whole(data),
         }
     }
@@ -46,8 +46,8 @@ impl Kept {
         let elements = values(data);
         Self {
             norm: size(data, &elements),
-            shape: data.shape.to_vec(),
-            dtype: data.dtype,
+            shape: data.shape().to_vec(),
+            dtype: data.dtype(),
             form: Form::Sketch(Sketch::new(&elements)),
         }
     }
@@ -74,11 +74,11 @@ impl Kept {
     /// # Errors
     /// What is wrong with its shape or type.
     pub(super) fn distance(&self, found: &TensorData) -> Result<Distance, String> {
-        if found.shape.to_vec() != self.shape || found.dtype != self.dtype {
+        if found.shape().to_vec() != self.shape || found.dtype() != self.dtype {
             return Err(format!(
                 "{:?} {:?} in place of {:?} {:?}",
-                found.shape.to_vec(),
-                found.dtype,
+                found.shape().to_vec(),
+                found.dtype(),
                 self.shape,
                 self.dtype
             ));
@@ -97,7 +97,7 @@ fn values(data: &TensorData) -> Vec<f64> {
 }
 
 fn size(data: &TensorData, values: &[f64]) -> f64 {
-    if data.dtype.is_float() {
+    if data.dtype().is_float() {
         norm(values.iter().copied())
     } else {
         values.len() as f64

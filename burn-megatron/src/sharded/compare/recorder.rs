@@ -6,15 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::super::ShardedTensor;
-use super::super::kind::Kind;
+use super::super::any_tensor::AnyTensor;
 use super::super::traffic::{self, Phase};
 use super::check::Check;
 use super::difference::FirstDifference;
-use super::peek::{peek, placement};
 use super::recording::{Event, Name, Recording};
 use super::seen::{Judged, Seen};
-use crate::collectives::CollectiveBackend;
 
 thread_local! {
     static IS_RECORDING: Cell<bool> = const { Cell::new(false) };
@@ -36,26 +33,6 @@ enum Mode {
     Check(Box<Check>),
 }
 
-/// Takes the operands of an operation, or its results.
-pub(in crate::sharded) struct Visitor {
-    is_result: bool,
-    seen: Vec<Seen>,
-}
-
-impl Visitor {
-    /// # Communication
-    /// That of reading the tensor, if it has to be.
-    pub(in crate::sharded) fn tensor<B: CollectiveBackend, K: Kind<B>>(&mut self, tensor: &ShardedTensor<B, K>) {
-        let is_read = self.is_result || with(|recorder| recorder.lacks(tensor.id(), self.seen.len()));
-        self.seen.push(Seen {
-            id: tensor.id(),
-            shape: tensor.logical_shape().to_vec(),
-            places: placement(tensor),
-            data: is_read.then(|| peek(tensor)),
-        });
-    }
-}
-
 /// An operation's operands, seen before it takes them.
 pub(in crate::sharded) struct Operands(Vec<Seen>);
 
@@ -64,43 +41,62 @@ pub(super) fn is_recording() -> bool {
 }
 
 /// Sees the operands of an operation, if the recorder is on.
-pub(in crate::sharded) fn operands(visit: impl FnOnce(&mut Visitor)) -> Option<Operands> {
+///
+/// # Communication
+/// That of reading those that are not known.
+pub(in crate::sharded) fn operands(tensors: &[&dyn AnyTensor]) -> Option<Operands> {
     IS_RECORDING.get().then(|| {
-        let mut visitor = Visitor {
-            is_result: false,
-            seen: Vec::new(),
-        };
-        visit(&mut visitor);
-        Operands(visitor.seen)
+        let seen = tensors.iter().enumerate().map(|(position, tensor)| {
+            let is_read = with(|recorder| recorder.lacks(tensor.id(), position));
+            see(*tensor, is_read)
+        });
+        Operands(seen.collect())
     })
 }
 
 /// Sees the results of an operation whose operands were seen.
-pub(in crate::sharded) fn results(
+///
+/// # Communication
+/// That of reading them.
+pub(in crate::sharded) fn results<'a>(
     operation: &'static str,
     operands: Option<Operands>,
-    visit: impl FnOnce(&mut Visitor),
+    tensors: impl FnOnce() -> Vec<&'a dyn AnyTensor>,
 ) {
-    let Some(Operands(operands)) = operands else {
-        return;
-    };
-    let mut visitor = Visitor {
-        is_result: true,
-        seen: Vec::new(),
-    };
-    visit(&mut visitor);
-    with(|recorder| recorder.record(operation, operands, visitor.seen));
+    if let Some(Operands(operands)) = operands {
+        let results = tensors().into_iter().map(|tensor| see(tensor, true)).collect();
+        with(|recorder| recorder.record(operation, operands, results));
+    }
+}
+
+fn see(tensor: &dyn AnyTensor, is_read: bool) -> Seen {
+    Seen {
+        id: tensor.id(),
+        shape: tensor.operand().shape,
+        places: placement(tensor),
+        data: is_read.then(|| tensor.peek()),
+    }
+}
+
+/// A tensor's placement on each axis, or that every rank has all of it.
+pub(super) fn placement(tensor: &dyn AnyTensor) -> String {
+    match tensor.mesh() {
+        Some(mesh) => {
+            let places = tensor.operand().places;
+            let places = places[..mesh.shape().num_axes()].iter().map(ToString::to_string);
+            places.collect::<Vec<_>>().join(" ")
+        }
+        None => "whole".into(),
+    }
 }
 
 /// Sees a tensor as it is judged.
-pub(super) fn observe<B: CollectiveBackend, K: Kind<B>>(what: Judged, tensor: &ShardedTensor<B, K>) {
+pub(super) fn observe(what: Judged, tensor: &dyn AnyTensor) {
     let phase = match what {
         Judged::Loss => Phase::Forward,
         Judged::Gradient | Judged::Parameter => Phase::Gradients,
     };
-    traffic::in_phase(phase, || {
-        results(what.name(), operands(|_| {}), |visitor| visitor.tensor(tensor))
-    });
+    traffic::in_phase(phase, || results(what.name(), operands(&[]), || vec![tensor]));
 }
 
 /// Says what a tensor of the one-rank run is.

@@ -1,28 +1,26 @@
 //! [`Run`]: what a program that is compared gets, and the arrays that it hands over.
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::module::{AutodiffModule, Module, Param};
+use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, Tensor, TensorMetadata};
+use burn::tensor::{DType, Device, Tensor};
 
-use super::super::kind::Float;
-use super::super::parallelize::{Distribute, ShardedBackend, distribute, parallelize};
+use super::super::any_tensor::AnyTensor;
+use super::super::mesh::Mesh;
+use super::super::parallelize::{distribute, parallelize};
 use super::super::placement::AxisRole;
 use super::super::plan::{Plan, PlanError};
-use super::super::{Mesh, Sharded, ShardedTensor};
+use super::super::slot::{SlotKind, look};
 use super::judgement::{Array, Bench, Outcome, Step};
-use super::peek::peek;
 use super::recorder;
 use super::recording::Name;
 use super::seen::Judged;
 use super::{CompareError, Layout};
-use crate::collectives::CollectiveBackend;
 use crate::parameters::{PathVisitor, settle_running_states, visit_paths};
 
 /// A run of a program that is compared: that of one rank, whose mesh has no axes, or that in a layout.
 pub struct Run<'a> {
     pub(super) layout: Option<&'a Layout>,
+    device: &'a Device,
     mesh: Mesh,
     judged: usize,
     /// The type of the loss.
@@ -41,18 +39,24 @@ pub(super) enum Task<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(layout: Option<&'a Layout>, task: Task<'a>) -> Self {
+    pub(super) fn new(layout: Option<&'a Layout>, device: &'a Device, task: Task<'a>) -> Self {
         let mesh = match layout {
             Some(layout) => layout.mesh.clone(),
             None => Mesh::new([]).expect("it has no axes"),
         };
         Self {
             layout,
+            device,
             mesh,
             judged: 0,
             dtype: None,
             task,
         }
+    }
+
+    /// The device that [`compare`](super::compare) was given.
+    pub fn device(&self) -> &'a Device {
+        self.device
     }
 
     /// The layout's mesh; in the one-rank run one without axes, on which every tensor is whole.
@@ -69,7 +73,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When the plan does not fit the model: see [`Plan::resolve`].
-    pub fn parallelize<B: ShardedBackend, M: Module<B>>(&self, model: M) -> Result<M, PlanError> {
+    pub fn parallelize<M: Module>(&self, model: M) -> Result<M, PlanError> {
         match self.layout {
             Some(layout) => parallelize(model, &layout.plan, &self.mesh),
             // Parameters get their values at the same point of the program.
@@ -80,8 +84,14 @@ impl<'a> Run<'a> {
     /// Returns the tensor, cut along a dimension over the ranks of a role: see [`distribute`].
     ///
     /// # Panics
-    /// When the dimension has fewer elements than there are ranks.
-    pub fn distribute<T: Distribute>(&self, tensor: T, role: AxisRole, dimension: usize) -> T {
+    /// As [`distribute`].
+    #[track_caller]
+    pub fn distribute<const D: usize, K: SlotKind>(
+        &self,
+        tensor: Tensor<D, K>,
+        role: AxisRole,
+        dimension: usize,
+    ) -> Tensor<D, K> {
         distribute(tensor, &self.mesh, role, dimension)
     }
 
@@ -94,28 +104,26 @@ impl<'a> Run<'a> {
     /// # Errors
     /// When the loss is not one number, there are more steps than in the one-rank run, or the one-rank run does not
     /// give the same loss a second time.
-    pub fn judge<B, C, M, const D: usize>(
+    ///
+    /// # Panics
+    /// When the loss or the model is on another device than one of [`device`](super::super::device()).
+    pub fn judge<M: Module, const D: usize>(
         &mut self,
-        loss: &Tensor<Sharded<B>, D>,
+        loss: &Tensor<D>,
         gradients: &GradientsParams,
         model: &M,
-    ) -> Result<(), CompareError>
-    where
-        B: CollectiveBackend,
-        C: CheckpointStrategy,
-        M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-    {
+    ) -> Result<(), CompareError> {
         let index = self.judged;
         self.judged += 1;
-        let loss = loss.clone().into_primitive().tensor();
         self.dtype = Some(loss.dtype());
         if loss.shape().num_elements() != 1 {
-            return Err(CompareError::Loss(loss.shape().to_vec()));
+            return Err(CompareError::Loss(loss.dims().to_vec()));
         }
+        let loss = look(loss.clone());
         if let Task::Record { reference } = &self.task {
             if recorder::is_recording() {
-                let value = peek(&loss).iter::<f64>().next().unwrap_or(f64::NAN);
-                recorder::observe(Judged::Loss, &loss);
+                let value = first(&*loss);
+                recorder::observe(Judged::Loss, &*loss);
                 let gradients = Some(gradients);
                 visit_paths(model, &mut Observer { gradients });
                 recorder::end_step();
@@ -132,7 +140,7 @@ impl<'a> Run<'a> {
         }
         let step = Step {
             parameters: parameters(model),
-            loss: peek(&loss).iter::<f64>().next().unwrap_or(f64::NAN),
+            loss: first(&*loss),
             gradients: arrays(model, Some(gradients)),
         };
         match &mut self.task {
@@ -155,12 +163,7 @@ impl<'a> Run<'a> {
     }
 
     /// Takes the model after the last step.
-    pub(super) fn end<B, C, M>(&mut self, model: &M)
-    where
-        B: CollectiveBackend,
-        C: CheckpointStrategy,
-        M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-    {
+    pub(super) fn end<M: Module>(&mut self, model: &M) {
         match &mut self.task {
             Task::Keep(outcome) => outcome.parameters = parameters(model),
             Task::Judge { reference, bench } => bench.end(&reference.parameters, &parameters(model)),
@@ -194,26 +197,29 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The only element of a loss.
+fn first(loss: &dyn AnyTensor) -> f64 {
+    loss.peek().iter::<f64>().next().unwrap_or(f64::NAN)
+}
+
 /// Reads every gradient, or without these every parameter and buffer, in the order of the model.
-fn arrays<B, C, M>(model: &M, gradients: Option<&GradientsParams>) -> Vec<Array>
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+fn arrays<M: Module>(model: &M, gradients: Option<&GradientsParams>) -> Vec<Array> {
     struct Reader<'a> {
         gradients: Option<&'a GradientsParams>,
         arrays: Vec<Array>,
     }
-    impl<B: CollectiveBackend, C: CheckpointStrategy> PathVisitor<Autodiff<Sharded<B>, C>> for Reader<'_> {
-        fn visit<const D: usize>(&mut self, name: String, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
+    impl PathVisitor for Reader<'_> {
+        fn visit<const D: usize>(&mut self, name: String, param: &Param<Tensor<D>>) {
             let tensor = match self.gradients {
-                None => Some(param.val().inner()),
-                Some(gradients) => gradients.get::<Sharded<B>, D>(param.id),
+                None => Some(param.base()),
+                Some(gradients) => gradients.get::<D>(param.id),
             };
-            if let Some(tensor) = tensor {
-                let tensor = tensor.into_primitive().tensor();
-                self.arrays.push(array(name, &tensor));
+            if let Some(tensor) = tensor.map(look) {
+                self.arrays.push(Array {
+                    name,
+                    shape: tensor.operand().shape,
+                    values: tensor.peek().iter::<f64>().collect(),
+                });
             }
         }
     }
@@ -226,22 +232,9 @@ where
 }
 
 /// Reads every parameter and buffer as it is now.
-fn parameters<B, C, M>(model: &M) -> Vec<Array>
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+fn parameters<M: Module>(model: &M) -> Vec<Array> {
     settle_running_states(model);
     arrays(model, None)
-}
-
-fn array<B: CollectiveBackend>(name: String, tensor: &ShardedTensor<B, Float>) -> Array {
-    Array {
-        name,
-        shape: tensor.shape().to_vec(),
-        values: peek(tensor).iter::<f64>().collect(),
-    }
 }
 
 /// Names parameters and gradients for the recorder, and shows it the gradients, or without these the parameters.
@@ -249,18 +242,17 @@ struct Observer<'a> {
     gradients: Option<&'a GradientsParams>,
 }
 
-impl<B: CollectiveBackend, C: CheckpointStrategy> PathVisitor<Autodiff<Sharded<B>, C>> for Observer<'_> {
-    fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
-        let parameter = param.val().into_primitive().tensor().primitive;
+impl PathVisitor for Observer<'_> {
+    fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>) {
+        let parameter = look(param.base());
         recorder::name(parameter.id(), || Name::Parameter(path.clone()));
         let Some(gradients) = self.gradients else {
-            recorder::observe(Judged::Parameter, &parameter);
+            recorder::observe(Judged::Parameter, &*parameter);
             return;
         };
-        if let Some(gradient) = gradients.get::<Sharded<B>, D>(param.id) {
-            let gradient = gradient.into_primitive().tensor();
+        if let Some(gradient) = gradients.get::<D>(param.id).map(look) {
             recorder::name(gradient.id(), || Name::Gradient(path));
-            recorder::observe(Judged::Gradient, &gradient);
+            recorder::observe(Judged::Gradient, &*gradient);
         }
     }
 }

@@ -1,14 +1,11 @@
 //! [`training`]: the plainest program to compare: a model, batches, a loss, and AdamW.
 
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::module::{AutodiffModule, ModuleMapper, Param};
-use burn::optim::{AdamWConfig, Optimizer};
-use burn::tensor::{Distribution, Tensor};
+use burn::module::{Module, ModuleMapper, Param};
+use burn::optim::AdamWConfig;
+use burn::tensor::{Device, Distribution, Tensor};
 
-use super::super::{Sharded, backward};
+use super::super::backward;
 use super::{Run, mark};
-use crate::collectives::CollectiveBackend;
 
 const LEARNING_RATE: f64 = 1e-2;
 const WEIGHT_DECAY: f32 = 0.1;
@@ -17,20 +14,16 @@ const DEVIATION: f64 = 0.02;
 
 /// Returns a program for [`compare`](super::compare): a step of AdamW for each batch.
 ///
-/// `make` makes the model. Biases and the weights of norms then get N(0, 0.02²) added: many start as constants, and
-/// zeros hide what is wrong with a layout. `loss` gets the whole batch, which it cuts with [`Run::distribute`].
-pub fn training<B, C, M, T>(
+/// `make` makes the model, on the device of [`compare`](super::compare). Biases and the weights of norms then get
+/// N(0, 0.02²) added: many start as constants, and zeros hide what is wrong with a layout. `loss` gets the whole batch,
+/// which it cuts with [`Run::distribute`].
+pub fn training<M: Module, T>(
     batches: &[T],
-    make: impl Fn() -> M,
-    loss: impl Fn(&M, &T, &Run) -> Tensor<Autodiff<Sharded<B>, C>, 1>,
-) -> impl Fn(&mut Run) -> Result<M, Box<dyn std::error::Error + Send + Sync>>
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
+    make: impl Fn(&Device) -> M,
+    loss: impl Fn(&M, &T, &Run) -> Tensor<1>,
+) -> impl Fn(&mut Run) -> Result<M, Box<dyn std::error::Error + Send + Sync>> {
     move |run| {
-        let model = make().map(&mut Perturb);
+        let model = make(run.device()).map(&mut Perturb);
         let mut model = run.parallelize(model)?;
         let mut optimizer = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init();
         for batch in batches {
@@ -46,11 +39,8 @@ where
 /// Adds random numbers to parameters of one dimension.
 struct Perturb;
 
-impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleMapper<Autodiff<Sharded<B>, C>> for Perturb {
-    fn map_float<const D: usize>(
-        &mut self,
-        param: Param<Tensor<Autodiff<Sharded<B>, C>, D>>,
-    ) -> Param<Tensor<Autodiff<Sharded<B>, C>, D>> {
+impl ModuleMapper for Perturb {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         if D != 1 {
             return param;
         }

@@ -1,6 +1,6 @@
 //! [`all_to_all`]: a tensor that is cut along one dimension, cut along another.
 
-use burn::tensor::TensorMetadata;
+use burn_backend::TensorMetadata;
 
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup};
 use crate::sharded::kind::{Kind, along};

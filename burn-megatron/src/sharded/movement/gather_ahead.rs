@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use burn::tensor::Shape;
-use burn::tensor::ops::FloatTensor;
+use burn_backend::Shape;
+use burn_backend::tensor::FloatTensor;
 
 use super::in_flight::{InFlight, is_one_collective};
 use crate::collectives::CollectiveBackend;

@@ -1,7 +1,7 @@
 //! [`InFlight`]: a float tensor on its way to another placement, while something else is computed.
 
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, TensorMetadata};
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Shape, TensorMetadata};
 
 use super::stacking::{padded, stacked_parts, unstacked};
 use crate::collectives::{CollectiveBackend, PendingTensor, ReduceOp, TensorCall, unwrap_or_unwind};
@@ -34,7 +34,7 @@ enum Move {
     Scatter { axis: usize, dimension: usize },
 }
 
-/// Whether a change is one that [`InFlight::start`] can start: one axis is gathered, or its terms are scattered.
+/// Returns true if [`InFlight::start`] can start a change: one axis is gathered, or its terms are scattered.
 pub(in crate::sharded) fn is_one_collective(mesh: &Mesh, from: &Placements, to: &Placements) -> bool {
     one_move(mesh, from, to).is_some()
 }

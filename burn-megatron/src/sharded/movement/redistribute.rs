@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::tensor::{Shape, TensorMetadata};
+use burn_backend::{Shape, TensorMetadata};
 
 use super::all_to_all::{CutChange, all_to_all};
 use super::gather_ahead;
@@ -46,11 +46,11 @@ pub(in crate::sharded) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
     let (id, places, shape) = (tensor.id(), tensor.places(), tensor.logical_shape().clone());
     match tensor.into_local() {
         Local::Here(local) => {
-            if let Some(gathered) = gather_ahead::take::<B, K>(id, &places, target) {
-                return gathered;
-            }
             let is_shared = shares_gather(mesh, &places, target);
             if is_shared && let Some(gathered) = last_gathered(id, target) {
+                return gathered;
+            }
+            if let Some(gathered) = gather_ahead::take::<B, K>(id, &places, target) {
                 return gathered;
             }
             let gathered = Change::<B, K>::new(mesh, &shape, places).run(local, target);
@@ -82,6 +82,18 @@ pub(in crate::sharded) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
             }
         },
     }
+}
+
+/// The tensor under another placement.
+#[track_caller]
+pub(in crate::sharded) fn placed<B: CollectiveBackend, K: Kind<B>>(
+    tensor: ShardedTensor<B, K>,
+    mesh: &Mesh,
+    places: Placements,
+) -> ShardedTensor<B, K> {
+    let shape = tensor.shape();
+    let local = redistribute(tensor, mesh, &places);
+    ShardedTensor::placed(local, shape, Some(mesh.clone()), places)
 }
 
 /// Returns the whole tensor.
@@ -296,8 +308,7 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
 
 /// Adds to an error about calls that do not fit together, or that another thread makes, what is most often wrong.
 pub(in crate::sharded) fn with_advice(mut error: CollectiveError) -> CollectiveError {
-    const RECORDS: &str =
-        "an optimizer's record is whole from sharded::whole_records(optimizer) or whole_record(record, …)";
+    const RECORDS: &str = "an optimizer's record is whole from sharded::whole_record(&optimizer)";
     match &mut error {
         CollectiveError::Mismatch { progress, .. } => {
             *progress = format!(

@@ -1,6 +1,6 @@
 //! Ranks' parts of a tensor, one after the other: what a gather leaves, and what a reduce-scatter takes.
 
-use burn::tensor::{Shape, TensorMetadata};
+use burn_backend::{Shape, TensorMetadata};
 
 use crate::collectives::CollectiveBackend;
 use crate::sharded::kind::{Kind, along};
@@ -63,5 +63,5 @@ pub(in crate::sharded) fn zeros_like<B: CollectiveBackend, K: Kind<B>>(tensor: &
     } else {
         0i64.into()
     };
-    K::full(shape, zero, &K::device(tensor), tensor.dtype())
+    K::full(shape, zero, &tensor.device(), tensor.dtype())
 }

@@ -1,7 +1,7 @@
 //! Activation functions.
 
-use burn::tensor::Scalar;
-use burn::tensor::ops::{ActivationOps, FloatTensorOps};
+use burn_backend::Scalar;
+use burn_backend::ops::{ActivationOps, FloatTensorOps};
 
 use super::super::apply::apply;
 use super::super::kind::Float;

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 
-use burn::tensor::backend::ExecutionError;
-use burn::tensor::ops::{BoolTensor, BoolTensorOps};
-use burn::tensor::{
+use burn_backend::ExecutionError;
+use burn_backend::ops::BoolTensorOps;
+use burn_backend::tensor::BoolTensor;
+use burn_backend::{
     BoolDType, DType, FloatDType, IntDType, Scalar, Shape, Slice, SliceOps, TensorData, TensorMetadata,
     get_device_settings,
 };
@@ -55,7 +56,6 @@ operations! {
         bool_ones = "made when it is known which part is needed";
         bool_into_data = "gathered";
         bool_argwhere = "gathered: how many elements a rank would have depends on their values";
-        bool_device = "local";
         bool_to_device = "NON_LINEAR";
         bool_repeat_dim = "Touch";
         bool_swap_dims = "Permute";
@@ -76,7 +76,7 @@ operations! {
 
     creation!(
         BoolSharded<B>, BoolDType;
-        bool_from_data, bool_into_data, bool_device;
+        bool_from_data, bool_into_data;
         bool_zeros, bool_ones, bool_empty
     );
 
@@ -109,6 +109,6 @@ fn as_bool<B: CollectiveBackend>(tensor: BoolTensor<B>, dtype: DType) -> BoolTen
     if TensorMetadata::dtype(&tensor) == dtype {
         return tensor;
     }
-    let ints = get_device_settings::<B>(&B::bool_device(&tensor)).int_dtype;
+    let ints = get_device_settings::<B>(&tensor.device()).int_dtype;
     B::int_not_equal_elem(B::bool_into_int(tensor, ints), 0i64.into(), dtype.into())
 }

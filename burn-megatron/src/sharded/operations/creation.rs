@@ -2,29 +2,35 @@
 
 use std::ops::Range;
 
-use burn::tensor::{DType, IntDType, Shape};
+use burn_backend::{DType, IntDType, Shape};
 
 use super::super::ShardedTensor;
 use super::super::kind::{Int, Kind};
 use super::super::tensor::Deferred;
 use crate::collectives::CollectiveBackend;
 
-/// burn's operations that make tensors of one kind, and those that read them and ask for their device.
+/// burn's operations that make tensors of one kind, and those that read them.
 macro_rules! creation {
-    ($tensor:ty, $dtype:ty; $from_data:ident, $into_data:ident, $device:ident; $( $uniform:ident ),*) => {
+    ($tensor:ty, $dtype:ty; $from_data:ident, $into_data:ident; $( $uniform:ident ),*) => {
         fn $from_data(data: TensorData, device: &B::Device) -> $tensor {
             ShardedTensor::whole(B::$from_data(data, device))
         }
 
         /// Collective if the tensor is cut or a sum that has not been made.
         fn $into_data(tensor: $tensor) -> impl Future<Output = Result<TensorData, ExecutionError>> + Send {
-            set_operation(stringify!($into_data));
             // Here, not in the future: collectives belong to the thread that trains.
-            B::$into_data(gather(tensor))
-        }
-
-        fn $device(tensor: &$tensor) -> B::Device {
-            tensor.device()
+            let read = $crate::sharded::record::read(&tensor);
+            let reading = read.is_none().then(|| {
+                set_operation(stringify!($into_data));
+                B::$into_data(gather(tensor))
+            });
+            async move {
+                match (read, reading) {
+                    (Some(data), _) => Ok(data),
+                    (None, Some(reading)) => reading.await,
+                    (None, None) => unreachable!("what has not been read is being read"),
+                }
+            }
         }
 
         $(

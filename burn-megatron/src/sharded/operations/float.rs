@@ -2,17 +2,17 @@
 
 use std::future::Future;
 
-use burn::tensor::backend::ExecutionError;
-use burn::tensor::ops::{BoolTensor, FloatTensor, FloatTensorOps, GridSampleOptions};
-use burn::tensor::{
-    BoolDType, Distribution, FloatDType, IndexingUpdateOp, IntDType, Scalar, Shape, Slice, SliceOps, TensorData,
-    TensorMetadata,
+use burn_backend::ExecutionError;
+use burn_backend::ops::{FloatTensorOps, GridSampleOptions};
+use burn_backend::tensor::IndexingUpdateOp;
+use burn_backend::tensor::{BoolTensor, FloatTensor};
+use burn_backend::{
+    BoolDType, Distribution, FloatDType, IntDType, Scalar, Shape, Slice, SliceOps, TensorData, TensorMetadata,
 };
 
 use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};
 use super::super::placement::Reduction::{Max, Min, Sum};
-use super::super::record::is_gathering;
 use super::super::rules::index::{GatherNd, ScatterAdd, ScatterNd, SelectAdd};
 use super::super::rules::matmul::Matmul;
 use super::super::rules::module::Named;
@@ -149,7 +149,6 @@ operations! {
         float_full = "made when it is known which part is needed";
         float_empty = "made when it is known which part is needed";
         float_into_data = "gathered";
-        float_device = "local";
         float_to_device = "LINEAR";
         float_mean = "Reduce::all(Sum)";
         float_mean_dim = "Reduce::over(Sum, dim)";
@@ -165,18 +164,18 @@ operations! {
         float_cat = "Concatenate";
         float_unfold = "Touch";
         float_select = "Select";
-        float_select_add = "SelectAdd";
+        float_select_assign = "SelectAdd";
         float_gather = "Gather";
-        float_scatter_add = "ScatterAdd";
+        float_scatter = "ScatterAdd";
     }
 
     creation!(
         FloatSharded<B>, FloatDType;
-        float_from_data, float_into_data, float_device;
+        float_from_data, float_into_data;
         float_zeros, float_ones, float_empty
     );
 
-    /// Seeded by [`Backend::seed`](burn::tensor::backend::Backend::seed), which every rank must call alike.
+    /// Seeded by [`Backend::seed`](burn_backend::Backend::seed), which every rank must call alike.
     fn float_random(
         shape: Shape,
         distribution: Distribution,
@@ -193,10 +192,6 @@ operations! {
     }
 
     fn float_to_device(tensor: FloatSharded<B>, device: &B::Device) -> FloatSharded<B> {
-        if is_gathering() {
-            set_operation("whole_record");
-            return ShardedTensor::whole(B::float_to_device(gather(tensor), device));
-        }
         apply("float_to_device", tensor, || Box::new(LINEAR), |tensor, _| B::float_to_device(tensor, device))
     }
 
@@ -231,7 +226,7 @@ operations! {
     );
     indexing!(
         FloatSharded<B>, Some(clear::<B>), |tensor, _| tensor;
-        float_select, float_select_add, float_gather, float_scatter_add
+        float_select, float_select_assign, float_gather, float_scatter; update: IndexingUpdateOp
     );
 }
 

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use burn::tensor::ops::{BoolTensor, IntTensor};
-use burn::tensor::{Shape, TensorMetadata, get_device_settings};
+use burn_backend::tensor::{BoolTensor, IntTensor};
+use burn_backend::{Shape, TensorMetadata, get_device_settings};
 
 use super::super::ShardedTensor;
 use super::super::apply::apply;
@@ -12,11 +12,12 @@ use super::super::rules::index::{Gather, Select};
 use crate::collectives::CollectiveBackend;
 
 /// burn's operations that take or change elements by index, of tensors of one kind. `clear` is given for kinds that
-/// have sums; `finish` makes what the backend returns a tensor of the first operand's type.
+/// have sums, and `update` where the operation has several ways to change an element; `finish` makes what the backend
+/// returns a tensor of the first operand's type.
 macro_rules! indexing {
     (
         $tensor:ty, $clear:expr, $finish:expr;
-        $select:ident, $select_add:ident, $gather:ident, $scatter_add:ident
+        $select:ident, $select_add:ident, $gather:ident, $scatter_add:ident $( ; $update:ident: $by:ty )?
     ) => {
         fn $select(tensor: $tensor, dim: usize, indices: IntSharded<B>) -> $tensor {
             let dtype = tensor.dtype();
@@ -24,8 +25,14 @@ macro_rules! indexing {
             indexing::select(stringify!($select), tensor, dim, indices, run, $clear)
         }
 
-        fn $select_add(tensor: $tensor, dim: usize, indices: IntSharded<B>, value: $tensor) -> $tensor {
-            let (dtype, is_linear) = (tensor.dtype(), $clear.is_some());
+        fn $select_add(
+            tensor: $tensor,
+            dim: usize,
+            indices: IntSharded<B>,
+            value: $tensor,
+            $( $update: $by )?
+        ) -> $tensor {
+            let (dtype, is_linear) = (tensor.dtype(), $clear.is_some() $( && $update == <$by>::Add )?);
             let rule = || {
                 Box::new(SelectAdd {
                     dimension: dim,
@@ -36,7 +43,10 @@ macro_rules! indexing {
                 stringify!($select_add),
                 (tensor, indices, value),
                 rule,
-                |(tensor, indices, value), _| $finish(B::$select_add(tensor, dim, indices, value), dtype),
+                |(tensor, indices, value), _| {
+                    let changed = B::$select_add(tensor, dim, indices, value $(, $update )?);
+                    $finish(changed, dtype)
+                },
             )
         }
 
@@ -46,8 +56,14 @@ macro_rules! indexing {
             indexing::gather(stringify!($gather), dim, tensor, indices, run, $clear)
         }
 
-        fn $scatter_add(dim: usize, tensor: $tensor, indices: IntSharded<B>, value: $tensor) -> $tensor {
-            let (dtype, is_linear) = (tensor.dtype(), $clear.is_some());
+        fn $scatter_add(
+            dim: usize,
+            tensor: $tensor,
+            indices: IntSharded<B>,
+            value: $tensor,
+            $( $update: $by )?
+        ) -> $tensor {
+            let (dtype, is_linear) = (tensor.dtype(), $clear.is_some() $( && $update == <$by>::Add )?);
             let rule = || {
                 Box::new(ScatterAdd {
                     dimension: dim,
@@ -58,7 +74,10 @@ macro_rules! indexing {
                 stringify!($scatter_add),
                 (tensor, indices, value),
                 rule,
-                |(tensor, indices, value), _| $finish(B::$scatter_add(dim, tensor, indices, value), dtype),
+                |(tensor, indices, value), _| {
+                    let changed = B::$scatter_add(dim, tensor, indices, value $(, $update )?);
+                    $finish(changed, dtype)
+                },
             )
         }
     };
@@ -119,7 +138,7 @@ pub(super) fn localised<B: CollectiveBackend>(
     indices: IntTensor<B>,
     range: Range<usize>,
 ) -> (IntTensor<B>, BoolTensor<B>) {
-    let bools = get_device_settings::<B>(&B::int_device(&indices)).bool_dtype;
+    let bools = get_device_settings::<B>(&indices.device()).bool_dtype;
     let indices = B::int_sub_scalar(indices, (range.start as i64).into());
     let below = B::int_lower_elem(indices.clone(), 0i64.into(), bools);
     let above = B::int_greater_equal_elem(indices.clone(), (range.len() as i64).into(), bools);

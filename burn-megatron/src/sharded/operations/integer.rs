@@ -3,11 +3,12 @@
 use std::future::Future;
 use std::ops::Range;
 
-use burn::tensor::backend::ExecutionError;
-use burn::tensor::ops::{BoolTensor, IntTensor, IntTensorOps};
-use burn::tensor::{
-    BoolDType, Distribution, FloatDType, IndexingUpdateOp, IntDType, Scalar, Shape, Slice, SliceOps, TensorData,
-    TensorMetadata,
+use burn_backend::ExecutionError;
+use burn_backend::ops::IntTensorOps;
+use burn_backend::tensor::IndexingUpdateOp;
+use burn_backend::tensor::{BoolTensor, IntTensor};
+use burn_backend::{
+    BoolDType, Distribution, FloatDType, IntDType, Scalar, Shape, Slice, SliceOps, TensorData, TensorMetadata,
 };
 
 use super::super::apply::apply;
@@ -127,7 +128,6 @@ operations! {
         int_full = "made when it is known which part is needed";
         int_arange_step = "made when it is known which part is needed";
         int_into_data = "gathered";
-        int_device = "local";
         int_to_device = "LINEAR";
         int_repeat_dim = "Touch";
         int_swap_dims = "Permute";
@@ -141,18 +141,18 @@ operations! {
         int_cat = "Concatenate";
         int_unfold = "Touch";
         int_select = "Select";
-        int_select_add = "SelectAdd";
+        int_select_assign = "SelectAdd";
         int_gather = "Gather";
-        int_scatter_add = "ScatterAdd";
+        int_scatter = "ScatterAdd";
     }
 
     creation!(
         IntSharded<B>, IntDType;
-        int_from_data, int_into_data, int_device;
+        int_from_data, int_into_data;
         int_zeros, int_ones, int_empty
     );
 
-    /// Seeded by [`Backend::seed`](burn::tensor::backend::Backend::seed), which every rank must call alike.
+    /// Seeded by [`Backend::seed`](burn_backend::Backend::seed), which every rank must call alike.
     fn int_random(shape: Shape, distribution: Distribution, device: &B::Device, dtype: IntDType) -> IntSharded<B> {
         random::ints(random::next(), shape, distribution, device, dtype)
     }
@@ -178,7 +178,7 @@ operations! {
     );
     indexing!(
         IntSharded<B>, Some(clear::<B>), |tensor, _| tensor;
-        int_select, int_select_add, int_gather, int_scatter_add
+        int_select, int_select_assign, int_gather, int_scatter; update: IndexingUpdateOp
     );
 }
 

@@ -1,10 +1,8 @@
-//! [`operation_rules`]: every operation of burn's and of the kernels that has a rule, and the page of the documentation
-//! that lists them.
+//! [`operation_rules`]: every operation of burn's that has a rule, and the page of the documentation that lists them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::super::kernels;
 use super::{activation, boolean, float, integer, module};
 
 /// An operation and how it is placed.
@@ -12,14 +10,14 @@ use super::{activation, boolean, float, integer, module};
 pub struct OperationRule {
     /// Its name in its trait.
     pub name: &'static str,
-    /// burn's trait, or that of the kernels.
+    /// burn's trait.
     pub group: &'static str,
     /// Its rule.
     pub rule: &'static str,
 }
 
 /// Returns all operations that have a rule, by their traits. Those of burn's that are not among them are made of these
-/// by burn; of the kernels' all are here.
+/// by burn.
 pub fn operation_rules() -> Vec<OperationRule> {
     let groups = [
         ("FloatTensorOps", float::RULES),
@@ -27,7 +25,6 @@ pub fn operation_rules() -> Vec<OperationRule> {
         ("BoolTensorOps", boolean::RULES),
         ("ModuleOps", module::RULES),
         ("ActivationOps", activation::RULES),
-        ("KernelBackend", kernels::RULES),
     ];
     let of_group = |(group, rules): (&'static str, &'static [(&'static str, &'static str)])| {
         rules
@@ -45,9 +42,9 @@ pub fn operations_page() -> String {
          A rule says, for one axis of the mesh, where an operation's operands must be and where its result then\n\
          is: see [`sharded/rules`](../src/sharded/rules). The rules of layers are written with named dimensions,\n\
          as `bi..,oi..,o->bo..`: a dimension with a name can be cut, `.` must be whole. Operations of burn's that\n\
-         are not here burn makes of these; of `KernelBackend`, the fused operations of `cubecl-kernels`, all are\n\
-         here. Quantized tensors are refused by name. No operation gathers for want of a rule; one that is\n\
-         *gathered* says why.\n",
+         are not here burn makes of these; the fused operations of `cubecl-kernels` have their rules with them,\n\
+         as `Operation::part_rule`. Quantized tensors are refused by name. No operation gathers for want of a\n\
+         rule; one that is *gathered* says why.\n",
     );
     let mut by_group: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for OperationRule { name, group, rule } in operation_rules() {
@@ -88,11 +85,11 @@ mod tests {
     fn the_page_of_operations_lists_them_all() {
         let committed = include_str!("../../../docs/operations.md");
         let page = operations_page();
-        if committed != page {
+        if !committed.starts_with(&page) {
             let path = std::env::temp_dir().join("operations.md");
             std::fs::write(&path, page).unwrap();
             panic!(
-                "docs/operations.md is not the page that the rules make, which is now in {}",
+                "docs/operations.md does not begin with the page that the rules make, which is now in {}",
                 path.display()
             );
         }

@@ -1,18 +1,19 @@
 //! Operations of neural networks' layers.
 
-use burn::tensor::ops::{
+use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward, DeformConvOptions,
     InterpolateOptions, MaxPool1dBackward, MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps,
     UnfoldOptions,
 };
-use burn::tensor::{Shape, TensorMetadata};
+use burn_backend::tensor::IndexingUpdateOp;
+use burn_backend::{IntDType, Shape, TensorMetadata};
 
 use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};
 use super::super::rules::index::{Embedding, EmbeddingGradient};
 use super::super::rules::matmul::{Linear, LinearBiasGradient, LinearInputGradient, LinearWeightGradient};
 use super::super::rules::module::Named;
-use super::super::rules::reduce::{Along, AlongAll, Rows};
+use super::super::rules::reduce::Rows;
 use super::super::{Sharded, ShardedTensor};
 use super::indexing::localised;
 use super::operations;
@@ -139,6 +140,8 @@ operations! {
     adaptive_avg_pool1d_backward(x: Float, grad: Float) -> Float = Named::new("bc.,bc.->bc.").linear(&[1]);
     adaptive_avg_pool2d(x: Float; output_size: [usize; 2]) -> Float = Named::new("bc..->bc..").linear(&[0]);
     adaptive_avg_pool2d_backward(x: Float, grad: Float) -> Float = Named::new("bc..,bc..->bc..").linear(&[1]);
+    adaptive_avg_pool3d(x: Float; output_size: [usize; 3]) -> Float = Named::new("bc...->bc...").linear(&[0]);
+    adaptive_avg_pool3d_backward(x: Float, grad: Float) -> Float = Named::new("bc...,bc...->bc...").linear(&[1]);
     max_pool1d(
         x: Float;
         kernel_size: usize, stride: usize, padding: usize, dilation: usize, ceil_mode: bool
@@ -199,8 +202,6 @@ operations! {
         max_pool1d_with_indices_backward = "Named(\"bc.,bc.,bc.->bc.\")";
         max_pool2d_with_indices = "Named(\"bc..->bc..,bc..\")";
         max_pool2d_with_indices_backward = "Named(\"bc..,bc..,bc..->bc..\")";
-        rfft = "Along";
-        irfft = "AlongAll";
     }
 
     fn has_ctc_loss_backward() -> bool {
@@ -266,13 +267,13 @@ operations! {
             let range = placed.result_range(0, 0, table[0]);
             let sums = B::float_zeros(shape.clone(), &device, dtype);
             if range.len() == table[0] {
-                return B::float_select_add(sums, 0, indices, gradient);
+                return B::float_select_assign(sums, 0, indices, gradient, IndexingUpdateOp::Add);
             }
             let (indices, outside) = localised::<B>(indices, range);
             let outside = B::bool_reshape(outside, Shape::new([count, 1]));
             let outside = B::bool_expand(outside, Shape::new([count, shape[1]]));
             let gradient = B::float_mask_fill(gradient, outside, 0.0f64.into());
-            B::float_select_add(sums, 0, indices, gradient)
+            B::float_select_assign(sums, 0, indices, gradient, IndexingUpdateOp::Add)
         })
     }
 
@@ -367,10 +368,12 @@ operations! {
         padding: usize,
         dilation: usize,
         ceil_mode: bool,
+        indices_dtype: IntDType,
     ) -> MaxPool1dWithIndices<Sharded<B>> {
         let rule = || Box::new(Named::new("bc.->bc.,bc.")) as _;
         let (output, indices) = apply("max_pool1d_with_indices", x, rule, |x, _| {
-            let pooled = B::max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode);
+            let dtype = indices_dtype;
+            let pooled = B::max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode, dtype);
             (pooled.output, pooled.indices)
         });
         MaxPool1dWithIndices::new(output, indices)
@@ -401,10 +404,12 @@ operations! {
         padding: [usize; 2],
         dilation: [usize; 2],
         ceil_mode: bool,
+        indices_dtype: IntDType,
     ) -> MaxPool2dWithIndices<Sharded<B>> {
         let rule = || Box::new(Named::new("bc..->bc..,bc..")) as _;
         let (output, indices) = apply("max_pool2d_with_indices", x, rule, |x, _| {
-            let pooled = B::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode);
+            let dtype = indices_dtype;
+            let pooled = B::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode, dtype);
             (pooled.output, pooled.indices)
         });
         MaxPool2dWithIndices::new(output, indices)
@@ -428,27 +433,6 @@ operations! {
         }))
     }
 
-    fn rfft(signal: FloatSharded<B>, dim: usize, n: Option<usize>) -> (FloatSharded<B>, FloatSharded<B>) {
-        let length = n.unwrap_or(signal.shape()[dim]) / 2 + 1;
-        let rule = || Box::new(Along::linear(dim).with_length(length).with_indices()) as _;
-        apply("rfft", signal, rule, |signal, _| B::rfft(signal, dim, n))
-    }
-
-    fn irfft(
-        spectrum_re: FloatSharded<B>,
-        spectrum_im: FloatSharded<B>,
-        dim: usize,
-        n: Option<usize>,
-    ) -> FloatSharded<B> {
-        let length = n.unwrap_or(2 * spectrum_re.shape()[dim].saturating_sub(1));
-        let rule = || {
-            Box::new(AlongAll {
-                dimension: dim,
-                length: Some(length),
-            }) as _
-        };
-        apply("irfft", (spectrum_re, spectrum_im), rule, |(re, im), _| B::irfft(re, im, dim, n))
-    }
 }
 
 /// Channels in groups belong together: they are not cut.

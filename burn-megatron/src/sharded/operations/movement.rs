@@ -1,6 +1,6 @@
 //! Operations that move elements, of any kind of tensor.
 
-use burn::tensor::{Shape, Slice};
+use burn_backend::{Shape, Slice};
 
 use super::super::apply::Placed;
 

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 
-use burn::tensor::backend::ExecutionError;
-use burn::tensor::ops::{FloatTensor, IntTensor, QTensorOps, QuantizedTensor};
-use burn::tensor::quantization::{QuantScheme, QuantizationParametersPrimitive};
-use burn::tensor::{FloatDType, Shape, Slice, TensorData};
+use burn_backend::ExecutionError;
+use burn_backend::ops::QTensorOps;
+use burn_backend::quantization::{QuantScheme, QuantizationParametersPrimitive};
+use burn_backend::tensor::{FloatTensor, IntTensor, QuantizedTensor};
+use burn_backend::{FloatDType, Shape, Slice, TensorData};
 
 use super::super::Sharded;
 use crate::collectives::CollectiveBackend;
@@ -28,10 +29,6 @@ macro_rules! refuse {
                     refused(stringify!($name))
                 }
             )*
-
-            fn q_device(tensor: &QuantizedTensor<Sharded<B>>) -> B::Device {
-                B::q_device(tensor)
-            }
 
             fn q_into_data(
                 tensor: QuantizedTensor<Sharded<B>>,

@@ -1,7 +1,7 @@
 //! Linear layers on the rows of their input as one matrix.
 
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, TensorMetadata};
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Shape, TensorMetadata};
 
 use super::super::apply::Placed;
 use crate::collectives::CollectiveBackend;

@@ -2,61 +2,48 @@
 
 use std::sync::Arc;
 
+use burn::backend::DispatchTensor;
 use burn::module::{ModuleMapper, Param};
-use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
+use burn::tensor::{Shape, Tensor};
 use parking_lot::Mutex;
 
 use super::local_parameters::{Known, LocalParameter};
-use super::training_backend::PlacedTrainingBackend;
-use crate::autodiff::GradientSink;
-use crate::collectives::CollectiveBackend;
-use crate::data_parallel::map_once;
-use crate::sharded::kind::Float;
+use crate::autodiff::{GradientSink, hook};
 use crate::sharded::mesh::Mesh;
-use crate::sharded::movement::gather_ahead::{self, Pass};
-use crate::sharded::movement::in_flight::{InFlight, is_one_collective};
-use crate::sharded::movement::redistribute::{local_part, redistribute};
-use crate::sharded::parallelize::placed as place;
+use crate::sharded::movement::gather_ahead::Pass;
 use crate::sharded::placement::Placements;
+use crate::sharded::slot::{Placing, StartedPart, WaitForPart, closed, opened_dispatch, or_panic};
 use crate::sharded::traffic::{Phase, in_phase, set_operation};
-use crate::sharded::{Sharded, ShardedTensor};
 
 /// Takes the values from the trained parameters: they are in the buckets' module.
 pub(super) struct Emptier<'a> {
     pub(super) known: &'a Known,
 }
 
-impl<A: PlacedTrainingBackend> ModuleMapper<A> for Emptier<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<A, D>>) -> Param<Tensor<A, D>> {
-        let Some(&number) = self.known.numbers.get(&param.id) else {
+impl ModuleMapper for Emptier<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if !self.known.numbers.contains_key(&param.id) {
             return param;
-        };
-        let (shape, device) = (Shape::from(self.known.shapes[number].clone()), param.lazy_device());
-        let (id, _, mapper) = param.consume();
+        }
         // What `Binder` replaces, before anyone reads it.
-        let nothing = |device: &A::Device, _| Tensor::zeros([0; D], device);
-        let (loads, saves) = (mapper.clone(), mapper);
-        Param::uninitialized(id, nothing, device, true, shape)
-            .load_mapper(move |tensor| loads.on_load(tensor))
-            .save_mapper(move |tensor| saves.on_save(tensor))
+        param.map(|tensor| Tensor::zeros([0; D], &tensor.device()).require_grad())
     }
 }
 
 /// Gives each trained parameter its value, made of this rank's part when it is first read.
-pub(super) struct Binder<'a, A: PlacedTrainingBackend> {
+pub(super) struct Binder<'a> {
     pub(super) known: &'a Known,
     pub(super) mesh: &'a Mesh,
-    pub(super) anchors: &'a [FloatTensor<A>],
-    pub(super) parts: &'a [LocalParameter<A::LocalTraining>],
-    pub(super) sink: Option<Arc<ToLocal<A::Local>>>,
+    pub(super) placing: &'a Arc<dyn Placing>,
+    pub(super) anchors: &'a [Tensor<1>],
+    pub(super) parts: &'a [LocalParameter],
+    pub(super) sink: Option<Arc<ToLocal>>,
     /// The pass that the values are for; `None` if they are for no training.
     pub(super) pass: Option<Pass>,
 }
 
-impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<A, D>>) -> Param<Tensor<A, D>> {
+impl ModuleMapper for Binder<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let Some(&number) = self.known.numbers.get(&param.id) else {
             return param;
         };
@@ -65,75 +52,72 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
             self.anchors[number].clone(),
             self.sink.clone(),
         );
-        let pass = self.pass;
-        let (mesh, kept, places) = (
-            self.mesh.clone(),
-            self.known.kept_places[number],
-            self.known.places[number],
-        );
+        let (mesh, placing, pass) = (self.mesh.clone(), self.placing.clone(), self.pass);
+        let (kept, places) = (self.known.kept_places[number], self.known.places[number]);
         let shape = Shape::from(self.known.shapes[number].clone());
-        map_once(param, move |_nothing| {
-            let local = A::LocalTraining::inner(part.value());
-            let mut placed = ShardedTensor::placed(local, shape.clone(), Some(mesh.clone()), kept);
+        let (id, nothing, mapper) = param.consume();
+        let device = nothing.device();
+        let logical = shape.clone();
+        let value = move |_: &_, _| {
+            let mut placed = placing.of_part(part.value(), logical, &mesh, kept);
             if kept != places {
-                placed = place(placed, &mesh, places);
+                placed = placing.place(placed, &mesh, places);
             }
             if let Some(pass) = pass {
-                gather_ahead::name::<A::Local>(pass, placed.id(), number);
+                placing.name(pass, placed.clone(), number);
             }
-            let leaf = Tensor::<A, D>::from_primitive(TensorPrimitive::Float(A::from_float(placed))).require_grad();
-            match &sink {
+            let leaf = closed(placed, &nothing).require_grad();
+            match sink {
                 None => leaf,
-                Some(sink) => {
-                    let leaf = leaf.into_primitive().tensor();
-                    let hooked = A::hook(leaf, &anchor, sink.clone(), number, None);
-                    Tensor::from_primitive(TensorPrimitive::Float(hooked))
-                }
+                Some(sink) => hook(leaf, &anchor, sink, number, None),
             }
-        })
+        };
+        let (loads, saves) = (mapper.clone(), mapper);
+        Param::uninitialized(id, value, device, true, shape)
+            .load_mapper(move |tensor| loads.on_load(tensor))
+            .save_mapper(move |tensor| saves.on_save(tensor))
     }
 }
 
 /// Brings gradients to where the buckets want them: this rank's part or term. One that is scattered travels while the
 /// next is computed.
-pub(super) struct ToLocal<B: CollectiveBackend> {
+pub(super) struct ToLocal {
     pub(super) mesh: Mesh,
     /// By number.
     pub(super) places: Vec<Placements>,
-    pub(super) sink: Arc<dyn GradientSink<B>>,
+    pub(super) sink: Arc<dyn GradientSink>,
     /// The last gradient, by number, if it is on its way.
-    pub(super) last: Mutex<Option<(usize, InFlight<B>)>>,
+    pub(super) last: Mutex<Option<(usize, WaitForPart)>>,
 }
 
-impl<B: CollectiveBackend> ToLocal<B> {
+impl ToLocal {
     /// Passes on the last gradient.
     #[track_caller]
     pub(super) fn finish(&self) {
         let last = self.last.lock().take();
-        if let Some((index, scattered)) = last {
-            self.sink.receive(index, scattered.wait());
+        if let Some((index, wait)) = last {
+            self.sink.receive(index, wait());
         }
     }
 }
 
-impl<B: CollectiveBackend> GradientSink<Sharded<B>> for ToLocal<B> {
-    fn receive(&self, index: usize, gradient: ShardedTensor<B, Float>) {
+impl GradientSink for ToLocal {
+    fn receive(&self, index: usize, gradient: DispatchTensor) {
         in_phase(Phase::Gradients, || {
             set_operation("place_gradients");
-            let target = self.places[index];
-            let (from, shape) = (gradient.places(), gradient.shape());
-            if !is_one_collective(&self.mesh, &from, &target) {
-                self.sink.receive(index, redistribute(gradient, &self.mesh, &target));
-                return;
+            let (gradient, placing) = or_panic(opened_dispatch(gradient));
+            match placing.start_part(gradient, &self.mesh, &self.places[index]) {
+                StartedPart::Here(part) => self.sink.receive(index, part),
+                StartedPart::InFlight(wait) => {
+                    self.finish();
+                    *self.last.lock() = Some((index, wait));
+                }
             }
-            let started = InFlight::start(local_part(gradient), &self.mesh, &shape, &from, &target);
-            self.finish();
-            *self.last.lock() = Some((index, started));
         });
     }
 }
 
-impl<B: CollectiveBackend> std::fmt::Debug for ToLocal<B> {
+impl std::fmt::Debug for ToLocal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ToLocal")
             .field("places", &self.places)

@@ -1,6 +1,7 @@
 //! Placed models that cannot be wrapped.
 
 use crate::data_parallel::DataParallelError;
+use crate::sharded::slot::OtherDevice;
 
 /// A placed model that cannot be wrapped.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,9 @@ pub enum PlacedError {
     /// A parameter has no place in it.
     #[error(transparent)]
     Parameter(#[from] LocalParameterError),
+    /// The model is on another device.
+    #[error(transparent)]
+    OtherDevice(#[from] OtherDevice),
     /// The parts could not be wrapped.
     #[error(transparent)]
     DataParallel(#[from] DataParallelError),

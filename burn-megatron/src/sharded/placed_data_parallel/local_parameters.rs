@@ -1,40 +1,38 @@
-//! [`LocalParameters`]: this rank's parts of a placed model's parameters, as a module of the backend inside.
+//! [`LocalParameters`]: this rank's parts of a placed model's parameters, as a module on the device inside.
 
 use std::collections::HashMap;
 
+use burn::backend::DispatchTensor;
 use burn::module::{Module, Param, ParamId};
-use burn::tensor::backend::Backend;
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Tensor, TensorMetadata, TensorPrimitive};
+use burn::tensor::Tensor;
+use burn_backend::TensorMetadata;
 
-use super::error::LocalParameterError;
+use super::error::{LocalParameterError, PlacedError};
 use super::model_axes::ModelAxes;
-use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
 use crate::parameters::{Declaration, PathVisitor, Placement, visit_paths};
 use crate::sharded::mesh::Mesh;
-use crate::sharded::movement::redistribute::redistribute;
-use crate::sharded::parallelize::ShardedBackend;
 use crate::sharded::placement::{Placements, without_sums};
+use crate::sharded::slot::opened;
 
 /// Defines a parameter of any number of dimensions that is listed.
 macro_rules! of_dimensions {
     ($($variant:ident $dimensions:literal),+) => {
         /// This rank's part of a parameter.
         #[derive(Module, Debug)]
-        pub enum LocalParameter<B: Backend> {
+        pub enum LocalParameter {
             $(
                 #[doc = concat!("Of ", $dimensions, " dimensions.")]
-                $variant(Param<Tensor<B, $dimensions>>),
+                $variant(Param<Tensor<$dimensions>>),
             )+
         }
 
-        impl<B: Backend> LocalParameter<B> {
+        impl LocalParameter {
             /// `None` if there are more dimensions.
-            fn new(id: ParamId, value: FloatTensor<B>, is_trained: bool) -> Option<Self> {
+            fn new(id: ParamId, value: DispatchTensor, is_trained: bool) -> Option<Self> {
                 match value.shape().num_dims() {
                     $($dimensions => {
-                        let value = Tensor::<B, $dimensions>::from_primitive(TensorPrimitive::Float(value));
+                        let value = Tensor::<$dimensions>::from_dispatch(value).autodiff();
                         Some(Self::$variant(Param::initialized(id, value.set_require_grad(is_trained))))
                     })+
                     _ => None,
@@ -47,10 +45,10 @@ macro_rules! of_dimensions {
                 }
             }
 
-            /// The value, after waiting for it where it is on its way.
-            pub(super) fn value(&self) -> FloatTensor<B> {
+            /// The value, of no graph, after waiting for it where it is on its way.
+            pub(super) fn value(&self) -> DispatchTensor {
                 match self {
-                    $(Self::$variant(param) => param.val().into_primitive().tensor(),)+
+                    $(Self::$variant(param) => param.val().inner().into_dispatch(),)+
                 }
             }
         }
@@ -62,24 +60,24 @@ of_dimensions!(One 1, Two 2, Three 3, Four 4, Five 5, Six 6);
 /// This rank's parts of the parameters of a model that is placed on a mesh, in the model's order and with its
 /// identifiers.
 #[derive(Module, Debug)]
-pub struct LocalParameters<B: Backend> {
-    trained: Vec<LocalParameter<B>>,
+pub struct LocalParameters {
+    trained: Vec<LocalParameter>,
     /// Frozen parameters, and a batch norm's running statistics as the last step has left them.
-    buffers: Vec<LocalParameter<B>>,
+    buffers: Vec<LocalParameter>,
 }
 
-impl<B: Backend> LocalParameters<B> {
+impl LocalParameters {
     /// By number.
-    pub(super) fn trained(&self) -> &[LocalParameter<B>] {
+    pub(super) fn trained(&self) -> &[LocalParameter] {
         &self.trained
     }
 
-    pub(super) fn buffers(&self) -> &[LocalParameter<B>] {
+    pub(super) fn buffers(&self) -> &[LocalParameter] {
         &self.buffers
     }
 
     /// With other values of what is not trained.
-    pub(super) fn with_buffers(self, values: Vec<FloatTensor<B>>) -> Self {
+    pub(super) fn with_buffers(self, values: Vec<DispatchTensor>) -> Self {
         let buffers = self.buffers.iter().zip(values);
         let buffers = buffers.filter_map(|(buffer, value)| LocalParameter::new(buffer.id(), value, false));
         Self {
@@ -105,13 +103,13 @@ pub(super) struct Known {
 }
 
 /// Takes this rank's parts out of a placed model, and declares their layout.
-pub(super) fn take_local<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>, M: Module<A>>(
+pub(super) fn take_local<M: Module>(
     model: &M,
     mesh: &Mesh,
     axes: ModelAxes,
     context: &ParallelContext,
-) -> Result<(LocalParameters<L>, Known), LocalParameterError> {
-    let mut taker = Taker::<L> {
+) -> Result<(LocalParameters, Known), PlacedError> {
+    let mut taker = Taker {
         mesh,
         axes,
         context,
@@ -129,35 +127,38 @@ pub(super) fn take_local<A: ShardedBackend, L: TrainingBackend<InnerBackend = A:
     }
 }
 
-struct Taker<'a, L: Backend> {
+struct Taker<'a> {
     mesh: &'a Mesh,
     axes: ModelAxes,
     context: &'a ParallelContext,
-    taken: LocalParameters<L>,
+    taken: LocalParameters,
     known: Known,
-    error: Option<LocalParameterError>,
+    error: Option<PlacedError>,
 }
 
-impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> PathVisitor<A> for Taker<'_, L> {
-    fn visit<const D: usize>(&mut self, name: String, param: &Param<Tensor<A, D>>) {
-        if self.error.is_some() {
-            return;
+impl PathVisitor for Taker<'_> {
+    fn visit<const D: usize>(&mut self, name: String, param: &Param<Tensor<D>>) {
+        if self.error.is_none() {
+            self.error = self.take(name, param).err();
         }
+    }
+}
+
+impl Taker<'_> {
+    fn take<const D: usize>(&mut self, name: String, param: &Param<Tensor<D>>) -> Result<(), PlacedError> {
         let value = param.val();
         let is_trained = value.is_require_grad();
-        let tensor = A::float(value.into_primitive().tensor());
-        let (shape, places) = (tensor.shape().to_vec(), tensor.places());
-        let places = without_sums(places);
+        let (tensor, placing) = opened(value)?;
+        let shape = tensor.shape().to_vec();
+        let places = without_sums(placing.look(tensor.clone()).operand().places);
         if let Some(axis) = self.axes.cut_over_replicas(&places) {
             let ranks = self.mesh.group(axis).ranks().to_vec();
-            self.error = Some(LocalParameterError::CutOverReplicas { name, ranks });
-            return;
+            return Err(LocalParameterError::CutOverReplicas { name, ranks }.into());
         }
         let (kept, distribution) = self.axes.kept(self.mesh, places, D);
-        let local = redistribute(tensor, self.mesh, &kept);
-        let Some(part) = LocalParameter::new(param.id, L::from_inner(local), is_trained) else {
-            self.error = Some(LocalParameterError::Dimensions { name, dimensions: D });
-            return;
+        let part = LocalParameter::new(param.id, placing.part(tensor, self.mesh, &kept), is_trained);
+        let Some(part) = part else {
+            return Err(LocalParameterError::Dimensions { name, dimensions: D }.into());
         };
         self.context.registry().declare(
             param.id,
@@ -172,7 +173,7 @@ impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> PathVisitor
         if !is_trained {
             self.taken.buffers.push(part);
             self.known.buffer_places.push(kept);
-            return;
+            return Ok(());
         }
         self.known.numbers.insert(param.id, self.taken.trained.len());
         self.taken.trained.push(part);
@@ -181,6 +182,7 @@ impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> PathVisitor
         self.known.kept_places.push(kept);
         let gradient_places = self.axes.gradient_places(self.mesh, kept, distribution);
         self.known.gradient_places.push(gradient_places);
+        Ok(())
     }
 }
 

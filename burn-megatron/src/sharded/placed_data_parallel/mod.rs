@@ -8,10 +8,8 @@ mod buffers;
 mod error;
 mod local_parameters;
 mod model_axes;
-mod training_backend;
 mod wrapper;
 
 pub use error::{LocalParameterError, PlacedError};
 pub use local_parameters::{LocalParameter, LocalParameters};
-pub use training_backend::PlacedTrainingBackend;
 pub use wrapper::{LocalDataParallel, LocalMut, PlacedDataParallel};

@@ -3,11 +3,9 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::optim::LearningRate;
-use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, Tensor, TensorPrimitive};
+use burn::tensor::{Shape, Tensor};
 use parking_lot::Mutex;
 
 use super::binding::{Binder, Emptier, ToLocal};
@@ -15,72 +13,69 @@ use super::buffers::{BufferTensors, BufferWriter};
 use super::error::PlacedError;
 use super::local_parameters::{Known, LocalParameters, take_local};
 use super::model_axes::ModelAxes;
-use super::training_backend::PlacedTrainingBackend;
-use crate::collectives::{CollectiveBackend, catch_collective_error};
+use crate::autodiff::anchors;
+use crate::collectives::catch_collective_error;
 use crate::context::ParallelContext;
 use crate::data_parallel::{
-    DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleOptimizer, ReducedGradients, StepPart,
+    DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleStep, ReducedGradients, StepPart,
     refuse_several,
 };
 use crate::parameters::settle_running_states;
-use crate::sharded::given;
-use crate::sharded::kind::Float;
+use crate::sharded::agreement::given;
 use crate::sharded::mesh::Mesh;
-use crate::sharded::movement::gather_ahead::{GatherOrder, Parameter, Pass, gathering_ahead};
-use crate::sharded::movement::redistribute::{forget_gathered, gather, redistribute};
-use crate::sharded::traffic::{Phase, in_phase, set_operation};
-use crate::sharded::{Sharded, ShardedTensor};
+use crate::sharded::movement::gather_ahead::{GatherOrder, Pass};
+use crate::sharded::movement::redistribute::forget_gathered;
+use crate::sharded::parallelize::whole;
+use crate::sharded::slot::{KeptParameter, Placing, look, placing_of};
+use crate::sharded::traffic::{Phase, in_phase};
 
-/// The wrapped parts of a placed model of backend `A`.
-pub type LocalDataParallel<A> = DistributedDataParallel<
-    <A as PlacedTrainingBackend>::LocalTraining,
-    LocalParameters<<A as PlacedTrainingBackend>::LocalTraining>,
->;
+/// The wrapped parts of a placed model.
+pub type LocalDataParallel = DistributedDataParallel<LocalParameters>;
 
 /// A model that [`parallelize`](crate::sharded::parallelize) has placed, whose gradients are accumulated and averaged
 /// by [`DistributedDataParallel`].
 ///
-/// The model's operations run on placed tensors; what is stored are this rank's parts of its parameters, as a module of
-/// the backend inside. So all that works on a wrapped module works here: buckets that are reduced during the backward
+/// The model's operations run on placed tensors; what is stored are this rank's parts of its parameters, as a module on
+/// the device inside. So all that works on a wrapped module works here: buckets that are reduced during the backward
 /// pass, main gradients in f32, loss scaling, the norm of the whole model,
 /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) and checkpoints that any layout loads. The model's batch
 /// norms need nothing more: their statistics are those of all samples.
 ///
 /// # Examples
 /// ```
-/// use burn::backend::Autodiff;
-/// use burn::nn::{Linear, LinearConfig};
+/// use burn::nn::LinearConfig;
 /// use burn::optim::AdamWConfig;
 /// use burn::tensor::Tensor;
 /// use burn_flex::{Flex, FlexDevice};
+/// use burn_megatron::data_parallel::ElementWiseOptimizer;
 /// use burn_megatron::prelude::*;
-/// use burn_megatron::sharded::{AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, distribute, parallelize};
-///
-/// type B = Autodiff<Sharded<Flex>>;
+/// use burn_megatron::sharded::{AxisRole, Mesh, PlacedDataParallel, Plan, device, distribute, parallelize};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let context = ParallelContext::single(1);
 /// let mesh = Mesh::of(&context)?;
-/// let layer: Linear<B> = LinearConfig::new(3, 2).init(&FlexDevice);
-/// let placed = parallelize(layer, &Plan::new(), &mesh)?;
+/// let device = device::<Flex>(FlexDevice).autodiff();
+/// let placed = parallelize(LinearConfig::new(3, 2).init(&device), &Plan::new(), &mesh)?;
 /// let config = DataParallelConfig::new().with_sharding(ShardingStrategy::Optim);
-/// let mut model = PlacedDataParallel::<B, _>::new(placed, &mesh, &context, config)?;
-/// let mut optimizer = ShardedOptimizer::new(model.local(), AdamWConfig::new().init())?;
+/// let mut model = PlacedDataParallel::new(placed, &mesh, &context, config)?;
+/// let adam = ElementWiseOptimizer::from(AdamWConfig::new().build());
+/// let mut optimizer = ShardedOptimizer::new(model.local(), adam)?;
 ///
-/// let input = distribute(Tensor::<B, 2>::ones([4, 3], &FlexDevice), &mesh, AxisRole::Data, 0);
+/// let input = distribute(Tensor::<2>::ones([4, 3], &device), &mesh, AxisRole::Data, 0);
 /// let loss = model.backward(StepPart::Last, |layer| layer.forward(input).mean())?;
 /// let gradients = model.gradients()?;
 /// model.step(1e-3, &mut optimizer, gradients)?;
 /// # Ok(())
 /// # }
 /// ```
-pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
+pub struct PlacedDataParallel<M> {
     /// Its trained parameters have no values of their own.
     model: M,
     known: Known,
     mesh: Mesh,
-    anchors: Vec<FloatTensor<A>>,
-    local: LocalDataParallel<A>,
+    placing: Arc<dyn Placing>,
+    anchors: Vec<Tensor<1>>,
+    local: LocalDataParallel,
     /// Whether parameters are cut over ranks that see other samples, and gathered when they are used.
     is_fully_sharded: bool,
     /// True if what ranks are given is compared, at the mesh's interval.
@@ -90,7 +85,7 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
     buffers_taken: Vec<u64>,
 }
 
-impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
+impl<M: Module> PlacedDataParallel<M> {
     /// Wraps a placed model. The mesh is that of the context, or, for a model that is fully sharded over the
     /// data-parallel ranks, that of the context before [`fully_sharded`](ParallelContext::fully_sharded); hybrid
     /// sharding takes a context whose tensor-parallel size counts all ranks of a replica. Of the configuration
@@ -102,8 +97,8 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     /// That of [`DistributedDataParallel::new`].
     ///
     /// # Errors
-    /// When the mesh is another, a parameter is cut over ranks that are replicas in the context, or as
-    /// [`DistributedDataParallel::new`].
+    /// When the mesh is another, a parameter is cut over ranks that are replicas in the context, the model is on
+    /// another device than one of [`device`](crate::sharded::device()), or as [`DistributedDataParallel::new`].
     pub fn new(
         model: M,
         mesh: &Mesh,
@@ -113,16 +108,17 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
         let axes = ModelAxes::of(mesh, context)?;
         // Every rank has the statistics of all samples.
         let config = config.with_broadcast_buffers(false);
-        let (parts, known) = take_local::<A, A::LocalTraining, M>(&model, mesh, axes, context)?;
+        let (parts, known) = take_local(&model, mesh, axes, context)?;
         let device = model.devices().first().cloned().unwrap_or_default();
         let model = model.map(&mut Emptier { known: &known });
-        let anchors = A::anchors(known.places.len(), &device);
+        let anchors = anchors(known.places.len(), &device);
         let compares_inputs = config.check_inputs_interval > 0;
         Ok(Self {
             compares_inputs,
             model,
             known,
             mesh: mesh.clone(),
+            placing: placing_of(&device)?,
             anchors,
             local: DistributedDataParallel::new(parts, context, config)?,
             is_fully_sharded: axes.cuts_samples,
@@ -133,14 +129,14 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
 
     /// This rank's parts, wrapped: what a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) is made for, and
     /// what [`snapshot`](crate::training::snapshot) saves after a step.
-    pub fn local(&self) -> &LocalDataParallel<A> {
+    pub fn local(&self) -> &LocalDataParallel {
         &self.local
     }
 
-    /// As [`local`](Self::local), for [`restore`](crate::training::restore). The model takes what is not trained from
-    /// it when the borrow ends: borrowed between a pass and its step, it loses what the pass has left in running
-    /// statistics.
-    pub fn local_mut(&mut self) -> LocalMut<'_, A, M> {
+    /// Borrows this rank's parts, wrapped, for [`restore`](crate::training::restore). The model takes what is not
+    /// trained from them when the borrow ends: borrowed between a pass and its step, it loses what the pass has left in
+    /// running statistics.
+    pub fn local_mut(&mut self) -> LocalMut<'_, M> {
         LocalMut(self)
     }
 
@@ -168,8 +164,8 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     pub fn backward<const D: usize>(
         &mut self,
         part: StepPart,
-        forward: impl FnOnce(M) -> Tensor<A, D>,
-    ) -> Result<Tensor<Sharded<A::Local>, D>, DataParallelError> {
+        forward: impl FnOnce(M) -> Tensor<D>,
+    ) -> Result<Tensor<D>, DataParallelError> {
         self.local.begin()?;
         let sink = Arc::new(ToLocal {
             mesh: self.mesh.clone(),
@@ -177,19 +173,17 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             sink: self.local.sink(),
             last: Mutex::default(),
         });
-        let ahead = self.is_fully_sharded.then(|| (Pass::new(), self.gathered_parameters()));
-        let bound = self.bound(Some(sink.clone()), ahead.as_ref().map(|&(this, _)| this));
-        let mut order = std::mem::take(&mut self.gather_order);
+        let ahead = self.is_fully_sharded.then(Pass::new);
+        let bound = self.bound(Some(sink.clone()), ahead);
         // The buckets are averaged, and a placed gradient is the sum of its terms.
         let ranks = self.local.context().data_group().size() as f64;
         let compares_inputs = self.compares_inputs && part == StepPart::Last;
         let pass = || {
             let loss = forward(bound);
             refuse_several(&loss.dims())?;
-            set_operation("loss");
-            let value = gather(A::float(loss.clone().into_primitive().tensor()));
+            let value = whole(loss.clone().inner());
             if compares_inputs {
-                given::compare::<A::Local>(Some(&value), &self.mesh)?;
+                given::compare(Some(&*look(value.clone())), &self.mesh)?;
             }
             self.local.set_step_part(part);
             in_phase(Phase::Backward, || (loss * ranks).backward());
@@ -197,14 +191,14 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             forget_gathered();
             Ok::<_, DataParallelError>(value)
         };
-        let run = || match ahead {
-            Some((this, parameters)) => gathering_ahead(this, &self.mesh, parameters, &mut order, pass),
+        let mut order = std::mem::take(&mut self.gather_order);
+        let value = catch_collective_error(|| match ahead {
+            Some(this) => self.gathering_ahead(this, &mut order, pass),
             None => pass(),
-        };
-        let value = catch_collective_error(run)??;
+        })??;
         self.gather_order = order;
         self.local.close_pass(part)?;
-        Ok(whole(value))
+        Ok(value)
     }
 
     /// Waits for the reductions and returns the step's gradients: see [`DistributedDataParallel::gradients`].
@@ -214,7 +208,7 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     ///
     /// # Errors
     /// As there.
-    pub fn gradients(&mut self) -> Result<ReducedGradients<A::Local>, DataParallelError> {
+    pub fn gradients(&mut self) -> Result<ReducedGradients, DataParallelError> {
         self.local.gradients()
     }
 
@@ -226,11 +220,11 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     ///
     /// # Errors
     /// As the optimizer's step.
-    pub fn step<O: ModuleOptimizer<A::LocalTraining, LocalParameters<A::LocalTraining>>>(
+    pub fn step<O: ModuleStep<LocalParameters>>(
         &mut self,
         learning_rate: LearningRate,
         optimizer: &mut O,
-        gradients: ReducedGradients<A::Local>,
+        gradients: ReducedGradients,
     ) -> Result<(), O::Error> {
         optimizer.step_module(learning_rate, &mut self.local, gradients)?;
         Ok(self.take_buffers()?)
@@ -242,31 +236,34 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             return Ok(());
         }
         // Of the model without values: no parameter is waited for.
-        settle_running_states::<A, M>(&self.model);
-        let mut tensors = BufferTensors::<A> {
+        settle_running_states(&self.model);
+        let mut tensors = BufferTensors {
             known: &self.known,
             tensors: Vec::new(),
         };
         self.model.visit(&mut tensors);
-        let ids: Vec<u64> = tensors.tensors.iter().map(ShardedTensor::id).collect();
+        let tensors = tensors.tensors;
+        let ids: Vec<u64> = tensors
+            .iter()
+            .map(|tensor| self.placing.look(tensor.clone()).id())
+            .collect();
         // Frozen parameters stay the tensors that they are.
         if ids == self.buffers_taken {
             return Ok(());
         }
-        let tensors = tensors.tensors.into_iter().zip(&self.known.buffer_places);
-        let values: Vec<_> = catch_collective_error(|| {
-            let locals = tensors.map(|(tensor, places)| redistribute(tensor, &self.mesh, places));
-            locals.map(A::LocalTraining::from_inner).collect()
-        })?;
+        let tensors = tensors.into_iter().zip(&self.known.buffer_places);
+        let parts = tensors.map(|(tensor, places)| self.placing.part(tensor, &self.mesh, places));
+        let values = catch_collective_error(|| parts.collect())?;
         self.buffers_taken = ids;
         self.local.update(|parts| parts.with_buffers(values))
     }
 
     /// Gives the model what is not trained, as it was restored.
     fn give_buffers(&mut self) {
-        settle_running_states::<A, M>(&self.model);
-        let mut writer = BufferWriter::<A> {
+        settle_running_states(&self.model);
+        let mut writer = BufferWriter {
             mesh: &self.mesh,
+            placing: &*self.placing,
             buffers: self.local.module_in_flight().buffers(),
             known: &self.known,
             number: 0,
@@ -274,25 +271,30 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
         self.model = self.model.clone().map(&mut writer);
     }
 
-    /// This rank's parts of the parameters, as [`gathering_ahead`] takes them.
-    fn gathered_parameters(&self) -> Vec<Parameter<A::Local>> {
+    /// Runs a pass whose fully sharded parameters are gathered ahead in this order, and sets it to that of the pass.
+    fn gathering_ahead<T>(&self, this: Pass, order: &mut GatherOrder, pass: impl FnOnce() -> T) -> T {
         let parts = self.local.module_in_flight().trained().iter().enumerate();
         let parameters = parts.map(|(number, part)| {
             let part = part.clone();
-            Parameter {
+            KeptParameter {
                 shape: Shape::from(self.known.shapes[number].clone()),
                 places: self.known.kept_places[number],
-                part: Box::new(move || A::LocalTraining::inner(part.value())),
+                part: Box::new(move || part.value()),
             }
         });
-        parameters.collect()
+        let (mut pass, mut result) = (Some(pass), None);
+        let mut run = || result = pass.take().map(|pass| pass());
+        let placing = &self.placing;
+        placing.gathering_ahead(this, &self.mesh, parameters.collect(), order, &mut run);
+        result.expect("the pass was run")
     }
 
     /// The model whose parameters are this rank's parts, and whose gradients go to `sink`.
-    fn bound(&self, sink: Option<Arc<ToLocal<A::Local>>>, pass: Option<Pass>) -> M {
-        let mut binder = Binder::<A> {
+    fn bound(&self, sink: Option<Arc<ToLocal>>, pass: Option<Pass>) -> M {
+        let mut binder = Binder {
             known: &self.known,
             mesh: &self.mesh,
+            placing: &self.placing,
             anchors: &self.anchors,
             parts: self.local.module_in_flight().trained(),
             sink,
@@ -302,28 +304,24 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     }
 }
 
-fn whole<B: CollectiveBackend, const D: usize>(local: FloatTensor<B>) -> Tensor<Sharded<B>, D> {
-    Tensor::from_primitive(TensorPrimitive::Float(ShardedTensor::<B, Float>::whole(local)))
-}
-
 /// A borrow of the wrapped parts of a model, which takes what is not trained from them in the end.
-pub struct LocalMut<'a, A: PlacedTrainingBackend, M: AutodiffModule<A>>(&'a mut PlacedDataParallel<A, M>);
+pub struct LocalMut<'a, M: Module>(&'a mut PlacedDataParallel<M>);
 
-impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> Deref for LocalMut<'_, A, M> {
-    type Target = LocalDataParallel<A>;
+impl<M: Module> Deref for LocalMut<'_, M> {
+    type Target = LocalDataParallel;
 
     fn deref(&self) -> &Self::Target {
         &self.0.local
     }
 }
 
-impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> DerefMut for LocalMut<'_, A, M> {
+impl<M: Module> DerefMut for LocalMut<'_, M> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.0.local
     }
 }
 
-impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> Drop for LocalMut<'_, A, M> {
+impl<M: Module> Drop for LocalMut<'_, M> {
     fn drop(&mut self) {
         self.0.give_buffers();
     }

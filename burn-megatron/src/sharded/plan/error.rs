@@ -1,6 +1,7 @@
 //! [`PlanError`]: a plan that does not fit the model.
 
 use crate::sharded::placement::AxisRole;
+use crate::sharded::slot::OtherDevice;
 
 /// A plan that does not fit the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +46,13 @@ pub enum PlanError {
         name: String,
         /// The layer's type.
         layer: String,
+    },
+    #[error("parameter {name}: {error}")]
+    OtherDevice {
+        name: String,
+        /// The parameter's device.
+        #[source]
+        error: OtherDevice,
     },
     #[error("{line} needs an axis of role {role:?}, which the mesh does not have")]
     NoAxis { line: String, role: AxisRole },

@@ -38,27 +38,28 @@ mod tests {
     use burn::nn::transformer::{
         TransformerDecoder, TransformerDecoderConfig, TransformerEncoder, TransformerEncoderConfig,
     };
-    use burn::tensor::backend::Backend;
     use burn_flex::{Flex, FlexDevice};
 
     use super::*;
+    use crate::sharded::device;
     use crate::sharded::placement::AxisPlacement::{Replicated, Shard};
     use crate::sharded::placement::{AxisRole, MeshShape};
     use crate::sharded::plan::planned_parameters;
 
     #[derive(Module, Debug)]
-    struct Translator<B: Backend> {
-        encoder: TransformerEncoder<B>,
-        decoder: TransformerDecoder<B>,
+    struct Translator {
+        encoder: TransformerEncoder,
+        decoder: TransformerDecoder,
     }
 
     #[test]
     fn of_burns_transformer_layers_all_but_norms_and_the_biases_of_outputs_is_cut() {
-        let model: Translator<Flex> = Translator {
-            encoder: TransformerEncoderConfig::new(8, 16, 2, 2).init(&FlexDevice),
-            decoder: TransformerDecoderConfig::new(8, 16, 2, 2).init(&FlexDevice),
+        let device = device::<Flex>(FlexDevice);
+        let model = Translator {
+            encoder: TransformerEncoderConfig::new(8, 16, 2, 2).init(&device),
+            decoder: TransformerDecoderConfig::new(8, 16, 2, 2).init(&device),
         };
-        let parameters = planned_parameters::<Flex, _>(&model);
+        let parameters = planned_parameters(&model).expect("a device whose tensors are placed");
         let plan = Plan::new()
             .transformer_encoder("encoder")
             .transformer_decoder("decoder");

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 
-use crate::sharded::parallelize::ShardedBackend;
 use crate::sharded::placement::{AxisRole, MeshShape};
 use crate::sharded::plan::{Plan, PlannedParameter};
 
@@ -16,7 +15,7 @@ pub(super) type Choice = Vec<Plan>;
 /// attention, feed-forward layers and recurrent layers all parts are cut together; two linear layers that follow each
 /// other in a module, the second one as wide as the first one's output, by columns and rows; any other by one of these.
 /// What the ranks do not divide is left out.
-pub(super) fn choices<B: ShardedBackend, M: Module<B>>(model: &M, mesh: &MeshShape) -> Vec<Choice> {
+pub(super) fn choices<M: Module>(model: &M, mesh: &MeshShape) -> Vec<Choice> {
     let mut tree = Tree::default();
     model.visit(&mut tree);
     let mut plans = Vec::new();
@@ -48,7 +47,7 @@ struct TreeModule {
     kind: String,
 }
 
-impl<B: ShardedBackend> ModuleVisitor<B> for Tree {
+impl ModuleVisitor for Tree {
     fn enter_module(&mut self, name: &str, container_type: &str) {
         if self.modules.iter().all(|module| module.path != self.path) {
             self.modules.push(TreeModule {
@@ -63,7 +62,7 @@ impl<B: ShardedBackend> ModuleVisitor<B> for Tree {
         self.path.pop();
     }
 
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.parameters.push(PlannedParameter {
             name: self.path.join("."),
             shape: param.shape().to_vec(),
@@ -156,39 +155,37 @@ mod tests {
         TransformerDecoder, TransformerDecoderConfig, TransformerEncoder, TransformerEncoderConfig,
     };
     use burn::nn::{BiLstm, BiLstmConfig, Embedding, EmbeddingConfig, Linear, LinearConfig};
-    use burn::tensor::backend::Backend;
-    use burn_flex::{Flex, FlexDevice};
+    use burn::tensor::Device;
 
     use super::*;
-    use crate::sharded::Sharded;
 
     #[derive(Module, Debug)]
-    struct Mlp<B: Backend> {
-        inner: Linear<B>,
-        outer: Linear<B>,
-        last: Linear<B>,
+    struct Mlp {
+        inner: Linear,
+        outer: Linear,
+        last: Linear,
     }
 
     #[derive(Module, Debug)]
-    struct Model<B: Backend> {
-        embedding: Embedding<B>,
-        encoder: TransformerEncoder<B>,
-        decoder: TransformerDecoder<B>,
-        lstm: BiLstm<B>,
-        convolution: Conv2d<B>,
-        layers: Vec<Mlp<B>>,
-        odd: Linear<B>,
+    struct Model {
+        embedding: Embedding,
+        encoder: TransformerEncoder,
+        decoder: TransformerDecoder,
+        lstm: BiLstm,
+        convolution: Conv2d,
+        layers: Vec<Mlp>,
+        odd: Linear,
     }
 
     fn lines(mesh: &MeshShape) -> Vec<Vec<String>> {
-        let device = &FlexDevice;
+        let device = &Device::flex();
         let linear = |input, output| LinearConfig::new(input, output).init(device);
         let mlp = || Mlp {
             inner: linear(8, 16),
             outer: linear(16, 8),
             last: linear(8, 3),
         };
-        let model: Model<Sharded<Flex>> = Model {
+        let model = Model {
             embedding: EmbeddingConfig::new(10, 8).init(device),
             encoder: TransformerEncoderConfig::new(8, 16, 2, 2).init(device),
             decoder: TransformerDecoderConfig::new(8, 16, 2, 2).init(device),

@@ -19,7 +19,6 @@ pub use report::{Candidate, SuggestError, Suggestion};
 
 use super::explain::Explanation;
 use super::mesh::Mesh;
-use super::parallelize::ShardedBackend;
 use super::plan::Plan;
 use crate::collectives::{CollectiveError, ReduceOp, catch_collective_error};
 use choices::{Choice, choices};
@@ -50,23 +49,21 @@ impl Plan {
     ///
     /// # Example
     /// ```
-    /// use burn::backend::Autodiff;
     /// use burn::nn::LinearConfig;
     /// use burn::tensor::Tensor;
     /// use burn_flex::{Flex, FlexDevice};
     /// use burn_megatron::collectives::CollectiveError;
     /// use burn_megatron::prelude::*;
-    /// use burn_megatron::sharded::{Mesh, Plan, Sharded, SuggestConfig, backward, explain, parallelize};
-    ///
-    /// type B = Autodiff<Sharded<Flex>>;
+    /// use burn_megatron::sharded::{Mesh, Plan, SuggestConfig, backward, device, explain, parallelize};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mesh = Mesh::of(&ParallelContext::single(1))?;
-    /// let model = LinearConfig::new(4, 2).init::<B>(&FlexDevice);
+    /// let device = device::<Flex>(FlexDevice).autodiff();
+    /// let model = LinearConfig::new(4, 2).init(&device);
     /// let suggestion = Plan::suggest(&model, &mesh, &SuggestConfig::new(), |plan| {
     ///     let placed = parallelize(model.clone(), plan, &mesh).expect("it fits the model");
     ///     let (explanation, step) = explain(&placed, &mesh, || {
-    ///         backward(placed.forward(Tensor::<B, 2>::ones([8, 4], &FlexDevice)).mean(), &placed)
+    ///         backward(placed.forward(Tensor::<2>::ones([8, 4], &device)).mean(), &placed)
     ///     });
     ///     step?;
     ///     Ok::<_, CollectiveError>(explanation)
@@ -76,18 +73,17 @@ impl Plan {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn suggest<B, M, E>(
+    pub fn suggest<M, E>(
         model: &M,
         mesh: &Mesh,
         config: &SuggestConfig,
         run: impl FnMut(&Plan) -> Result<Explanation, E>,
     ) -> Result<Suggestion, SuggestError>
     where
-        B: ShardedBackend,
-        M: Module<B>,
+        M: Module,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let choices = choices::<B, M>(model, mesh.shape());
+        let choices = choices(model, mesh.shape());
         let mut search = Search {
             choices: &choices,
             mesh,

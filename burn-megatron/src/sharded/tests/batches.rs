@@ -1,17 +1,14 @@
 //! Batches of which each rank has its part: loaded whole, and loaded by part.
 
-use burn::backend::Autodiff;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use burn_flex::{Flex, FlexDevice};
 
-use super::super::{AxisRole, Sharded, describe, distribute, from_local, whole};
+use super::super::{AxisRole, Mesh, describe, device, distribute, from_local, whole};
 use super::ranks::{CONTEXT_3, DATA_2_TENSOR_2, on_mesh};
 
-type S = Sharded<Flex>;
-
-fn numbers(range: std::ops::Range<i64>) -> Tensor<S, 2, Int> {
+fn numbers(range: std::ops::Range<i64>, device: &Device) -> Tensor<2, Int> {
     let length = range.end - range.start;
-    Tensor::<S, 1, Int>::arange(3 * range.start..3 * range.end, &FlexDevice).reshape([length as usize, 3])
+    Tensor::<1, Int>::arange(3 * range.start..3 * range.end, device).reshape([length as usize, 3])
 }
 
 #[test]
@@ -23,11 +20,13 @@ fn a_batch_that_ranks_have_loaded_by_part_is_the_whole_one_distributed() {
         (hybrid, AxisRole::Data),
     ] {
         on_mesh(layout, |_, mesh| {
+            let device = device::<Flex>(FlexDevice);
+            let numbers = |range| numbers(range, &device);
             let own = mesh.part(role, 7);
             let loaded = from_local(numbers(own.start as i64..own.end as i64), mesh, role, 0, 7);
             let distributed = distribute(numbers(0..7), mesh, role, 0);
             assert_eq!(loaded.dims(), [7, 3]);
-            assert_eq!(describe(&loaded.clone().float()), describe(&distributed.float()));
+            assert_eq!(describe(&loaded), describe(&distributed));
             assert_eq!(whole(loaded).into_data(), numbers(0..7).into_data());
             let mask = |range| numbers(range).equal_elem(4);
             let loaded = from_local(mask(own.start as i64..own.end as i64), mesh, role, 0, 7);
@@ -40,14 +39,14 @@ fn a_batch_that_ranks_have_loaded_by_part_is_the_whole_one_distributed() {
 #[test]
 #[should_panic(expected = "of dimension 0, of length 8, this rank's part is 0..8, got 7")]
 fn a_part_of_another_length_is_refused() {
-    let mesh = super::super::Mesh::new([]).expect("no axis");
-    from_local(numbers(0..7), &mesh, AxisRole::Data, 0, 8);
+    let mesh = Mesh::new([]).expect("no axis");
+    from_local(numbers(0..7, &device::<Flex>(FlexDevice)), &mesh, AxisRole::Data, 0, 8);
 }
 
 #[test]
 #[should_panic(expected = "a tensor of shape [2, 3] of a graph is distributed")]
 fn a_tensor_of_a_graph_is_not_distributed() {
-    let mesh = super::super::Mesh::new([]).expect("no axis");
-    let tensor = Tensor::<Autodiff<S>, 2>::ones([2, 3], &FlexDevice).require_grad();
+    let mesh = Mesh::new([]).expect("no axis");
+    let tensor = Tensor::<2>::ones([2, 3], &device::<Flex>(FlexDevice).autodiff()).require_grad();
     distribute(tensor, &mesh, AxisRole::Data, 0);
 }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use burn::tensor::backend::Backend;
-use burn::tensor::ops::{BoolTensor, FloatTensor, IntTensor};
+use burn_backend::Backend;
+use burn_backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn_flex::Flex;
 
 use super::super::Sharded;
@@ -74,7 +74,7 @@ impl<B: Backend> Values<B> {
 /// A case that is called in its own way: `case!(name, inputs, |arguments, values| results)`.
 macro_rules! case {
     ($name:expr, $inputs:expr, |$arguments:pat_param, $values:ident| $results:expr) => {{
-        fn run<B: burn::tensor::backend::Backend>(
+        fn run<B: burn_backend::Backend>(
             $arguments: &[usize],
             mut $values: $crate::sharded::tests::case::Values<B>,
         ) -> Vec<$crate::sharded::tests::case::Value<B>> {

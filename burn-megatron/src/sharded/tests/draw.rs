@@ -1,6 +1,6 @@
 //! [`Draw`]: random inputs of operations, the same on every rank.
 
-use burn::tensor::{Element, TensorData};
+use burn_backend::{Element, TensorData};
 
 /// The operands of an operation, and its other arguments.
 #[derive(Clone, Debug, Default)]
@@ -116,7 +116,7 @@ impl Draw {
     /// One operand, a dimension of it, and a number up to its length.
     pub fn top(&mut self, make: Make) -> Inputs {
         let mut inputs = self.along(make);
-        let length = inputs.tensors[0].data.shape[inputs.arguments[0]];
+        let length = inputs.tensors[0].data.shape()[inputs.arguments[0]];
         inputs.arguments.push(1 + self.below(length));
         inputs
     }

@@ -1,7 +1,8 @@
 //! Parameters that are gathered ahead, in the same order as in the pass before and in another; moves that are started.
 
-use burn::tensor::ops::{FloatTensor, FloatTensorOps};
-use burn::tensor::{Shape, TensorData, TensorMetadata};
+use burn_backend::ops::FloatTensorOps;
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Shape, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice};
 
 use super::super::kind::{Float, Kind};

@@ -10,10 +10,10 @@
 mod batches;
 mod case;
 mod draw;
+mod explained;
 mod gather_ahead;
+mod given;
 mod kernels;
-#[cfg(feature = "dataset")]
-mod loading;
 mod operations;
 mod place;
 mod random;
@@ -23,15 +23,22 @@ mod redistribute;
 mod replicas;
 mod rules;
 
+use burn::tensor::Device;
+use burn_flex::{Flex, FlexDevice};
+
+/// A device of Flex whose tensors are placed.
+pub fn new_device() -> Device {
+    super::device::<Flex>(FlexDevice)
+}
+
 /// Quantized tensors have no placement.
 #[test]
 #[should_panic(
     expected = "q_from_data: quantized tensors cannot be placed on a mesh; dequantize the model's parameters"
 )]
 fn quantized_tensors_are_refused_by_name() {
-    use burn::tensor::TensorData;
-    use burn::tensor::ops::QTensorOps;
-    use burn_flex::{Flex, FlexDevice};
+    use burn_backend::TensorData;
+    use burn_backend::ops::QTensorOps;
 
     super::Sharded::<Flex>::q_from_data(TensorData::from([1.0f32]), &FlexDevice);
 }

@@ -1,6 +1,6 @@
 //! Tensors with random placements, and what a placed tensor must be.
 
-use burn::tensor::{DType, Slice, TensorData, TensorMetadata};
+use burn_backend::{DType, Slice, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice};
 
 use super::super::kind::{Bool, Float, Int, Kind};
@@ -13,8 +13,8 @@ use crate::sharded::movement::redistribute::{gather, redistribute};
 
 /// The tensor of some elements, of the inner backend.
 pub fn plain(data: &TensorData) -> Value<Flex> {
-    use burn::tensor::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
-    match data.dtype {
+    use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
+    match data.dtype() {
         DType::F64 => Value::Float(Flex::float_from_data(data.clone(), &FlexDevice)),
         DType::I64 => Value::Int(Flex::int_from_data(data.clone(), &FlexDevice)),
         _ => Value::Bool(Flex::bool_from_data(data.clone(), &FlexDevice)),
@@ -30,7 +30,7 @@ pub fn read(value: Value<Flex>) -> TensorData {
             let data = <Bool as Kind<Flex>>::read(tensor);
             let values = data.iter::<u8>().map(|value| value != 0);
             // burn-flex calls booleans that it selects bytes.
-            TensorData::new(values.collect::<Vec<bool>>(), data.shape)
+            TensorData::new(values.collect::<Vec<bool>>(), data.shape().clone())
         }
     }
 }
@@ -59,7 +59,7 @@ pub fn placements(draw: &mut Draw, mesh: &MeshShape, shape: &[usize], reductions
 
 /// The reductions that an operand can wait for.
 pub fn reductions(input: &Input) -> &'static [Reduction] {
-    match input.data.dtype {
+    match input.data.dtype() {
         _ if !input.has_terms => &[],
         DType::F64 | DType::I64 => &[Reduction::Sum, Reduction::Sum, Reduction::Max, Reduction::Min],
         _ => &[Reduction::Max, Reduction::Min],
@@ -121,8 +121,8 @@ fn term(draw: &mut Draw, mesh: &Mesh, data: &TensorData, places: &Placements) ->
     let Some(reduction) = reduction else {
         return data.clone();
     };
-    let shape = data.shape.clone();
-    match data.dtype {
+    let shape = data.shape().clone();
+    match data.dtype() {
         DType::F64 => {
             let values = data.iter::<f64>();
             let terms =
@@ -190,10 +190,11 @@ fn compare_kind<K: Kind<Flex>>(
 ) -> Result<(), String> {
     let (shape, places) = (tensor.shape(), tensor.places());
     let described = format!("{tensor:?}");
-    if shape != expected.shape || tensor.dtype() != expected.dtype {
+    if shape != *expected.shape() || tensor.dtype() != expected.dtype() {
         return Err(format!(
             "{described}: expected {:?} {:?}",
-            expected.shape, expected.dtype
+            expected.shape(),
+            expected.dtype()
         ));
     }
     if let Some(mesh) = tensor.mesh().cloned() {
@@ -210,7 +211,7 @@ fn compare_kind<K: Kind<Flex>>(
         }
         let part = redistribute(tensor.clone(), &mesh, &places);
         let of_part = mesh.shape().local_shape(&shape.to_vec(), &places, mesh.ranks());
-        if part.shape().to_vec() != of_part || part.dtype() != expected.dtype {
+        if part.shape().to_vec() != of_part || part.dtype() != expected.dtype() {
             return Err(format!(
                 "{described}: this rank's part is {:?} {:?}, expected {of_part:?}",
                 part.shape().to_vec(),
@@ -219,10 +220,10 @@ fn compare_kind<K: Kind<Flex>>(
         }
     }
     let got = K::read(gather(tensor));
-    if got.shape != expected.shape || got.dtype != expected.dtype {
-        return Err(format!("{described}: gathered {:?} {:?}", got.shape, got.dtype));
+    if got.shape() != expected.shape() || got.dtype() != expected.dtype() {
+        return Err(format!("{described}: gathered {:?} {:?}", got.shape(), got.dtype()));
     }
-    let is_equal = match expected.dtype {
+    let is_equal = match expected.dtype() {
         DType::F64 => got.iter::<f64>().zip(expected.iter::<f64>()).all(|(a, b)| {
             let is_same = a == b || (a.is_nan() && b.is_nan());
             is_same || (!exactly && is_close(a, b))

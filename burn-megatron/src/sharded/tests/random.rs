@@ -1,8 +1,8 @@
 //! Random tensors: the same elements under every placement.
 
-use burn::tensor::backend::Backend;
-use burn::tensor::ops::{FloatTensorOps, IntTensorOps};
-use burn::tensor::{DType, Distribution, FloatDType, IntDType, Shape, TensorData, TensorMetadata};
+use burn_backend::Backend;
+use burn_backend::ops::{FloatTensorOps, IntTensorOps};
+use burn_backend::{DType, Distribution, FloatDType, IntDType, Shape, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice};
 
 use super::super::kind::{Float, Int, Kind};
@@ -76,7 +76,11 @@ fn a_gathered_random_tensor_has_the_bits_of_one_rank() {
 fn agrees<K: Kind<Flex>>(draw: &mut Draw, mesh: &Mesh, make: impl Fn() -> ShardedTensor<Flex, K>) {
     let whole = K::read(gather(make()));
     let shape = make().shape();
-    let reductions: &[Reduction] = if whole.dtype.is_float() { &[Reduction::Sum] } else { &[] };
+    let reductions: &[Reduction] = if whole.dtype().is_float() {
+        &[Reduction::Sum]
+    } else {
+        &[]
+    };
     let places = placements(draw, mesh.shape(), &shape.to_vec(), reductions);
     let local = redistribute(make(), mesh, &places);
     let placed = ShardedTensor::<Flex, K>::placed(local, shape, Some(mesh.clone()), places);
@@ -220,7 +224,7 @@ fn uniform_integers_take_every_value_below_their_end() {
     for dtype in INTS {
         let tensor = draw_ints(4, &[1000], Distribution::Uniform(3.0, 8.0), dtype);
         let data = <Int as Kind<Flex>>::read(gather(tensor));
-        assert_eq!(data.dtype, DType::from(dtype));
+        assert_eq!(data.dtype(), DType::from(dtype));
         let values: std::collections::BTreeSet<i64> = data.iter::<i64>().collect();
         assert_eq!(values.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::ops::{FloatTensorOps, ModuleOps};
-use burn::tensor::{Shape, TensorMetadata};
+use burn_backend::ops::{FloatTensorOps, ModuleOps};
+use burn_backend::{Shape, TensorMetadata};
 use burn_flex::Flex;
 
 use super::super::kind::{Float, Kind};

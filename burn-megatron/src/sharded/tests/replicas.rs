@@ -1,29 +1,23 @@
 //! Replicas that are compared at an interval of steps.
 
-use burn::nn::{Initializer, Linear, LinearConfig};
-use burn::tensor::Tensor;
-use burn_flex::{Flex, FlexDevice};
+use burn::nn::{Initializer, LinearConfig};
 
+use super::new_device;
 use super::ranks::{DATA_2_TENSOR_2, on_mesh};
-use crate::sharded::{Plan, ReplicaCheck, ReplicaError, Sharded, parallelize};
+use crate::sharded::{AxisRole, Plan, ReplicaCheck, ReplicaError, parallelize};
 
 #[test]
 fn a_replica_that_was_changed_is_named_at_the_next_check_with_the_step() {
     let errors = on_mesh(DATA_2_TENSOR_2, |world, mesh| {
-        let layer: Linear<Sharded<Flex>> = LinearConfig::new(4, 2)
+        let layer = LinearConfig::new(4, 2)
             .with_initializer(Initializer::Ones)
-            .init(&FlexDevice);
-        let mut model = parallelize(
-            layer,
-            &Plan::new().shard("weight", crate::sharded::AxisRole::Tensor, 0),
-            mesh,
-        )
-        .unwrap();
+            .init(&new_device());
+        let mut model = parallelize(layer, &Plan::new().shard("weight", AxisRole::Tensor, 0), mesh).unwrap();
         let [mut watched, mut never] = [ReplicaCheck::every(3), ReplicaCheck::every(0)];
         let mut results = Vec::new();
         for step in 1..=7 {
             if (step, world.rank()) == (4, 2) {
-                model.weight = model.weight.map(|tensor: Tensor<_, 2>| tensor * 2.0);
+                model.weight = model.weight.map(|tensor| tensor * 2.0);
             }
             never.after_step(&model, mesh).unwrap();
             results.push(watched.after_step(&model, mesh));

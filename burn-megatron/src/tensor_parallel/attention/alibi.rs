@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{DType, Device, Tensor};
 
 use super::per_device::{PerDevice, upload};
 use crate::context::ParallelContext;
@@ -23,11 +23,11 @@ pub struct Alibi {
     devices: PerDevice,
 }
 
-struct OnDevice<B: Backend> {
+struct OnDevice {
     /// `[heads]`
-    slopes: Tensor<B, 1>,
+    slopes: Tensor<1>,
     /// The biases of the longest sequence so far, `[heads, 2 * seq - 1]`.
-    biases: Option<Tensor<B, 2>>,
+    biases: Option<Tensor<2>>,
 }
 
 impl Alibi {
@@ -58,9 +58,9 @@ impl Alibi {
     }
 
     /// `[heads, 2 * seq - 1]`: of each head the bias of each distance, that of a key `seq - 1` before its query first.
-    pub(super) fn biases<B: Backend>(&self, seq: usize, dtype: DType, device: &B::Device) -> Tensor<B, 2> {
+    pub(super) fn biases(&self, seq: usize, dtype: DType, device: &Device) -> Tensor<2> {
         let distances = (2 * seq).saturating_sub(1);
-        self.on_device(dtype, device, |found: &mut OnDevice<B>, dtype| {
+        self.on_device(dtype, device, |found: &mut OnDevice, dtype| {
             let biases = match found.biases.take() {
                 Some(biases) if biases.dims()[1] >= distances => biases,
                 _ => self.upload(seq, dtype, device),
@@ -77,11 +77,11 @@ impl Alibi {
     }
 
     /// `[heads]`
-    pub(super) fn slopes<B: Backend>(&self, dtype: DType, device: &B::Device) -> Tensor<B, 1> {
-        self.on_device(dtype, device, |found: &mut OnDevice<B>, _| found.slopes.clone())
+    pub(super) fn slopes(&self, dtype: DType, device: &Device) -> Tensor<1> {
+        self.on_device(dtype, device, |found: &mut OnDevice, _| found.slopes.clone())
     }
 
-    fn upload<B: Backend>(&self, seq: usize, dtype: DType, device: &B::Device) -> Tensor<B, 2> {
+    fn upload(&self, seq: usize, dtype: DType, device: &Device) -> Tensor<2> {
         let last = seq as i64 - 1;
         let of_head = |slope: &f64| {
             let slope = *slope;
@@ -92,17 +92,12 @@ impl Alibi {
         upload(values, shape, dtype, device)
     }
 
-    fn on_device<B: Backend, R>(
-        &self,
-        dtype: DType,
-        device: &B::Device,
-        run: impl FnOnce(&mut OnDevice<B>, DType) -> R,
-    ) -> R {
-        let make = |dtype| OnDevice::<B> {
+    fn on_device<R>(&self, dtype: DType, device: &Device, run: impl FnOnce(&mut OnDevice, DType) -> R) -> R {
+        let make = |dtype| OnDevice {
             slopes: upload(self.slopes.to_vec(), [self.slopes.len()], dtype, device),
             biases: None,
         };
-        self.devices.with::<B, _, _>(dtype, device, make, run)
+        self.devices.with::<_, _>(dtype, device, make, run)
     }
 }
 
@@ -127,7 +122,7 @@ fn slopes(n_heads: usize) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use burn_flex::{Flex, FlexDevice};
+    use burn::tensor::Device;
 
     use super::*;
 
@@ -153,8 +148,8 @@ mod tests {
     fn biases_of_a_shorter_sequence_are_in_the_middle_of_a_longer_ones() {
         let (alibi, other) = (Alibi::of_heads(2, 0..2), Alibi::of_heads(2, 0..2));
         let read = |alibi: &Alibi, seq| {
-            let biases = alibi.biases::<Flex>(seq, DType::F64, &FlexDevice);
-            (biases.dims(), biases.into_data().to_vec::<f64>().expect("f64"))
+            let biases = alibi.biases(seq, DType::F64, &Device::flex());
+            (biases.dims(), biases.into_data().try_to_vec::<f64>().expect("f64"))
         };
         assert_eq!(
             read(&alibi, 3).1[..5],

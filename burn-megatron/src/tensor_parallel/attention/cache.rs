@@ -1,14 +1,14 @@
 //! What autoregressive inference keeps of the tokens that it has seen: `TensorCache` and `MhaCache`.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 
 /// What a layer has given for the tokens so far; empty before the first call.
 #[derive(Clone, Debug)]
-pub struct TensorCache<B: Backend, const D: usize> {
-    value: Option<Tensor<B, D>>,
+pub struct TensorCache<const D: usize> {
+    value: Option<Tensor<D>>,
 }
 
-impl<B: Backend, const D: usize> TensorCache<B, D> {
+impl<const D: usize> TensorCache<D> {
     /// Returns an empty cache.
     pub fn empty() -> Self {
         Self { value: None }
@@ -18,10 +18,10 @@ impl<B: Backend, const D: usize> TensorCache<B, D> {
     /// once there is something; `dimension` is that of the tokens in the layer's output.
     pub(in crate::tensor_parallel) fn append(
         &mut self,
-        input: Tensor<B, 3>,
+        input: Tensor<3>,
         dimension: usize,
-        layer: impl Fn(Tensor<B, 3>) -> Tensor<B, D>,
-    ) -> Tensor<B, D> {
+        layer: impl Fn(Tensor<3>) -> Tensor<D>,
+    ) -> Tensor<D> {
         let value = match self.value.take() {
             None => layer(input),
             Some(before) => {
@@ -35,7 +35,7 @@ impl<B: Backend, const D: usize> TensorCache<B, D> {
     }
 
     /// Returns what `layer` gave for the first input: that of a memory that stays.
-    fn keep(&mut self, input: Tensor<B, 3>, layer: impl Fn(Tensor<B, 3>) -> Tensor<B, D>) -> Tensor<B, D> {
+    fn keep(&mut self, input: Tensor<3>, layer: impl Fn(Tensor<3>) -> Tensor<D>) -> Tensor<D> {
         let value = self.value.take().unwrap_or_else(|| layer(input));
         self.value = Some(value.clone());
         value
@@ -45,11 +45,11 @@ impl<B: Backend, const D: usize> TensorCache<B, D> {
 /// What [`ParallelMultiHeadAttention::forward_cache`](super::ParallelMultiHeadAttention::forward_cache) keeps of the
 /// tokens so far: this rank's heads.
 #[derive(Clone, Debug)]
-pub struct MhaCache<B: Backend> {
-    pub(super) query: TensorCache<B, 4>,
-    key: TensorCache<B, 4>,
-    value: TensorCache<B, 4>,
-    pub(super) output: TensorCache<B, 3>,
+pub struct MhaCache {
+    pub(super) query: TensorCache<4>,
+    key: TensorCache<4>,
+    value: TensorCache<4>,
+    pub(super) output: TensorCache<3>,
     memory: Memory,
 }
 
@@ -62,7 +62,7 @@ enum Memory {
     Fixed,
 }
 
-impl<B: Backend> MhaCache<B> {
+impl MhaCache {
     /// Returns an empty cache for self-attention.
     pub fn autoregressive() -> Self {
         Self::empty(Memory::Growing)
@@ -83,20 +83,20 @@ impl<B: Backend> MhaCache<B> {
         }
     }
 
-    pub(super) fn key(&mut self, input: Tensor<B, 3>, layer: impl Fn(Tensor<B, 3>) -> Tensor<B, 4>) -> Tensor<B, 4> {
+    pub(super) fn key(&mut self, input: Tensor<3>, layer: impl Fn(Tensor<3>) -> Tensor<4>) -> Tensor<4> {
         Self::memory(self.memory, &mut self.key, input, layer)
     }
 
-    pub(super) fn value(&mut self, input: Tensor<B, 3>, layer: impl Fn(Tensor<B, 3>) -> Tensor<B, 4>) -> Tensor<B, 4> {
+    pub(super) fn value(&mut self, input: Tensor<3>, layer: impl Fn(Tensor<3>) -> Tensor<4>) -> Tensor<4> {
         Self::memory(self.memory, &mut self.value, input, layer)
     }
 
     fn memory(
         memory: Memory,
-        cache: &mut TensorCache<B, 4>,
-        input: Tensor<B, 3>,
-        layer: impl Fn(Tensor<B, 3>) -> Tensor<B, 4>,
-    ) -> Tensor<B, 4> {
+        cache: &mut TensorCache<4>,
+        input: Tensor<3>,
+        layer: impl Fn(Tensor<3>) -> Tensor<4>,
+    ) -> Tensor<4> {
         match memory {
             Memory::Growing => cache.append(input, 2, layer),
             Memory::Fixed => cache.keep(input, layer),

@@ -3,7 +3,6 @@
 use super::alibi::Alibi;
 use super::qk_norms::QkNorms;
 use super::rotary::{HostPositions, Rotary, RotaryPositions};
-use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::parameters::ParameterInit;
 use crate::random::{Dropout, DropoutConfig, DropoutSite};
@@ -14,12 +13,12 @@ use crate::tensor_parallel::{
 use crate::topology::{TopologyError, check_divides, key_head_copies};
 use burn::config::Config;
 use burn::module::Module;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention_packed_with_bias, reference, unpack,
+    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention_packed_with_bias,
 };
 use cubecl_kernels::random::RowDropout;
-use cubecl_kernels::{Kernels, rotary};
+use cubecl_kernels::rotary;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`CausalSelfAttention`].
@@ -87,16 +86,14 @@ pub struct CausalSelfAttentionNames {
 /// # Reference
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.2.
 #[derive(Module, Debug)]
-pub struct CausalSelfAttention<B: Backend> {
+pub struct CausalSelfAttention {
     /// Queries, keys and values in the [order](HeadOrder) of their heads, shared out by these.
-    pub qkv: ColumnParallelLinear<B>,
+    pub qkv: ColumnParallelLinear,
     /// The projection back.
-    pub output: RowParallelLinear<B>,
+    pub output: RowParallelLinear,
     /// The norms of query heads and of key heads, each shared by all of them.
-    qk_norms: Option<QkNorms<B>>,
+    qk_norms: Option<QkNorms>,
     dropout: Dropout,
-    #[module(skip)]
-    pub(super) kernels: Kernels,
     is_causal: bool,
     #[module(skip)]
     order: HeadOrder,
@@ -121,13 +118,13 @@ impl CausalSelfAttentionConfig {
     /// When the number of heads does not divide `d_model`, that of key heads not the heads, or the tensor-parallel size
     /// and the number of key heads do not divide one another. When key heads are shared, or queries and keys normed, in
     /// the order of [`HeadOrder::Parts`].
-    pub fn init<B: Backend>(
+    pub fn init(
         &self,
         dropout_site: DropoutSite,
         names: &CausalSelfAttentionNames,
-        device: &B::Device,
+        device: &Device,
         scope: &ParameterScope,
-    ) -> Result<CausalSelfAttention<B>, TopologyError> {
+    ) -> Result<CausalSelfAttention, TopologyError> {
         let group = scope.context().tensor_group();
         let n_kv_heads = self.n_kv_heads.unwrap_or(self.n_heads);
         scope.check_tensor_divides("the number of attention heads", self.n_heads)?;
@@ -183,7 +180,6 @@ impl CausalSelfAttentionConfig {
             output,
             qk_norms,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
-            kernels: scope.context().kernels(),
             is_causal: self.is_causal,
             order: self.order,
             rotary: None,
@@ -199,7 +195,7 @@ impl CausalSelfAttentionConfig {
     }
 }
 
-impl<B: Backend> CausalSelfAttention<B> {
+impl CausalSelfAttention {
     /// Returns the same attention whose queries and keys are turned by their positions.
     ///
     /// # Panics
@@ -238,7 +234,7 @@ impl<B: Backend> CausalSelfAttention<B> {
     }
 }
 
-impl<B: CollectiveBackend> CausalSelfAttention<B> {
+impl CausalSelfAttention {
     /// Returns the same attention for whole activations on every tensor-parallel rank, without sequence parallelism.
     /// For inference: parameters stay declared as they are.
     pub fn with_whole_tokens(self) -> Self {
@@ -262,17 +258,13 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     ///
     /// # Panics
     /// When a collective fails, or the tokens' documents are those of another number of tokens.
-    pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+    pub fn forward(&self, input: Tensor<2>, tokens: &TokenContext) -> Tensor<2> {
         self.output
             .forward_at(self.forward_heads(input, tokens), Some(&tokens.all))
     }
 
     /// As [`forward`](Self::forward), without the last bias, which is returned too, to be added by what comes next.
-    pub fn forward_without_bias(
-        &self,
-        input: Tensor<B, 2>,
-        tokens: &TokenContext,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+    pub fn forward_without_bias(&self, input: Tensor<2>, tokens: &TokenContext) -> (Tensor<2>, Option<Tensor<1>>) {
         self.output
             .forward_without_bias_at(self.forward_heads(input, tokens), Some(&tokens.all))
     }
@@ -288,7 +280,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
-    pub fn forward_heads(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+    pub fn forward_heads(&self, input: Tensor<2>, tokens: &TokenContext) -> Tensor<2> {
         self.attend(input, None, tokens)
     }
 
@@ -301,15 +293,15 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     ///   where the input is
     pub fn forward_with_position_bias(
         &self,
-        input: Tensor<B, 2>,
-        position_bias: Option<Tensor<B, 2>>,
+        input: Tensor<2>,
+        position_bias: Option<Tensor<2>>,
         tokens: &TokenContext,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+    ) -> (Tensor<2>, Option<Tensor<1>>) {
         let heads = self.attend(input, position_bias, tokens);
         self.output.forward_without_bias_at(heads, Some(&tokens.all))
     }
 
-    fn attend(&self, input: Tensor<B, 2>, position_bias: Option<Tensor<B, 2>>, tokens: &TokenContext) -> Tensor<B, 2> {
+    fn attend(&self, input: Tensor<2>, position_bias: Option<Tensor<2>>, tokens: &TokenContext) -> Tensor<2> {
         let qkv = self.qkv.forward_at(input, Some(&tokens.all));
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
@@ -325,7 +317,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let packed = packed.reshape([batch, seq, parts.queries + 2 * parts.keys, d_head]);
         let dropout = self
             .dropout
-            .of_attention::<B>(&tokens.all, self.first_head, &packed.device());
+            .of_attention(&tokens.all, self.first_head, &packed.device());
         let output = self.attend_packed(packed, position_bias, dropout, tokens.documents.clone());
         output.reshape([batch * seq, heads * d_head])
     }
@@ -333,11 +325,11 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// `[batch, seq, heads + 2 * kv_heads, d_head]` of whole samples to `[batch, seq, heads, d_head]`.
     pub(super) fn attend_packed(
         &self,
-        packed: Tensor<B, 4>,
-        position_bias: Option<Tensor<B, 2>>,
+        packed: Tensor<4>,
+        position_bias: Option<Tensor<2>>,
         dropout: Option<RowDropout>,
         documents: Option<Documents>,
-    ) -> Tensor<B, 4> {
+    ) -> Tensor<4> {
         let (parts, [_, seq, ..]) = (self.parts(), packed.dims());
         let options = AttentionOptions {
             mask: self.mask(),
@@ -351,10 +343,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             let alibi = self.alibi.as_ref();
             alibi.map(|alibi| alibi.biases(seq, packed.dtype(), &packed.device()))
         });
-        match self.kernels {
-            Kernels::Fused => checked(flash_attention_packed_with_bias(packed, parts, bias, options)),
-            Kernels::Plain => reference::forward(unpack(packed, parts), bias, &options).output,
-        }
+        checked(flash_attention_packed_with_bias(packed, parts, bias, options))
     }
 
     /// How many heads of each kind are here.
@@ -367,7 +356,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
 
     /// What the fused projection gives to `[tokens, heads + 2 * kv_heads, d_head]`: queries, keys, values, turned by
     /// their positions.
-    pub(super) fn pack(&self, qkv: Tensor<B, 2>, positions: RotaryPositions<B>) -> Tensor<B, 3> {
+    pub(super) fn pack(&self, qkv: Tensor<2>, positions: RotaryPositions) -> Tensor<3> {
         let ([tokens, _], d_head) = (qkv.dims(), self.d_head);
         let PackedHeads { queries, keys } = self.parts();
         match self.order {
@@ -380,10 +369,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
                     Some(norms) => norms.forward(grouped),
                     None => grouped,
                 };
-                match self.kernels {
-                    Kernels::Fused => checked(rotary::rotary(grouped, angles)),
-                    Kernels::Plain => rotary::reference::forward(grouped, angles),
-                }
+                checked(rotary::rotary(grouped, angles))
             }
         }
     }

@@ -3,11 +3,9 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
-use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, KeyLengths, flash_attention, reference};
+use burn::tensor::{Device, Tensor};
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, KeyLengths, flash_attention};
 
-use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::parameters::ParameterInit;
 use crate::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates};
@@ -56,16 +54,14 @@ pub struct CrossAttentionNames {
 /// # Reference
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3.
 #[derive(Module, Debug)]
-pub struct CrossAttention<B: Backend> {
+pub struct CrossAttention {
     /// `d_model` to `n_heads * d_head`.
-    pub query: ColumnParallelLinear<B>,
+    pub query: ColumnParallelLinear,
     /// `d_model` to all keys' heads, then all values'.
-    pub key_value: ColumnParallelLinear<B>,
+    pub key_value: ColumnParallelLinear,
     /// The projection back.
-    pub output: RowParallelLinear<B>,
+    pub output: RowParallelLinear,
     dropout: Dropout,
-    #[module(skip)]
-    kernels: Kernels,
     is_deterministic: bool,
     n_heads: usize,
     first_head: usize,
@@ -87,13 +83,13 @@ impl CrossAttentionConfig {
     ///
     /// # Errors
     /// When the tensor-parallel size does not divide the heads.
-    pub fn init<B: Backend>(
+    pub fn init(
         &self,
         dropout_site: DropoutSite,
         names: &CrossAttentionNames,
-        device: &B::Device,
+        device: &Device,
         scope: &ParameterScope,
-    ) -> Result<CrossAttention<B>, TopologyError> {
+    ) -> Result<CrossAttention, TopologyError> {
         let group = scope.context().tensor_group();
         scope.check_tensor_divides("the number of attention heads", self.n_heads)?;
         let (n_heads, width) = (self.n_heads / group.size(), self.n_heads * self.d_head);
@@ -114,7 +110,6 @@ impl CrossAttentionConfig {
                 .with_bias_init(Some(ParameterInit::Zeros))
                 .init(device, &scope.scope(names.output))?,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
-            kernels: scope.context().kernels(),
             is_deterministic: scope.context().is_deterministic(),
             n_heads,
             first_head: group.rank() * n_heads,
@@ -124,7 +119,7 @@ impl CrossAttentionConfig {
     }
 }
 
-impl<B: CollectiveBackend> CrossAttention<B> {
+impl CrossAttention {
     /// Applies attention of each sample's tokens to the sample's tokens in `memory`.
     ///
     /// # Shapes
@@ -140,11 +135,11 @@ impl<B: CollectiveBackend> CrossAttention<B> {
     /// When a collective fails, or `memory` has another number of samples than `tokens`.
     pub fn forward(
         &self,
-        input: Tensor<B, 2>,
-        memory: Tensor<B, 2>,
+        input: Tensor<2>,
+        memory: Tensor<2>,
         places: &MemoryTokens,
         tokens: &TokenContext,
-    ) -> Tensor<B, 2> {
+    ) -> Tensor<2> {
         let attended = self.attend(input, memory, places, tokens);
         self.output.forward_at(attended, Some(&tokens.all))
     }
@@ -152,23 +147,17 @@ impl<B: CollectiveBackend> CrossAttention<B> {
     /// As [`forward`](Self::forward), without the last bias, which is returned too, to be added by what comes next.
     pub fn forward_without_bias(
         &self,
-        input: Tensor<B, 2>,
-        memory: Tensor<B, 2>,
+        input: Tensor<2>,
+        memory: Tensor<2>,
         places: &MemoryTokens,
         tokens: &TokenContext,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+    ) -> (Tensor<2>, Option<Tensor<1>>) {
         let attended = self.attend(input, memory, places, tokens);
         self.output.forward_without_bias_at(attended, Some(&tokens.all))
     }
 
     /// `[batch * seq, heads * d_head]`: what this rank's heads give.
-    fn attend(
-        &self,
-        input: Tensor<B, 2>,
-        memory: Tensor<B, 2>,
-        places: &MemoryTokens,
-        tokens: &TokenContext,
-    ) -> Tensor<B, 2> {
+    fn attend(&self, input: Tensor<2>, memory: Tensor<2>, places: &MemoryTokens, tokens: &TokenContext) -> Tensor<2> {
         let (heads, d_head, seq) = (self.n_heads, self.d_head, tokens.seq_length);
         let query = self.query.forward_at(input, Some(&tokens.all));
         let batch = query.dims()[0] / seq;
@@ -180,17 +169,12 @@ impl<B: CollectiveBackend> CrossAttention<B> {
         let options = AttentionOptions {
             mask: AttentionMask::Full,
             scale: self.scale,
-            dropout: self
-                .dropout
-                .of_attention::<B>(&tokens.all, self.first_head, &query.device()),
+            dropout: self.dropout.of_attention(&tokens.all, self.first_head, &query.device()),
             documents: None,
             key_lengths: Some(places.lengths.clone()),
             is_deterministic: self.is_deterministic,
         };
-        let output = match self.kernels {
-            Kernels::Fused => checked(flash_attention(query, key, value, options)),
-            Kernels::Plain => reference::forward([query, key, value], None, &options).output,
-        };
+        let output = checked(flash_attention(query, key, value, options));
         output.reshape([batch * seq, heads * d_head])
     }
 }

@@ -2,9 +2,8 @@
 
 use burn::module::Module;
 use burn::tensor::activation::{quiet_softmax, softmax};
-use burn::tensor::{Bool, DType, Tensor, backend::Backend};
+use burn::tensor::{Bool, DType, Tensor};
 use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, MAX_HEAD, flash_attention};
-use cubecl_kernels::{KernelBackend, Kernels};
 
 use crate::precision::{is_half, narrow, widen};
 use crate::random::{Dropout, StepCoordinates};
@@ -12,14 +11,14 @@ use crate::tensor_parallel::checked;
 
 /// Which keys do not count, as burn's attention takes them: `true` hides, and a dimension of 1 is broadcast.
 #[derive(Clone, Debug)]
-pub(in crate::tensor_parallel) struct AttentionMasks<B: Backend> {
+pub(in crate::tensor_parallel) struct AttentionMasks {
     /// `[batch, keys]`: padding.
-    pub pad: Option<Tensor<B, 2, Bool>>,
+    pub pad: Option<Tensor<2, Bool>>,
     /// `[batch, queries, keys]`.
-    pub attn: Option<Tensor<B, 3, Bool>>,
+    pub attn: Option<Tensor<3, Bool>>,
 }
 
-impl<B: Backend> AttentionMasks<B> {
+impl AttentionMasks {
     /// Returns masks that hide nothing.
     pub fn none() -> Self {
         Self { pad: None, attn: None }
@@ -31,7 +30,7 @@ impl<B: Backend> AttentionMasks<B> {
 }
 
 /// The settings of burn's attention, and which of its heads are here.
-#[derive(Module, Clone, Debug)]
+#[derive(Module, Debug)]
 pub(super) struct Heads {
     /// The number of heads here.
     pub n_heads: usize,
@@ -51,7 +50,7 @@ pub(super) struct Heads {
 
 impl Heads {
     /// `[batch * seq, heads * d_k]` to `[batch, seq, heads, d_k]`.
-    pub fn by_token<B: Backend>(&self, projected: Tensor<B, 2>, batch: usize) -> Tensor<B, 4> {
+    pub fn by_token(&self, projected: Tensor<2>, batch: usize) -> Tensor<4> {
         let [tokens, _] = projected.dims();
         projected.reshape([batch, tokens / batch.max(1), self.n_heads, self.d_k])
     }
@@ -65,17 +64,16 @@ impl Heads {
     ///
     /// # Panics
     /// As [`weights`](Self::weights).
-    pub fn attend<B: KernelBackend>(
+    pub fn attend(
         &self,
-        [query, key, value]: [Tensor<B, 4>; 3],
-        masks: &AttentionMasks<B>,
+        [query, key, value]: [Tensor<4>; 3],
+        masks: &AttentionMasks,
         step: Option<&StepCoordinates>,
-        kernels: Kernels,
-    ) -> Tensor<B, 4> {
-        let drops = self.dropout.is_active::<B>(&query.device());
+    ) -> Tensor<4> {
+        let drops = self.dropout.is_active(&query.device());
         let is_plain = masks.hide_nothing() && !drops && !self.quiet_softmax;
         // In f64 burn's own operations, of which every bit counts: its scale is one of f32, and so is its gradient's.
-        let is_kernels = kernels == Kernels::Fused && query.dtype() != DType::F64 && self.d_k <= MAX_HEAD;
+        let is_kernels = query.dtype() != DType::F64 && self.d_k <= MAX_HEAD;
         if is_plain && is_kernels {
             let options = AttentionOptions {
                 mask: AttentionMask::Full,
@@ -100,13 +98,13 @@ impl Heads {
     ///
     /// # Panics
     /// When a mask cannot be broadcast to its shape.
-    pub fn weights<B: Backend>(
+    pub fn weights(
         &self,
-        query: Tensor<B, 4>,
-        key: Tensor<B, 4>,
-        masks: &AttentionMasks<B>,
+        query: Tensor<4>,
+        key: Tensor<4>,
+        masks: &AttentionMasks,
         step: Option<&StepCoordinates>,
-    ) -> Tensor<B, 4> {
+    ) -> Tensor<4> {
         let dtype = query.dtype();
         // As burn divides: by a number of f32.
         let scores = widen(query)
@@ -151,7 +149,7 @@ fn check_mask<const D: usize>(name: &str, shape: [usize; D], axes: &str, whole: 
 }
 
 /// The values averaged by the weights: `[batch, heads, queries, d_k]`.
-pub(super) fn average<B: Backend>(weights: Tensor<B, 4>, value: Tensor<B, 4>) -> Tensor<B, 4> {
+pub(super) fn average(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
     let dtype = value.dtype();
     if is_half(dtype) {
         narrow(widen(weights).matmul(widen(value)), dtype)

@@ -2,12 +2,10 @@
 
 use burn::module::Module;
 use burn::nn::attention::MultiHeadAttention;
-use burn::tensor::{Bool, Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
+use burn::tensor::{Bool, Device, Tensor};
 
 use super::MhaCache;
 use super::heads::{AttentionMasks, Heads, average};
-use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::random::{ModuleStep, StepCoordinates};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, converted_dropout, module_name, named};
@@ -17,20 +15,20 @@ use crate::topology::check_divides;
 
 /// The input of [`ParallelMultiHeadAttention`], made as burn's `MhaInput` is.
 #[derive(Clone, Debug)]
-pub struct MhaInput<B: Backend> {
-    query: Tensor<B, 3>,
+pub struct MhaInput {
+    query: Tensor<3>,
     /// `None` in self-attention: what comes in is the query.
-    key_value: Option<[Tensor<B, 3>; 2]>,
-    masks: AttentionMasks<B>,
+    key_value: Option<[Tensor<3>; 2]>,
+    masks: AttentionMasks,
     step: Option<StepCoordinates>,
 }
 
-impl<B: Backend> MhaInput<B> {
+impl MhaInput {
     /// Returns the input of self-attention.
     ///
     /// # Shapes
     /// - `tensor`: `[batch, seq, d_model]`, the same on every tensor-parallel rank
-    pub fn self_attn(tensor: Tensor<B, 3>) -> Self {
+    pub fn self_attn(tensor: Tensor<3>) -> Self {
         Self {
             query: tensor,
             key_value: None,
@@ -44,7 +42,7 @@ impl<B: Backend> MhaInput<B> {
     /// # Shapes
     /// - `query`: `[batch, queries, d_model]`, the same on every tensor-parallel rank
     /// - `key`, `value`: `[batch, keys, d_model]`, likewise
-    pub fn new(query: Tensor<B, 3>, key: Tensor<B, 3>, value: Tensor<B, 3>) -> Self {
+    pub fn new(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Self {
         Self {
             key_value: Some([key, value]),
             ..Self::self_attn(query)
@@ -52,14 +50,14 @@ impl<B: Backend> MhaInput<B> {
     }
 
     /// Hides the keys where `mask_pad`, `[batch, keys]`, is true; a dimension of 1 is broadcast.
-    pub fn mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
+    pub fn mask_pad(mut self, mask_pad: Tensor<2, Bool>) -> Self {
         self.masks.pad = Some(mask_pad);
         self
     }
 
     /// Hides the keys from the queries where `mask_attn`, `[batch, queries, keys]`, is true; a dimension of 1 is
     /// broadcast.
-    pub fn mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
+    pub fn mask_attn(mut self, mask_attn: Tensor<3, Bool>) -> Self {
         self.masks.attn = Some(mask_attn);
         self
     }
@@ -70,7 +68,7 @@ impl<B: Backend> MhaInput<B> {
         self
     }
 
-    pub(in crate::tensor_parallel) fn with_masks(self, masks: &AttentionMasks<B>) -> Self {
+    pub(in crate::tensor_parallel) fn with_masks(self, masks: &AttentionMasks) -> Self {
         Self {
             masks: masks.clone(),
             ..self
@@ -79,20 +77,17 @@ impl<B: Backend> MhaInput<B> {
 }
 
 /// Returns the sources of keys and values: in self-attention that of the queries.
-fn key_value_sources<B: Backend, const D: usize>(
-    given: Option<[Tensor<B, D>; 2]>,
-    query: &Tensor<B, D>,
-) -> [Tensor<B, D>; 2] {
+fn key_value_sources<const D: usize>(given: Option<[Tensor<D>; 2]>, query: &Tensor<D>) -> [Tensor<D>; 2] {
     given.unwrap_or_else(|| [query.clone(), query.clone()])
 }
 
 /// The output of [`ParallelMultiHeadAttention`].
 #[derive(Clone, Debug)]
-pub struct MhaOutput<B: Backend> {
+pub struct MhaOutput {
     /// The attention weights of this rank's heads, `[batch, n_heads / tp, queries, keys]`.
-    pub weights: Tensor<B, 4>,
+    pub weights: Tensor<4>,
     /// `[batch, queries, d_model]`, the same on every tensor-parallel rank.
-    pub context: Tensor<B, 3>,
+    pub context: Tensor<3>,
 }
 
 /// burn's multi-head attention, whose heads are shared out over the tensor-parallel group.
@@ -103,25 +98,23 @@ pub struct MhaOutput<B: Backend> {
 /// # Reference
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.2; Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 #[derive(Module, Debug)]
-pub struct ParallelMultiHeadAttention<B: Backend> {
+pub struct ParallelMultiHeadAttention {
     /// The queries' projection: this rank's heads.
-    pub query: ColumnParallelLinear<B>,
+    pub query: ColumnParallelLinear,
     /// The keys' projection.
-    pub key: ColumnParallelLinear<B>,
+    pub key: ColumnParallelLinear,
     /// The values' projection.
-    pub value: ColumnParallelLinear<B>,
+    pub value: ColumnParallelLinear,
     /// The projection back.
-    pub output: RowParallelLinear<B>,
+    pub output: RowParallelLinear,
     heads: Heads,
-    #[module(skip)]
-    kernels: Kernels,
     #[module(skip)]
     region: Region,
     #[module(skip)]
     step: ModuleStep,
 }
 
-impl<B: Backend> ParallelMultiHeadAttention<B> {
+impl ParallelMultiHeadAttention {
     /// Returns this rank's heads of burn's attention, which every rank holds in full; its parameters are named `query`,
     /// `key`, `value` and `output` in the context's scope.
     ///
@@ -130,7 +123,7 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
     /// # Errors
     /// When the tensor-parallel size does not divide the heads, the heads do not divide `d_model`, the module has no
     /// values yet, or its dropout is outside `[0, 1)`.
-    pub fn from_mha(mha: MultiHeadAttention<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+    pub fn from_mha(mha: MultiHeadAttention, scope: &ParameterScope) -> Result<Self, ConversionError> {
         const KIND: &str = "multi-head attention";
         let divided = scope
             .context()
@@ -138,7 +131,7 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
             .check_tensor_divides("the number of attention heads", mha.n_heads)
             .and_then(|()| check_divides("d_model", mha.d_model, "n_heads", mha.n_heads));
         divided.map_err(named(scope, KIND))?;
-        check_drawn::<B, _>(&mha, scope)?;
+        check_drawn(&mha, scope)?;
         let group = scope.context().tensor_group();
         let n_heads = mha.n_heads / group.size();
         Ok(Self {
@@ -155,19 +148,18 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
             key: ColumnParallelLinear::from_linear(mha.key, &scope.scope("key"))?,
             value: ColumnParallelLinear::from_linear(mha.value, &scope.scope("value"))?,
             output: RowParallelLinear::from_linear(mha.output, &scope.scope("output"))?,
-            kernels: scope.context().kernels(),
             region: Region::new(scope, KIND),
             step: ModuleStep::new(scope.context().current_step(), module_name(scope, KIND)),
         })
     }
 
     /// Returns true if the attention drops scores on this device.
-    pub(in crate::tensor_parallel) fn drops(&self, device: &B::Device) -> bool {
-        self.heads.dropout.is_active::<B>(device)
+    pub(in crate::tensor_parallel) fn drops(&self, device: &Device) -> bool {
+        self.heads.dropout.is_active(device)
     }
 }
 
-impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
+impl ParallelMultiHeadAttention {
     /// Applies attention, and returns the weights too.
     ///
     /// # Shapes
@@ -182,7 +174,7 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
     /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
     /// `ParallelContext::set_step`), or the tensor-parallel size does not divide `batch * queries` under sequence
     /// parallelism.
-    pub fn forward(&self, input: MhaInput<B>) -> MhaOutput<B> {
+    pub fn forward(&self, input: MhaInput) -> MhaOutput {
         let dims @ [batch, queries, _] = input.query.dims();
         self.region.check_tokens(dims);
         let step = self.drops(&input.query.device()).then(|| match input.step {
@@ -215,9 +207,9 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
     ///
     /// # Panics
     /// When the collective fails, or a mask has another shape.
-    pub fn forward_cache(&self, input: MhaInput<B>, cache: &mut MhaCache<B>) -> MhaOutput<B> {
+    pub fn forward_cache(&self, input: MhaInput, cache: &mut MhaCache) -> MhaOutput {
         let [key, value] = key_value_sources(input.key_value, &input.query);
-        let project = |layer: &ColumnParallelLinear<B>, tensor: Tensor<B, 3>| {
+        let project = |layer: &ColumnParallelLinear, tensor: Tensor<3>| {
             let [batch, ..] = tensor.dims();
             let projected = layer.forward_entered(rows(tensor));
             self.heads.by_token(projected, batch).swap_dims(1, 2)
@@ -246,25 +238,25 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
     /// is self-attention.
     pub(in crate::tensor_parallel) fn attend(
         &self,
-        query: Tensor<B, 2>,
-        key_value: Option<[Tensor<B, 2>; 2]>,
-        masks: &AttentionMasks<B>,
+        query: Tensor<2>,
+        key_value: Option<[Tensor<2>; 2]>,
+        masks: &AttentionMasks,
         pass: &TokenPass,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+    ) -> (Tensor<2>, Option<Tensor<1>>) {
         let projected = self.project(query, key_value, pass.batch);
-        let attended = self.heads.attend(projected, masks, pass.all(), self.kernels);
+        let attended = self.heads.attend(projected, masks, pass.all());
         self.output.forward_without_bias(self.joined(attended))
     }
 
     /// `[batch, seq, heads, d_k]` each.
-    fn project(&self, query: Tensor<B, 2>, key_value: Option<[Tensor<B, 2>; 2]>, batch: usize) -> [Tensor<B, 4>; 3] {
+    fn project(&self, query: Tensor<2>, key_value: Option<[Tensor<2>; 2]>, batch: usize) -> [Tensor<4>; 3] {
         let [key, value] = key_value_sources(key_value, &query);
         [(&self.query, query), (&self.key, key), (&self.value, value)]
             .map(|(layer, tensor)| self.heads.by_token(layer.forward_entered(tensor), batch))
     }
 
     /// `[batch, seq, heads, d_k]` to `[batch * seq, heads * d_k]`.
-    fn joined(&self, attended: Tensor<B, 4>) -> Tensor<B, 2> {
+    fn joined(&self, attended: Tensor<4>) -> Tensor<2> {
         let [batch, seq, heads, d_k] = attended.dims();
         attended.reshape([batch * seq, heads * d_k])
     }

@@ -3,15 +3,13 @@
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
-use cubecl_kernels::Kernels;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use cubecl_kernels::flash_attention::PackedHeads;
-use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, paged_attention_with_options, reference};
+use cubecl_kernels::paged_attention::{PagedCache, PagedOptions, paged_attention_with_options};
 use cubecl_kernels::ranges::{RangeTarget, scatter_ranges};
 
 use super::CausalSelfAttention;
 use super::rotary::RotaryPositions;
-use crate::collectives::CollectiveBackend;
 use crate::tensor_parallel::checked;
 
 /// The sizes of a layer's pool of pages.
@@ -25,10 +23,10 @@ pub struct PageSizes {
 
 /// The keys and values of one layer, of this rank's heads, in the pages of a pool.
 #[derive(Debug)]
-pub struct PagedKeyValues<B: Backend> {
+pub struct PagedKeyValues {
     /// `[num_pages * page_tokens * heads * d_head]` each. Taken out while they are written to, so that nothing else
     /// holds them and no copy is made.
-    pools: Option<[Tensor<B, 1>; 2]>,
+    pools: Option<[Tensor<1>; 2]>,
     pages: PageSizes,
     heads: usize,
     d_head: usize,
@@ -48,34 +46,34 @@ pub struct PagedSequence<'a> {
 /// The new tokens of a step, sequence after sequence: where their keys and values are stored, and which they attend
 /// to.
 #[derive(Clone, Debug)]
-pub struct PagedTokens<B: Backend> {
+pub struct PagedTokens {
     /// Runs of tokens that are next to each other in the pool: the first place there, and the rows.
     runs: Vec<(usize, Range<usize>)>,
-    batches: Vec<QueryBatch<B>>,
+    batches: Vec<QueryBatch>,
     count: usize,
-    positions: Tensor<B, 1, Int>,
+    positions: Tensor<1, Int>,
 }
 
 /// Sequences that one call of attention computes.
 #[derive(Clone, Debug)]
-enum QueryBatch<B: Backend> {
+enum QueryBatch {
     /// A whole prompt, which attends to itself.
     Whole(Range<usize>),
     /// Sequences of the same number of new tokens.
     Cached {
         rows: Range<usize>,
-        block_table: Tensor<B, 2, Int>,
-        lengths: Tensor<B, 1, Int>,
+        block_table: Tensor<2, Int>,
+        lengths: Tensor<1, Int>,
     },
 }
 
-impl<B: Backend> PagedTokens<B> {
+impl PagedTokens {
     /// Returns the new tokens of sequences, one after the other. Consecutive sequences of one new token each are
     /// computed together.
     ///
     /// # Panics
     /// When a sequence has no new token, or more tokens than its pages hold.
-    pub fn new(sequences: &[PagedSequence], page_tokens: usize, device: &B::Device) -> Self {
+    pub fn new(sequences: &[PagedSequence], page_tokens: usize, device: &Device) -> Self {
         let places = sequences
             .iter()
             .flat_map(|sequence| sequence.cached..sequence.cached + sequence.new);
@@ -107,7 +105,7 @@ impl<B: Backend> PagedTokens<B> {
     }
 
     /// The place of each token in its sequence, from 0: `[tokens]`.
-    pub fn positions(&self) -> Tensor<B, 1, Int> {
+    pub fn positions(&self) -> Tensor<1, Int> {
         self.positions.clone()
     }
 
@@ -137,12 +135,7 @@ impl<B: Backend> PagedTokens<B> {
     }
 }
 
-fn cached_batch<B: Backend>(
-    sequences: &[PagedSequence],
-    rows: Range<usize>,
-    page_tokens: usize,
-    device: &B::Device,
-) -> QueryBatch<B> {
+fn cached_batch(sequences: &[PagedSequence], rows: Range<usize>, page_tokens: usize, device: &Device) -> QueryBatch {
     let used = |sequence: &PagedSequence| (sequence.cached + sequence.new).div_ceil(page_tokens);
     let most_pages = sequences.iter().map(used).max().unwrap_or(0);
     let mut table = Vec::with_capacity(sequences.len() * most_pages);
@@ -165,9 +158,9 @@ fn cached_batch<B: Backend>(
     }
 }
 
-impl<B: CollectiveBackend> PagedKeyValues<B> {
+impl PagedKeyValues {
     /// Returns an empty pool for keys and values of `heads` heads of `d_head` elements.
-    pub fn new(pages: PageSizes, heads: usize, d_head: usize, dtype: DType, device: &B::Device) -> Self {
+    pub fn new(pages: PageSizes, heads: usize, d_head: usize, dtype: DType, device: &Device) -> Self {
         let elements = pages.num_pages * pages.page_tokens * heads * d_head;
         let pool = || Tensor::zeros([elements], (device, dtype));
         Self {
@@ -179,7 +172,7 @@ impl<B: CollectiveBackend> PagedKeyValues<B> {
     }
 
     /// Stores the keys and values of new tokens, `[tokens, heads * d_head]` each.
-    fn write(&mut self, keys_and_values: [Tensor<B, 2>; 2], tokens: &PagedTokens<B>) {
+    fn write(&mut self, keys_and_values: [Tensor<2>; 2], tokens: &PagedTokens) {
         let width = self.heads * self.d_head;
         let target = |(place, rows): &(usize, Range<usize>)| RangeTarget {
             range: place * width..(place + rows.len()) * width,
@@ -195,7 +188,7 @@ impl<B: CollectiveBackend> PagedKeyValues<B> {
     }
 
     /// The pool with the block table of a batch.
-    fn view(&self, block_table: Tensor<B, 2, Int>, lengths: Tensor<B, 1, Int>) -> PagedCache<B> {
+    fn view(&self, block_table: Tensor<2, Int>, lengths: Tensor<1, Int>) -> PagedCache {
         let dims = [self.pages.num_pages, self.pages.page_tokens, self.heads, self.d_head];
         let [keys, values] = self.pools.clone().expect("put back after each write");
         PagedCache {
@@ -207,9 +200,9 @@ impl<B: CollectiveBackend> PagedKeyValues<B> {
     }
 }
 
-impl<B: CollectiveBackend> CausalSelfAttention<B> {
+impl CausalSelfAttention {
     /// Returns an empty pool for this rank's heads of this layer.
-    pub fn paged_key_values(&self, pages: PageSizes, device: &B::Device) -> PagedKeyValues<B> {
+    pub fn paged_key_values(&self, pages: PageSizes, device: &Device) -> PagedKeyValues {
         let dtype = self.qkv.weight.val().dtype();
         PagedKeyValues::new(pages, self.n_kv_heads, self.d_head, dtype, device)
     }
@@ -232,10 +225,10 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// When a collective fails, or the tokens are not those of the input.
     pub fn forward_paged_without_bias(
         &self,
-        input: Tensor<B, 2>,
-        tokens: &PagedTokens<B>,
-        cache: &mut PagedKeyValues<B>,
-    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+        input: Tensor<2>,
+        tokens: &PagedTokens,
+        cache: &mut PagedKeyValues,
+    ) -> (Tensor<2>, Option<Tensor<1>>) {
         self.output
             .forward_without_bias(self.forward_paged_heads(input, tokens, cache))
     }
@@ -251,12 +244,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     ///
     /// # Panics
     /// As [`forward_paged_without_bias`](Self::forward_paged_without_bias).
-    pub fn forward_paged_heads(
-        &self,
-        input: Tensor<B, 2>,
-        tokens: &PagedTokens<B>,
-        cache: &mut PagedKeyValues<B>,
-    ) -> Tensor<B, 2> {
+    pub fn forward_paged_heads(&self, input: Tensor<2>, tokens: &PagedTokens, cache: &mut PagedKeyValues) -> Tensor<2> {
         let qkv = self.qkv.forward(input);
         assert_eq!(qkv.dims()[0], tokens.len(), "rows against new tokens");
         let qkv = self.pack(qkv, RotaryPositions::OnDevice(tokens.positions()));
@@ -280,7 +268,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     }
 
     /// `[tokens, (heads + 2 * kv_heads) * d_head]` of a whole prompt to `[tokens, heads * d_head]`.
-    fn attend_whole(&self, qkv: Tensor<B, 2>) -> Tensor<B, 2> {
+    fn attend_whole(&self, qkv: Tensor<2>) -> Tensor<2> {
         let (heads, d_head, [tokens, _]) = (self.n_heads, self.d_head, qkv.dims());
         let parts = self.parts();
         let qkv = qkv.reshape([1, tokens, parts.queries + 2 * parts.keys, d_head]);
@@ -289,7 +277,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     }
 
     /// `[sequences * new, heads * d_head]`, queries and then what they give.
-    fn attend_paged(&self, query: Tensor<B, 2>, cache: PagedCache<B>) -> Tensor<B, 2> {
+    fn attend_paged(&self, query: Tensor<2>, cache: PagedCache) -> Tensor<2> {
         let (heads, d_head, [tokens, width]) = (self.n_heads, self.d_head, query.dims());
         let [sequences] = cache.lengths.dims();
         let query = query.reshape([sequences, tokens / sequences, heads, d_head]);
@@ -299,14 +287,11 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             slopes: alibi.map(|alibi| alibi.slopes(query.dtype(), &query.device())),
             window: self.window,
         };
-        let output = match self.kernels {
-            Kernels::Fused => checked(paged_attention_with_options(query, cache, options)),
-            Kernels::Plain => reference::forward(query, cache, options),
-        };
+        let output = checked(paged_attention_with_options(query, cache, options));
         output.reshape([tokens, width])
     }
 }
 
-fn rows_of<B: Backend>(tensor: &Tensor<B, 2>, rows: &Range<usize>) -> Tensor<B, 2> {
+fn rows_of(tensor: &Tensor<2>, rows: &Range<usize>) -> Tensor<2> {
     tensor.clone().narrow(0, rows.start, rows.len())
 }

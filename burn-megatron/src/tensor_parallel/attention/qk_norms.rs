@@ -1,9 +1,8 @@
 //! [`QkNorms`]: the norms of query heads and of key heads, before they are turned.
 
 use burn::module::Module;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 
-use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::tensor_parallel::{RmsNorm, RmsNormConfig};
 
@@ -12,16 +11,16 @@ use crate::tensor_parallel::{RmsNorm, RmsNormConfig};
 /// # Reference
 /// Henry et al. 2020, arXiv:2010.04245, section 3; Yang et al. 2025, arXiv:2505.09388, section 2.
 #[derive(Module, Debug)]
-pub struct QkNorms<B: Backend> {
+pub struct QkNorms {
     /// That of queries, `[d_head]`.
-    pub query: RmsNorm<B>,
+    pub query: RmsNorm,
     /// That of keys, `[d_head]`.
-    pub key: RmsNorm<B>,
+    pub key: RmsNorm,
 }
 
-impl<B: Backend> QkNorms<B> {
+impl QkNorms {
     /// Returns the norms of heads of `d_head` elements, declared as `q_norm` and `k_norm` in the scope.
-    pub(super) fn new(d_head: usize, epsilon: f64, device: &B::Device, scope: &ParameterScope) -> Self {
+    pub(super) fn new(d_head: usize, epsilon: f64, device: &Device, scope: &ParameterScope) -> Self {
         let config = RmsNormConfig::new(d_head).with_epsilon(epsilon);
         let norm = |name| config.init_of_heads(device, &scope.scope(name));
         Self {
@@ -31,10 +30,10 @@ impl<B: Backend> QkNorms<B> {
     }
 }
 
-impl<B: CollectiveBackend> QkNorms<B> {
+impl QkNorms {
     /// `[tokens, groups, queries + 2, d_head]`, of each group its query heads, its key head and its value head, to the
     /// same with normed queries and keys.
-    pub(super) fn forward(&self, grouped: Tensor<B, 4>) -> Tensor<B, 4> {
+    pub(super) fn forward(&self, grouped: Tensor<4>) -> Tensor<4> {
         let [_, _, heads, _] = grouped.dims();
         let part = |first: usize, count: usize| grouped.clone().narrow(2, first, count);
         let queries = self.query.forward(part(0, heads - 2));

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use cubecl_kernels::rotary::tables::{RotaryScaling, tables};
 use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout};
 
@@ -37,11 +37,11 @@ pub struct Rotary {
 }
 
 /// Where the tokens of a forward pass are in their texts.
-pub(super) enum RotaryPositions<B: Backend> {
+pub(super) enum RotaryPositions {
     /// Known on the host.
     OnHost(HostPositions),
     /// On the device, one for each token.
-    OnDevice(Tensor<B, 1, Int>),
+    OnDevice(Tensor<1, Int>),
 }
 
 /// Positions that are known on the host.
@@ -52,11 +52,11 @@ pub(super) enum HostPositions {
     Given(Arc<[i32]>),
 }
 
-struct OnDevice<B: Backend> {
+struct OnDevice {
     /// Cosines and sines, `[max_positions, rotated / 2]`.
-    tables: [Tensor<B, 2>; 2],
+    tables: [Tensor<2>; 2],
     /// Those of the last forward pass, which all layers share.
-    positions: Option<(HostPositions, Tensor<B, 1, Int>)>,
+    positions: Option<(HostPositions, Tensor<1, Int>)>,
 }
 
 impl Rotary {
@@ -72,15 +72,10 @@ impl Rotary {
     ///
     /// # Panics
     /// When samples are longer than the positions that there are, or one that is given is none of these.
-    pub(super) fn angles<B: Backend>(
-        &self,
-        positions: RotaryPositions<B>,
-        dtype: DType,
-        device: &B::Device,
-    ) -> RotaryAngles<B> {
+    pub(super) fn angles(&self, positions: RotaryPositions, dtype: DType, device: &Device) -> RotaryAngles {
         let max_positions = self.config.max_positions;
-        let make = |dtype| self.upload::<B>(dtype, device);
-        let run = |entry: &mut OnDevice<B>, _| {
+        let make = |dtype| self.upload(dtype, device);
+        let run = |entry: &mut OnDevice, _| {
             let positions = match positions {
                 RotaryPositions::OnHost(positions) => entry.uploaded(positions, max_positions, device),
                 RotaryPositions::OnDevice(positions) => positions,
@@ -93,10 +88,10 @@ impl Rotary {
                 layout: self.config.layout,
             }
         };
-        self.devices.with::<B, _, _>(dtype, device, make, run)
+        self.devices.with::<_, _>(dtype, device, make, run)
     }
 
-    fn upload<B: Backend>(&self, dtype: DType, device: &B::Device) -> OnDevice<B> {
+    fn upload(&self, dtype: DType, device: &Device) -> OnDevice {
         let RotaryConfig {
             max_positions,
             rotated,
@@ -113,8 +108,8 @@ impl Rotary {
     }
 }
 
-impl<B: Backend> OnDevice<B> {
-    fn uploaded(&mut self, positions: HostPositions, max_positions: usize, device: &B::Device) -> Tensor<B, 1, Int> {
+impl OnDevice {
+    fn uploaded(&mut self, positions: HostPositions, max_positions: usize, device: &Device) -> Tensor<1, Int> {
         if let Some((last, uploaded)) = &self.positions
             && positions.is(last)
         {

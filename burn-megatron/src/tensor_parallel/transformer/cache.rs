@@ -1,21 +1,19 @@
 //! `LayerCache`: what autoregressive inference keeps of the tokens that a layer has seen.
 
-use burn::tensor::backend::Backend;
-
 use crate::tensor_parallel::{MhaCache, TensorCache};
 
 /// The cache of an encoder's or a decoder's layer, by its parts; those that an encoder's layer lacks stay empty.
 #[derive(Clone, Debug)]
-pub(super) struct LayerCache<B: Backend> {
-    pub self_attn: MhaCache<B>,
-    pub cross_attn: MhaCache<B>,
-    pub pwff: TensorCache<B, 3>,
-    pub norm_1: TensorCache<B, 3>,
-    pub norm_2: TensorCache<B, 3>,
-    pub norm_3: TensorCache<B, 3>,
+pub(super) struct LayerCache {
+    pub self_attn: MhaCache,
+    pub cross_attn: MhaCache,
+    pub pwff: TensorCache<3>,
+    pub norm_1: TensorCache<3>,
+    pub norm_2: TensorCache<3>,
+    pub norm_3: TensorCache<3>,
 }
 
-impl<B: Backend> LayerCache<B> {
+impl LayerCache {
     /// Returns an empty cache for each of `n_layers` layers.
     pub fn of_layers(n_layers: usize) -> Vec<Self> {
         let empty = || Self {

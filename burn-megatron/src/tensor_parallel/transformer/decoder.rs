@@ -2,13 +2,11 @@
 
 use burn::module::Module;
 use burn::nn::transformer::{TransformerDecoder, TransformerDecoderConfig, TransformerDecoderLayer};
-use burn::tensor::{Bool, Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
+use burn::tensor::{Bool, Device, Tensor};
 
 use super::ParallelPositionWiseFeedForward;
 use super::cache::LayerCache;
 use super::residual::{NormFirst, add, convert_norm};
-use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
 use crate::tensor_parallel::attention::{AttentionMasks, ParallelMultiHeadAttention};
@@ -25,21 +23,21 @@ const LAYER_KIND: &str = "transformer decoder layer";
 /// The input of [`ParallelTransformerDecoder`], made as burn's `TransformerDecoderInput` is: a dimension of 1 of a mask
 /// is broadcast.
 #[derive(Clone, Debug)]
-pub struct TransformerDecoderInput<B: Backend> {
-    target: Tensor<B, 3>,
-    memory: Tensor<B, 3>,
-    target_masks: AttentionMasks<B>,
-    memory_masks: AttentionMasks<B>,
+pub struct TransformerDecoderInput {
+    target: Tensor<3>,
+    memory: Tensor<3>,
+    target_masks: AttentionMasks,
+    memory_masks: AttentionMasks,
     step: Option<StepCoordinates>,
 }
 
-impl<B: Backend> TransformerDecoderInput<B> {
+impl TransformerDecoderInput {
     /// Returns an input without masks.
     ///
     /// # Shapes
     /// - `target`: `[batch, seq, d_model]`, the same on every tensor-parallel rank
     /// - `memory`: `[batch, memory_seq, d_model]`, likewise
-    pub fn new(target: Tensor<B, 3>, memory: Tensor<B, 3>) -> Self {
+    pub fn new(target: Tensor<3>, memory: Tensor<3>) -> Self {
         Self {
             target,
             memory,
@@ -50,25 +48,25 @@ impl<B: Backend> TransformerDecoderInput<B> {
     }
 
     /// Hides the memory's tokens where `mask_pad`, `[batch, memory_seq]`, is true.
-    pub fn memory_mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
+    pub fn memory_mask_pad(mut self, mask_pad: Tensor<2, Bool>) -> Self {
         self.memory_masks.pad = Some(mask_pad);
         self
     }
 
     /// Hides the memory's tokens from the target's where `mask_attn`, `[batch, seq, memory_seq]`, is true.
-    pub fn memory_mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
+    pub fn memory_mask_attn(mut self, mask_attn: Tensor<3, Bool>) -> Self {
         self.memory_masks.attn = Some(mask_attn);
         self
     }
 
     /// Hides the target's tokens where `mask_pad`, `[batch, seq]`, is true.
-    pub fn target_mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
+    pub fn target_mask_pad(mut self, mask_pad: Tensor<2, Bool>) -> Self {
         self.target_masks.pad = Some(mask_pad);
         self
     }
 
     /// Hides the target's tokens from each other where `mask_attn`, `[batch, seq, seq]`, is true.
-    pub fn target_mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
+    pub fn target_mask_attn(mut self, mask_attn: Tensor<3, Bool>) -> Self {
         self.target_masks.attn = Some(mask_attn);
         self
     }
@@ -87,16 +85,16 @@ impl<B: Backend> TransformerDecoderInput<B> {
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.1; Shoeybi et al. 2019, arXiv:1909.08053, section 3; under sequence
 /// parallelism Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2.
 #[derive(Module, Debug)]
-pub struct ParallelTransformerDecoder<B: Backend> {
+pub struct ParallelTransformerDecoder {
     /// The layers.
-    pub layers: Vec<ParallelTransformerDecoderLayer<B>>,
+    pub layers: Vec<ParallelTransformerDecoderLayer>,
     #[module(skip)]
     region: Region,
     #[module(skip)]
     step: ModuleStep,
 }
 
-impl<B: Backend> ParallelTransformerDecoder<B> {
+impl ParallelTransformerDecoder {
     /// Returns this rank's shards of burn's decoder, which every rank holds in full; its parameters are named
     /// `layers.0.self_attn.query.weight` and so on in the context's scope.
     ///
@@ -106,14 +104,14 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
     /// # Errors
     /// The errors of [`ParallelTransformerEncoder::from_encoder`](super::ParallelTransformerEncoder::from_encoder).
     pub fn from_decoder(
-        decoder: TransformerDecoder<B>,
+        decoder: TransformerDecoder,
         config: &TransformerDecoderConfig,
         scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
         let module = module_name(scope, KIND);
         check_fields!(module, config, decoder: d_model, d_ff, n_heads, dropout, norm_first, quiet_softmax);
         check_field(&module, "n_layers", config.n_layers, decoder.layers.len())?;
-        check_drawn::<B, _>(&decoder, scope)?;
+        check_drawn(&decoder, scope)?;
         let layers = decoder.layers.into_iter().enumerate().map(|(number, layer)| {
             let scope = scope.scope(format!("layers.{number}"));
             ParallelTransformerDecoderLayer::from_layer(layer, config.layer_norm_eps, &scope)
@@ -126,7 +124,7 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
     }
 }
 
-impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
+impl ParallelTransformerDecoder {
     /// Applies the layers.
     ///
     /// # Shapes
@@ -143,7 +141,7 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
     /// `ParallelContext::set_step`), or the tensor-parallel size does not divide `batch * seq` under sequence
     /// parallelism.
-    pub fn forward(&self, input: TransformerDecoderInput<B>) -> Tensor<B, 3> {
+    pub fn forward(&self, input: TransformerDecoderInput) -> Tensor<3> {
         let dims @ [batch, seq, _] = input.target.dims();
         let device = input.target.device();
         let drops = self.layers.iter().any(|layer| layer.drops(&device));
@@ -176,9 +174,9 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     /// When a collective fails, a mask has another shape, or the cache is of a decoder with another number of layers.
     pub fn forward_autoregressive_inference(
         &self,
-        input: TransformerDecoderInput<B>,
-        cache: &mut TransformerDecoderAutoregressiveCache<B>,
-    ) -> Tensor<B, 3> {
+        input: TransformerDecoderInput,
+        cache: &mut TransformerDecoderAutoregressiveCache,
+    ) -> Tensor<3> {
         assert_eq!(
             self.layers.len(),
             cache.layers.len(),
@@ -192,7 +190,7 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     }
 
     /// Returns an empty cache for [`forward_autoregressive_inference`](Self::forward_autoregressive_inference).
-    pub fn new_autoregressive_cache(&self) -> TransformerDecoderAutoregressiveCache<B> {
+    pub fn new_autoregressive_cache(&self) -> TransformerDecoderAutoregressiveCache {
         TransformerDecoderAutoregressiveCache {
             layers: LayerCache::of_layers(self.layers.len()),
         }
@@ -201,38 +199,36 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
 
 /// The results that [`ParallelTransformerDecoder::forward_autoregressive_inference`] keeps of the tokens so far.
 #[derive(Clone, Debug)]
-pub struct TransformerDecoderAutoregressiveCache<B: Backend> {
-    layers: Vec<LayerCache<B>>,
+pub struct TransformerDecoderAutoregressiveCache {
+    layers: Vec<LayerCache>,
 }
 
 /// A layer of [`ParallelTransformerDecoder`].
 #[derive(Module, Debug)]
-pub struct ParallelTransformerDecoderLayer<B: Backend> {
+pub struct ParallelTransformerDecoderLayer {
     /// The attention to the memory.
-    pub cross_attn: ParallelMultiHeadAttention<B>,
+    pub cross_attn: ParallelMultiHeadAttention,
     /// The attention to the target.
-    pub self_attn: ParallelMultiHeadAttention<B>,
+    pub self_attn: ParallelMultiHeadAttention,
     /// The feed-forward part.
-    pub pwff: ParallelPositionWiseFeedForward<B>,
+    pub pwff: ParallelPositionWiseFeedForward,
     /// The norm around the attention to the memory.
-    pub norm_1: LayerNorm<B>,
+    pub norm_1: LayerNorm,
     /// The norm around the feed-forward part.
-    pub norm_2: LayerNorm<B>,
+    pub norm_2: LayerNorm,
     /// The norm around the attention to the target.
-    pub norm_3: LayerNorm<B>,
+    pub norm_3: LayerNorm,
     self_dropout: Dropout,
     cross_dropout: Dropout,
     feed_forward_dropout: Dropout,
     norm_first: bool,
     #[module(skip)]
-    kernels: Kernels,
-    #[module(skip)]
     region: Region,
 }
 
-impl<B: Backend> ParallelTransformerDecoderLayer<B> {
+impl ParallelTransformerDecoderLayer {
     fn from_layer(
-        layer: TransformerDecoderLayer<B>,
+        layer: TransformerDecoderLayer,
         epsilon: f64,
         scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
@@ -248,31 +244,30 @@ impl<B: Backend> ParallelTransformerDecoderLayer<B> {
             norm_2: convert_norm(layer.norm_2, epsilon, &scope.scope("norm_2"))?,
             norm_3: convert_norm(layer.norm_3, epsilon, &scope.scope("norm_3"))?,
             norm_first: layer.norm_first,
-            kernels: scope.context().kernels(),
             region: Region::new(scope, LAYER_KIND),
         })
     }
 
-    fn drops(&self, device: &B::Device) -> bool {
+    fn drops(&self, device: &Device) -> bool {
         let own = [&self.self_dropout, &self.cross_dropout, &self.feed_forward_dropout];
         let attentions = [&self.self_attn, &self.cross_attn];
-        own.iter().any(|dropout| dropout.is_active::<B>(device))
+        own.iter().any(|dropout| dropout.is_active(device))
             || attentions.iter().any(|attention| attention.drops(device))
             || self.pwff.drops(device)
     }
 }
 
-impl<B: CollectiveBackend> ParallelTransformerDecoderLayer<B> {
+impl ParallelTransformerDecoderLayer {
     /// This rank's tokens of the target to the same, with a memory that has entered the region.
     fn transform(
         &self,
-        input: Tensor<B, 2>,
-        memory: &Tensor<B, 2>,
-        [target_masks, memory_masks]: [&AttentionMasks<B>; 2],
+        input: Tensor<2>,
+        memory: &Tensor<2>,
+        [target_masks, memory_masks]: [&AttentionMasks; 2],
         pass: &TokenPass,
-    ) -> Tensor<B, 2> {
+    ) -> Tensor<2> {
         let norm_first = NormFirst(self.norm_first);
-        let sum = |residual, output, dropout| add(residual, output, dropout, pass.local(), self.kernels);
+        let sum = |residual, output, dropout| add(residual, output, dropout, pass.local());
         let normal = norm_first.before(&input, |tensor| self.norm_3.forward(tensor));
         let attended = self
             .self_attn
@@ -292,11 +287,11 @@ impl<B: CollectiveBackend> ParallelTransformerDecoderLayer<B> {
     /// All of the target's tokens so far to the same, without dropout.
     fn infer(
         &self,
-        input: Tensor<B, 3>,
-        memory: &Tensor<B, 3>,
-        [target_masks, memory_masks]: [&AttentionMasks<B>; 2],
-        cache: &mut LayerCache<B>,
-    ) -> Tensor<B, 3> {
+        input: Tensor<3>,
+        memory: &Tensor<3>,
+        [target_masks, memory_masks]: [&AttentionMasks; 2],
+        cache: &mut LayerCache,
+    ) -> Tensor<3> {
         let norm_first = NormFirst(self.norm_first);
         let norm_1 = |tensor| cache.norm_1.append(tensor, 1, |tensor| self.norm_1.forward(tensor));
         let norm_2 = |tensor| cache.norm_2.append(tensor, 1, |tensor| self.norm_2.forward(tensor));

@@ -2,13 +2,11 @@
 
 use burn::module::Module;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderLayer};
-use burn::tensor::{Bool, Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
+use burn::tensor::{Bool, Device, Tensor};
 
 use super::ParallelPositionWiseFeedForward;
 use super::cache::LayerCache;
 use super::residual::{NormFirst, add, convert_norm};
-use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
 use crate::tensor_parallel::attention::{AttentionMasks, ParallelMultiHeadAttention};
@@ -24,18 +22,18 @@ const LAYER_KIND: &str = "transformer encoder layer";
 
 /// The input of [`ParallelTransformerEncoder`], made as burn's `TransformerEncoderInput` is.
 #[derive(Clone, Debug)]
-pub struct TransformerEncoderInput<B: Backend> {
-    tensor: Tensor<B, 3>,
-    masks: AttentionMasks<B>,
+pub struct TransformerEncoderInput {
+    tensor: Tensor<3>,
+    masks: AttentionMasks,
     step: Option<StepCoordinates>,
 }
 
-impl<B: Backend> TransformerEncoderInput<B> {
+impl TransformerEncoderInput {
     /// Returns an input without masks.
     ///
     /// # Shapes
     /// - `tensor`: `[batch, seq, d_model]`, the same on every tensor-parallel rank
-    pub fn new(tensor: Tensor<B, 3>) -> Self {
+    pub fn new(tensor: Tensor<3>) -> Self {
         Self {
             tensor,
             masks: AttentionMasks::none(),
@@ -44,13 +42,13 @@ impl<B: Backend> TransformerEncoderInput<B> {
     }
 
     /// Hides the tokens where `mask_pad`, `[batch, seq]`, is true; a dimension of 1 is broadcast.
-    pub fn mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
+    pub fn mask_pad(mut self, mask_pad: Tensor<2, Bool>) -> Self {
         self.masks.pad = Some(mask_pad);
         self
     }
 
     /// Hides tokens from tokens where `mask_attn`, `[batch, seq, seq]`, is true; a dimension of 1 is broadcast.
-    pub fn mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
+    pub fn mask_attn(mut self, mask_attn: Tensor<3, Bool>) -> Self {
         self.masks.attn = Some(mask_attn);
         self
     }
@@ -68,16 +66,16 @@ impl<B: Backend> TransformerEncoderInput<B> {
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.1; Shoeybi et al. 2019, arXiv:1909.08053, section 3; under sequence
 /// parallelism Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2.
 #[derive(Module, Debug)]
-pub struct ParallelTransformerEncoder<B: Backend> {
+pub struct ParallelTransformerEncoder {
     /// The layers; a pipeline stage keeps its own and drops the others.
-    pub layers: Vec<ParallelTransformerEncoderLayer<B>>,
+    pub layers: Vec<ParallelTransformerEncoderLayer>,
     #[module(skip)]
     region: Region,
     #[module(skip)]
     step: ModuleStep,
 }
 
-impl<B: Backend> ParallelTransformerEncoder<B> {
+impl ParallelTransformerEncoder {
     /// Returns this rank's shards of burn's encoder, which every rank holds in full; its parameters are named
     /// `layers.0.mha.query.weight` and so on in the context's scope.
     ///
@@ -86,17 +84,16 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     ///
     /// ```
     /// use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
-    /// use burn::tensor::Tensor;
-    /// use burn_flex::{Flex, FlexDevice};
+    /// use burn::tensor::{Device, Tensor};
     /// use burn_megatron::context::ParallelContext;
     /// use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
     ///
     /// # fn main() -> Result<(), burn_megatron::tensor_parallel::ConversionError> {
     /// # let context = ParallelContext::single(1);
     /// let config = TransformerEncoderConfig::new(8, 16, 2, 1);
-    /// let encoder: TransformerEncoder<Flex> = burn_megatron::initialize(config.init(&FlexDevice));
+    /// let encoder: TransformerEncoder = burn_megatron::initialize(config.init(&Device::flex()));
     /// let encoder = ParallelTransformerEncoder::from_encoder(encoder, &config, &context.scope("encoder"))?;
-    /// let input = Tensor::ones([2, 3, 8], &FlexDevice);
+    /// let input = Tensor::ones([2, 3, 8], &Device::flex());
     /// assert_eq!(encoder.forward(TransformerEncoderInput::new(input)).dims(), [2, 3, 8]);
     /// # Ok(())
     /// # }
@@ -111,14 +108,14 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     /// When `config` is not that of the encoder, the encoder has been cut or has no values yet, the tensor-parallel
     /// size does not divide the heads or `d_ff`, or an activation or a probability of dropout is not supported.
     pub fn from_encoder(
-        encoder: TransformerEncoder<B>,
+        encoder: TransformerEncoder,
         config: &TransformerEncoderConfig,
         scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
         let module = module_name(scope, KIND);
         check_fields!(module, config, encoder: d_model, d_ff, n_heads, dropout, norm_first, quiet_softmax);
         check_field(&module, "n_layers", config.n_layers, encoder.layers.len())?;
-        check_drawn::<B, _>(&encoder, scope)?;
+        check_drawn(&encoder, scope)?;
         let layers = encoder.layers.into_iter().enumerate().map(|(number, layer)| {
             let scope = scope.scope(format!("layers.{number}"));
             ParallelTransformerEncoderLayer::from_layer(layer, config.layer_norm_eps, &scope)
@@ -131,7 +128,7 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     }
 }
 
-impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
+impl ParallelTransformerEncoder {
     /// Applies the layers.
     ///
     /// # Shapes
@@ -147,7 +144,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
     /// `ParallelContext::set_step`), or the tensor-parallel size does not divide `batch * seq` under sequence
     /// parallelism.
-    pub fn forward(&self, input: TransformerEncoderInput<B>) -> Tensor<B, 3> {
+    pub fn forward(&self, input: TransformerEncoderInput) -> Tensor<3> {
         let dims @ [batch, seq, _] = input.tensor.dims();
         let device = input.tensor.device();
         let drops = self.layers.iter().any(|layer| layer.drops(&device));
@@ -176,9 +173,9 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     /// When a collective fails, a mask has another shape, or the cache is of an encoder with another number of layers.
     pub fn forward_autoregressive_inference(
         &self,
-        input: TransformerEncoderInput<B>,
-        cache: &mut TransformerEncoderAutoregressiveCache<B>,
-    ) -> Tensor<B, 3> {
+        input: TransformerEncoderInput,
+        cache: &mut TransformerEncoderAutoregressiveCache,
+    ) -> Tensor<3> {
         assert_eq!(
             self.layers.len(),
             cache.layers.len(),
@@ -191,7 +188,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     }
 
     /// Returns an empty cache for [`forward_autoregressive_inference`](Self::forward_autoregressive_inference).
-    pub fn new_autoregressive_cache(&self) -> TransformerEncoderAutoregressiveCache<B> {
+    pub fn new_autoregressive_cache(&self) -> TransformerEncoderAutoregressiveCache {
         TransformerEncoderAutoregressiveCache {
             layers: LayerCache::of_layers(self.layers.len()),
         }
@@ -200,33 +197,31 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
 
 /// The results that [`ParallelTransformerEncoder::forward_autoregressive_inference`] keeps of the tokens so far.
 #[derive(Clone, Debug)]
-pub struct TransformerEncoderAutoregressiveCache<B: Backend> {
-    layers: Vec<LayerCache<B>>,
+pub struct TransformerEncoderAutoregressiveCache {
+    layers: Vec<LayerCache>,
 }
 
 /// A layer of [`ParallelTransformerEncoder`].
 #[derive(Module, Debug)]
-pub struct ParallelTransformerEncoderLayer<B: Backend> {
+pub struct ParallelTransformerEncoderLayer {
     /// The attention.
-    pub mha: ParallelMultiHeadAttention<B>,
+    pub mha: ParallelMultiHeadAttention,
     /// The feed-forward part.
-    pub pwff: ParallelPositionWiseFeedForward<B>,
+    pub pwff: ParallelPositionWiseFeedForward,
     /// The norm around the feed-forward part.
-    pub norm_1: LayerNorm<B>,
+    pub norm_1: LayerNorm,
     /// The norm around the attention.
-    pub norm_2: LayerNorm<B>,
+    pub norm_2: LayerNorm,
     attention_dropout: Dropout,
     feed_forward_dropout: Dropout,
     norm_first: bool,
     #[module(skip)]
-    kernels: Kernels,
-    #[module(skip)]
     region: Region,
 }
 
-impl<B: Backend> ParallelTransformerEncoderLayer<B> {
+impl ParallelTransformerEncoderLayer {
     fn from_layer(
-        layer: TransformerEncoderLayer<B>,
+        layer: TransformerEncoderLayer,
         epsilon: f64,
         scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
@@ -239,22 +234,21 @@ impl<B: Backend> ParallelTransformerEncoderLayer<B> {
             norm_1: convert_norm(layer.norm_1, epsilon, &scope.scope("norm_1"))?,
             norm_2: convert_norm(layer.norm_2, epsilon, &scope.scope("norm_2"))?,
             norm_first: layer.norm_first,
-            kernels: scope.context().kernels(),
             region: Region::new(scope, LAYER_KIND),
         })
     }
 
-    fn drops(&self, device: &B::Device) -> bool {
+    fn drops(&self, device: &Device) -> bool {
         let own = [&self.attention_dropout, &self.feed_forward_dropout];
-        own.iter().any(|dropout| dropout.is_active::<B>(device)) || self.mha.drops(device) || self.pwff.drops(device)
+        own.iter().any(|dropout| dropout.is_active(device)) || self.mha.drops(device) || self.pwff.drops(device)
     }
 }
 
-impl<B: CollectiveBackend> ParallelTransformerEncoderLayer<B> {
+impl ParallelTransformerEncoderLayer {
     /// This rank's tokens to this rank's tokens.
-    fn transform(&self, input: Tensor<B, 2>, masks: &AttentionMasks<B>, pass: &TokenPass) -> Tensor<B, 2> {
+    fn transform(&self, input: Tensor<2>, masks: &AttentionMasks, pass: &TokenPass) -> Tensor<2> {
         let norm_first = NormFirst(self.norm_first);
-        let sum = |residual, output, dropout| add(residual, output, dropout, pass.local(), self.kernels);
+        let sum = |residual, output, dropout| add(residual, output, dropout, pass.local());
         let normal = norm_first.before(&input, |tensor| self.norm_2.forward(tensor));
         let attended = self.mha.attend(self.region.enter(normal), None, masks, pass);
         let hidden = sum(input, attended, &self.attention_dropout);
@@ -264,7 +258,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoderLayer<B> {
     }
 
     /// All tokens so far to all tokens so far, without dropout.
-    fn infer(&self, input: Tensor<B, 3>, masks: &AttentionMasks<B>, cache: &mut LayerCache<B>) -> Tensor<B, 3> {
+    fn infer(&self, input: Tensor<3>, masks: &AttentionMasks, cache: &mut LayerCache) -> Tensor<3> {
         let norm_first = NormFirst(self.norm_first);
         let norm_1 = |tensor| cache.norm_1.append(tensor, 1, |tensor| self.norm_1.forward(tensor));
         let mut norm_2 = |tensor| cache.norm_2.append(tensor, 1, |tensor| self.norm_2.forward(tensor));

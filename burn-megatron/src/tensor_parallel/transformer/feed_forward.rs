@@ -3,9 +3,8 @@
 use burn::module::Module;
 use burn::nn::activation::Activation;
 use burn::nn::transformer::PositionWiseFeedForward;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Device, Tensor};
 
-use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::precision::{narrow, widen};
 use crate::random::{Dropout, ModuleStep};
@@ -21,32 +20,32 @@ const KIND: &str = "position-wise feed-forward layer";
 /// # Reference
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.3; Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 #[derive(Module, Debug)]
-pub struct ParallelPositionWiseFeedForward<B: Backend> {
+pub struct ParallelPositionWiseFeedForward {
     /// `d_model` to `d_ff`: this rank's hidden features.
-    pub linear_inner: ColumnParallelLinear<B>,
+    pub linear_inner: ColumnParallelLinear,
     /// `d_ff` to `d_model`.
-    pub linear_outer: RowParallelLinear<B>,
+    pub linear_outer: RowParallelLinear,
     dropout: Dropout,
-    activation: Activation<B>,
+    activation: Activation,
     #[module(skip)]
     region: Region,
     #[module(skip)]
     step: ModuleStep,
 }
 
-impl<B: Backend> ParallelPositionWiseFeedForward<B> {
+impl ParallelPositionWiseFeedForward {
     /// Returns this rank's hidden features of burn's feed-forward layer, which every rank holds in full; its parameters
     /// are named `linear_inner` and `linear_outer` in the context's scope.
     ///
     /// # Errors
     /// When the activation has parameters or does not work element by element, when the tensor-parallel size does not
     /// divide `d_ff`, the module has no values yet, or its dropout is outside `[0, 1)`.
-    pub fn from_pwff(pwff: PositionWiseFeedForward<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+    pub fn from_pwff(pwff: PositionWiseFeedForward, scope: &ParameterScope) -> Result<Self, ConversionError> {
         let [_, d_ff] = pwff.linear_inner.weight.lazy_shape().dims();
         let divided = scope.context().config().check_tensor_divides("d_ff", d_ff);
         divided.map_err(named(scope, KIND))?;
         check_activation(&pwff.activation, scope)?;
-        check_drawn::<B, _>(&pwff, scope)?;
+        check_drawn(&pwff, scope)?;
         Ok(Self {
             dropout: converted_dropout(&pwff.dropout, "dropout", KIND, scope)?,
             linear_inner: ColumnParallelLinear::from_linear(pwff.linear_inner, &scope.scope("linear_inner"))?,
@@ -58,12 +57,12 @@ impl<B: Backend> ParallelPositionWiseFeedForward<B> {
     }
 
     /// Whether the layer drops hidden features on this device.
-    pub(super) fn drops(&self, device: &B::Device) -> bool {
-        self.dropout.is_active::<B>(device)
+    pub(super) fn drops(&self, device: &Device) -> bool {
+        self.dropout.is_active(device)
     }
 }
 
-impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
+impl ParallelPositionWiseFeedForward {
     /// Applies the layer to each token.
     ///
     /// # Shapes
@@ -78,7 +77,7 @@ impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
     /// When a collective fails, an active dropout does not know its step (see
     /// `ParallelContext::set_step`), or the tensor-parallel size does not divide `batch * seq` under sequence
     /// parallelism.
-    pub fn forward(&self, input: Tensor<B, 3>) -> Tensor<B, 3> {
+    pub fn forward(&self, input: Tensor<3>) -> Tensor<3> {
         let dims @ [batch, seq, _] = input.dims();
         let step = self.drops(&input.device()).then(|| self.step.take(batch, seq));
         let pass = self.region.pass(dims, step);
@@ -88,13 +87,13 @@ impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
 
     /// Applies the layer inside a composite: from this rank's tokens to this rank's tokens, and the last bias, to be
     /// added by what comes next.
-    pub(super) fn transform(&self, input: Tensor<B, 2>, pass: &TokenPass) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+    pub(super) fn transform(&self, input: Tensor<2>, pass: &TokenPass) -> (Tensor<2>, Option<Tensor<1>>) {
         let hidden = self.hidden(self.region.enter(input), pass);
         self.linear_outer.forward_without_bias(hidden)
     }
 
     /// Applies the layer to tokens that every rank has, without dropout: for inference.
-    pub(super) fn infer(&self, input: Tensor<B, 3>) -> Tensor<B, 3> {
+    pub(super) fn infer(&self, input: Tensor<3>) -> Tensor<3> {
         let [batch, ..] = input.dims();
         let without_dropout = TokenPass { batch, places: None };
         let hidden = self.hidden(rows(input), &without_dropout);
@@ -102,7 +101,7 @@ impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
     }
 
     /// `[batch * seq, d_model]` to this rank's `[batch * seq, d_ff / tp]`.
-    fn hidden(&self, entered: Tensor<B, 2>, pass: &TokenPass) -> Tensor<B, 2> {
+    fn hidden(&self, entered: Tensor<2>, pass: &TokenPass) -> Tensor<2> {
         let dtype = entered.dtype();
         let hidden = widen(self.linear_inner.forward_entered(entered));
         let hidden = narrow(self.activation.forward(hidden), dtype);
@@ -117,7 +116,7 @@ impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
 }
 
 /// Checks that an activation works on a shard of the features as on all of them.
-fn check_activation<B: Backend>(activation: &Activation<B>, scope: &ParameterScope) -> Result<(), ConversionError> {
+fn check_activation(activation: &Activation, scope: &ParameterScope) -> Result<(), ConversionError> {
     let is_element_wise = matches!(
         activation,
         Activation::Gelu(_)

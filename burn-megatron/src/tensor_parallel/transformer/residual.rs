@@ -1,12 +1,10 @@
 //! The sums of a transformer layer, and its norms as a conversion makes them.
 
 use burn::nn;
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
+use burn::tensor::Tensor;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
 
-use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
 use crate::random::{Dropout, StepCoordinates};
 use crate::tensor_parallel::conversion::{ConversionError, check_epsilon, module_name};
@@ -16,31 +14,19 @@ use crate::tensor_parallel::{LayerNorm, LayerNormConfig, checked};
 ///
 /// # Shapes
 /// - `output`, `residual`: `[tokens, d_model]`, this rank's tokens, which `step` places
-pub(super) fn add<B: CollectiveBackend>(
-    residual: Tensor<B, 2>,
-    (output, bias): (Tensor<B, 2>, Option<Tensor<B, 1>>),
+pub(super) fn add(
+    residual: Tensor<2>,
+    (output, bias): (Tensor<2>, Option<Tensor<1>>),
     dropout: &Dropout,
     step: Option<&StepCoordinates>,
-    kernels: Kernels,
-) -> Tensor<B, 2> {
-    if kernels == Kernels::Fused {
-        let device = output.device();
-        return checked(bias_dropout_add(Addends {
-            input: output,
-            bias,
-            residual,
-            dropout: step.and_then(|step| dropout.of_rows::<B>(step, &device)),
-        }));
-    }
-    let output = match bias {
-        Some(bias) => output + bias.unsqueeze(),
-        None => output,
-    };
-    residual
-        + match step {
-            Some(step) => dropout.forward(output, step),
-            None => output,
-        }
+) -> Tensor<2> {
+    let device = output.device();
+    checked(bias_dropout_add(Addends {
+        input: output,
+        bias,
+        residual,
+        dropout: step.and_then(|step| dropout.of_rows(step, &device)),
+    }))
 }
 
 /// Whether the norms of a layer come before its sublayers, and not after their sums.
@@ -70,11 +56,11 @@ impl NormFirst {
 }
 
 /// Returns a norm of a composite, whose epsilon is that of the composite's configuration.
-pub(super) fn convert_norm<B: Backend>(
-    norm: nn::LayerNorm<B>,
+pub(super) fn convert_norm(
+    norm: nn::LayerNorm,
     epsilon: f64,
     scope: &ParameterScope,
-) -> Result<LayerNorm<B>, ConversionError> {
+) -> Result<LayerNorm, ConversionError> {
     check_epsilon(&module_name(scope, "layer norm"), "layer_norm_eps", &norm, epsilon)?;
     LayerNormConfig::of(&norm)
         .with_epsilon(epsilon)

@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use burn::backend::Autodiff;
-use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::nn;
 use burn::nn::activation::ActivationConfig;
 use burn::nn::attention::generate_autoregressive_mask;
 use burn::nn::transformer::{
     TransformerDecoder, TransformerDecoderConfig, TransformerEncoder, TransformerEncoderConfig,
 };
-use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{Bool, DType, FloatDType, Tensor, TensorData};
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{Bool, DType, Device, FloatDType, Gradients, Tensor, TensorData};
 
 use super::super::{ConversionError, MhaInput, ParallelMultiHeadAttention};
 use super::*;
@@ -24,8 +21,9 @@ use crate::random::{RandomStream, StepCoordinates, TokenMap};
 use crate::topology::ParallelConfig;
 use burn_megatron_comm::rank_threads::{TIMEOUT, run_ranks};
 
-type B = Autodiff<Flex>;
-type Gradients = <B as AutodiffBackend>::Gradients;
+fn device() -> Device {
+    Device::flex().autodiff()
+}
 
 const BATCH: usize = 3;
 const SEQ: usize = 5;
@@ -45,19 +43,19 @@ fn decoder_config() -> TransformerDecoderConfig {
         .with_layer_norm_eps(1e-3)
 }
 
-fn encoder(config: &TransformerEncoderConfig) -> TransformerEncoder<B> {
-    numbered(config.init(&FlexDevice))
+fn encoder(config: &TransformerEncoderConfig) -> TransformerEncoder {
+    numbered(config.init(&device()))
 }
 
-fn decoder(config: &TransformerDecoderConfig) -> TransformerDecoder<B> {
-    numbered(config.init(&FlexDevice))
+fn decoder(config: &TransformerDecoderConfig) -> TransformerDecoder {
+    numbered(config.init(&device()))
 }
 
 /// The module in f64, every parameter moved away from ones and zeros.
-fn numbered<M: Module<B>>(module: M) -> M {
+fn numbered<M: Module>(module: M) -> M {
     struct Numberer(usize);
-    impl ModuleMapper<B> for Numberer {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Numberer {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             self.0 += 1;
             let offset = numbers(&format!("parameter {}", self.0), param.lazy_shape().dims::<D>());
             param.map(|tensor| {
@@ -66,39 +64,39 @@ fn numbered<M: Module<B>>(module: M) -> M {
             })
         }
     }
-    initialize::<B, M>(module).map(&mut Numberer(0))
+    initialize::<M>(module).map(&mut Numberer(0))
 }
 
-fn numbers<const D: usize>(name: &str, shape: [usize; D]) -> Tensor<B, D> {
+fn numbers<const D: usize>(name: &str, shape: [usize; D]) -> Tensor<D> {
     let mut values = vec![0.0; shape.iter().product()];
     RandomStream::new(3, name).fill_normal(0, 1.0, &mut values);
-    Tensor::from_data(TensorData::new(values, shape), (&FlexDevice, DType::F64))
+    Tensor::from_data(TensorData::new(values, shape), (&device(), DType::F64))
 }
 
 /// The last tokens of the second sample.
-fn padding(seq: usize) -> Tensor<B, 2, Bool> {
+fn padding(seq: usize) -> Tensor<2, Bool> {
     let values: Vec<bool> = (0..BATCH * seq).map(|i| i / seq == 1 && i % seq > 2).collect();
-    Tensor::from_data(TensorData::new(values, [BATCH, seq]), &FlexDevice)
+    Tensor::from_data(TensorData::new(values, [BATCH, seq]), &device())
 }
 
 /// Every third pair of a query and a key.
-fn pairs(queries: usize, keys: usize) -> Tensor<B, 3, Bool> {
+fn pairs(queries: usize, keys: usize) -> Tensor<3, Bool> {
     every_third([BATCH, queries, keys])
 }
 
-fn every_third<const D: usize>(shape: [usize; D]) -> Tensor<B, D, Bool> {
+fn every_third<const D: usize>(shape: [usize; D]) -> Tensor<D, Bool> {
     let count: usize = shape.iter().product();
     let values: Vec<bool> = (0..count).map(|i| i % 3 == 1).collect();
-    Tensor::from_data(TensorData::new(values, shape), &FlexDevice)
+    Tensor::from_data(TensorData::new(values, shape), &device())
 }
 
-fn by_path<M: Module<B>>(module: &M, gradients: &Gradients) -> BTreeMap<String, Vec<f64>> {
+fn by_path<M: Module>(module: &M, gradients: &Gradients) -> BTreeMap<String, Vec<f64>> {
     struct Reader<'a> {
         gradients: &'a Gradients,
         found: BTreeMap<String, Vec<f64>>,
     }
-    impl PathVisitor<B> for Reader<'_> {
-        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<B, D>>) {
+    impl PathVisitor for Reader<'_> {
+        fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>) {
             // Our norm holds burn's.
             let path = path.replace(".norm.", ".");
             let gradient = param.val().grad(self.gradients).expect("every parameter is used");
@@ -123,10 +121,10 @@ fn close(what: &str, actual: &[f64], expected: &[f64]) {
 }
 
 /// Compares outputs and all gradients of two modules and of their inputs, each used once by its closure.
-fn compare<M: Module<B>, N: Module<B>>(
+fn compare<M: Module, N: Module>(
     what: &str,
-    (burn, expected): (&M, impl Fn([Tensor<B, 3>; 2]) -> Tensor<B, 3>),
-    (ours, actual): (&N, impl Fn([Tensor<B, 3>; 2]) -> Tensor<B, 3>),
+    (burn, expected): (&M, impl Fn([Tensor<3>; 2]) -> Tensor<3>),
+    (ours, actual): (&N, impl Fn([Tensor<3>; 2]) -> Tensor<3>),
 ) {
     let inputs = || {
         let input = |name, seq| numbers(name, [BATCH, seq, D_MODEL]).require_grad();
@@ -134,7 +132,7 @@ fn compare<M: Module<B>, N: Module<B>>(
     };
     let (expected_inputs, actual_inputs) = (inputs(), inputs());
     let (expected, actual) = (expected(expected_inputs.clone()), actual(actual_inputs.clone()));
-    let backward = |output: &Tensor<B, 3>| (output.clone() * numbers("ascent", output.dims())).sum().backward();
+    let backward = |output: &Tensor<3>| (output.clone() * numbers("ascent", output.dims())).sum().backward();
     let (expected_gradients, actual_gradients) = (backward(&expected), backward(&actual));
     close(&format!("{what}: output"), &read_host(actual), &read_host(expected));
     for (actual, expected) in actual_inputs.iter().zip(&expected_inputs) {
@@ -168,7 +166,7 @@ fn an_encoder_is_burns_with_its_masks_and_settings() {
                 ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &ParallelContext::single(1).root());
             let ours = ours.expect("one rank");
             let what = format!("norm first {norm_first}, quiet {quiet_softmax}, masked {masked}");
-            let expected = |[input, _]: [Tensor<B, 3>; 2]| {
+            let expected = |[input, _]: [Tensor<3>; 2]| {
                 let input = nn::transformer::TransformerEncoderInput::new(input);
                 burn.forward(if masked {
                     input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ, SEQ))
@@ -176,7 +174,7 @@ fn an_encoder_is_burns_with_its_masks_and_settings() {
                     input
                 })
             };
-            let actual = |[input, _]: [Tensor<B, 3>; 2]| {
+            let actual = |[input, _]: [Tensor<3>; 2]| {
                 let input = TransformerEncoderInput::new(input);
                 ours.forward(if masked {
                     input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ, SEQ))
@@ -196,22 +194,22 @@ fn a_decoder_is_burns_with_its_masks() {
         let burn = decoder(&config);
         let ours = ParallelTransformerDecoder::from_decoder(burn.clone(), &config, &ParallelContext::single(1).root());
         let ours = ours.expect("one rank");
-        let expected = |[target, memory]: [Tensor<B, 3>; 2]| {
+        let expected = |[target, memory]: [Tensor<3>; 2]| {
             let input = nn::transformer::TransformerDecoderInput::new(target, memory);
             burn.forward(
                 input
                     .target_mask_pad(padding(SEQ))
-                    .target_mask_attn(generate_autoregressive_mask(BATCH, SEQ, &FlexDevice))
+                    .target_mask_attn(generate_autoregressive_mask(BATCH, SEQ, &device()))
                     .memory_mask_pad(padding(MEMORY_SEQ))
                     .memory_mask_attn(pairs(SEQ, MEMORY_SEQ)),
             )
         };
-        let actual = |[target, memory]: [Tensor<B, 3>; 2]| {
+        let actual = |[target, memory]: [Tensor<3>; 2]| {
             let input = TransformerDecoderInput::new(target, memory);
             ours.forward(
                 input
                     .target_mask_pad(padding(SEQ))
-                    .target_mask_attn(generate_autoregressive_mask(BATCH, SEQ, &FlexDevice))
+                    .target_mask_attn(generate_autoregressive_mask(BATCH, SEQ, &device()))
                     .memory_mask_pad(padding(MEMORY_SEQ))
                     .memory_mask_attn(pairs(SEQ, MEMORY_SEQ)),
             )
@@ -225,7 +223,7 @@ fn attention_gives_burns_weights_too() {
     let config = nn::attention::MultiHeadAttentionConfig::new(D_MODEL, 2)
         .with_dropout(0.0)
         .with_min_float(-2.0);
-    let burn = numbered(config.init::<B>(&FlexDevice));
+    let burn = numbered(config.init(&device()));
     let ours =
         ParallelMultiHeadAttention::from_mha(burn.clone(), &ParallelContext::single(1).root()).expect("one rank");
     let [target, memory] =
@@ -239,9 +237,9 @@ fn attention_gives_burns_weights_too() {
 }
 
 /// burn's attention and ours.
-fn attentions() -> (nn::attention::MultiHeadAttention<B>, ParallelMultiHeadAttention<B>) {
+fn attentions() -> (nn::attention::MultiHeadAttention, ParallelMultiHeadAttention) {
     let config = nn::attention::MultiHeadAttentionConfig::new(D_MODEL, 2).with_dropout(0.0);
-    let burn = numbered(config.init::<B>(&FlexDevice));
+    let burn = numbered(config.init(&device()));
     let ours = ParallelMultiHeadAttention::from_mha(burn.clone(), &ParallelContext::single(1).root());
     (burn, ours.expect("one rank"))
 }
@@ -310,7 +308,7 @@ fn tokens_that_sequence_parallelism_cannot_cut_are_refused_with_the_name_of_the_
 
 #[test]
 fn caches_give_what_burns_give_token_by_token() {
-    let mask = |seq| generate_autoregressive_mask::<B>(BATCH, seq, &FlexDevice);
+    let mask = |seq| generate_autoregressive_mask(BATCH, seq, &device());
     for norm_first in [false, true] {
         let config = encoder_config().with_norm_first(norm_first);
         let burn = encoder(&config);
@@ -347,7 +345,7 @@ fn caches_give_what_burns_give_token_by_token() {
     }
 }
 
-fn refusal(encoder: TransformerEncoder<B>, config: &TransformerEncoderConfig) -> ConversionError {
+fn refusal(encoder: TransformerEncoder, config: &TransformerEncoderConfig) -> ConversionError {
     let scope = ParallelContext::single(1).scope("encoder");
     ParallelTransformerEncoder::from_encoder(encoder, config, &scope).expect_err("it must be refused")
 }
@@ -357,7 +355,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     let config = encoder_config();
     let says = |error: ConversionError, text: &str| assert!(error.to_string().starts_with(text), "{error}");
     says(
-        refusal(config.init(&FlexDevice), &config),
+        refusal(config.init(&device()), &config),
         "parameter encoder.layers.0.mha.query.weight has no values yet",
     );
     says(
@@ -390,7 +388,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 }
 
 /// An encoder that drops, and its input.
-fn dropping(scope: &ParameterScope) -> (ParallelTransformerEncoder<B>, Tensor<B, 3>) {
+fn dropping(scope: &ParameterScope) -> (ParallelTransformerEncoder, Tensor<3>) {
     let config = encoder_config().with_dropout(0.3);
     let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, scope);
     (ours.expect("one rank"), numbers("target", [BATCH, SEQ, D_MODEL]))
@@ -445,8 +443,7 @@ fn two_modules_of_one_name_and_two_places_of_a_layer_have_masks_of_their_own() {
     let (first, input) = dropping(&context.root());
     let (second, _) = dropping(&context.root());
     context.set_step(1, [4, 5, 6]);
-    let run = |encoder: &ParallelTransformerEncoder<B>| {
-        read_host(encoder.forward(TransformerEncoderInput::new(input.clone())))
-    };
+    let run =
+        |encoder: &ParallelTransformerEncoder| read_host(encoder.forward(TransformerEncoderInput::new(input.clone())));
     assert_ne!(run(&first), run(&second));
 }

@@ -1,7 +1,6 @@
 //! `TrainingConfig`: what a run is, apart from the model, the data and the layout. Validated before anything starts.
 
 use burn::config::Config;
-use cubecl_kernels::Kernels;
 
 use super::{
     BatchSizeError, BatchSizeRampUp, BatchSizeSchedule, LearningRateConfig, LearningRateSchedule, ScheduleError,
@@ -368,11 +367,11 @@ impl TrainingConfig {
     }
 
     /// Returns an optimizer with this run's numbers, and this weight decay.
-    pub(super) fn build_optimizer(&self, kind: OptimizerKind, weight_decay: f64, kernels: Kernels) -> AnyOptimizer {
+    pub(super) fn build_optimizer(&self, kind: OptimizerKind, weight_decay: f64) -> AnyOptimizer {
         let [beta_1, beta_2] = self.optimizer_choice().lion_betas;
         match kind {
-            OptimizerKind::AdamW => self.adamw(weight_decay).build().with_kernels(kernels).into(),
-            OptimizerKind::Adam => Adam::new(&self.adamw(weight_decay)).with_kernels(kernels).into(),
+            OptimizerKind::AdamW => self.adamw(weight_decay).build().into(),
+            OptimizerKind::Adam => Adam::new(&self.adamw(weight_decay)).into(),
             OptimizerKind::Sgd => SgdConfig {
                 momentum: self.momentum(),
                 weight_decay,

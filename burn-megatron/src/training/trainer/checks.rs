@@ -1,20 +1,16 @@
-//! What a [`Trainer`] checks of its micro-batches and figures.
+//! Checks that a [`Trainer`] makes of its micro-batches and figures.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 
 use super::Trainer;
-use crate::autodiff::TrainingBackend;
 use crate::collectives::compare_hash;
 use crate::data::MicroBatch;
 use crate::data_parallel::{DataParallelError, ReducedGradients};
 use crate::training::{LanguageModel, NonFiniteOrigin, TrainingError};
 
-impl<B: TrainingBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
-where
-    M::InnerModule: LanguageModel<B::InnerBackend>,
-{
+impl<M: Module + LanguageModel> Trainer<M> {
     /// Compares the micro-batches over the ranks that together hold one model.
     pub(super) fn check_same_batch(&self, micro_batches: &[MicroBatch]) -> Result<(), TrainingError> {
         let mut hasher = DefaultHasher::new();
@@ -79,7 +75,7 @@ where
         &self,
         what: &'static str,
         value: f64,
-        gradients: &ReducedGradients<B::InnerBackend>,
+        gradients: &ReducedGradients,
     ) -> Result<(), TrainingError> {
         if value.is_finite() {
             return Ok(());

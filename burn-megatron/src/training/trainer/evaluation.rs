@@ -1,9 +1,8 @@
 //! Validation by a [`Trainer`].
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 
 use super::Trainer;
-use crate::autodiff::TrainingBackend;
 use crate::collectives::ReduceOp;
 use crate::data::MicroBatch;
 use crate::data_parallel::differs_in_training;
@@ -12,10 +11,7 @@ use crate::pipeline_parallel::{PipelineError, PipelineExecutor};
 use crate::training::token_losses::{LossSums, TokenLosses};
 use crate::training::{LanguageModel, TokenBatch, TrainingError};
 
-impl<B: TrainingBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
-where
-    M::InnerModule: LanguageModel<B::InnerBackend>,
-{
+impl<M: Module + LanguageModel> Trainer<M> {
     /// Returns the mean loss over this rank's share of validation micro-batches and those of the other data-parallel
     /// ranks, without dropout.
     ///
@@ -52,7 +48,7 @@ where
             let executor = PipelineExecutor::new(schedule, &self.context)?;
             let put = |number, of_tokens| losses.put(number, of_tokens);
             match &whole {
-                Some(chunks) => executor.evaluate::<B::InnerBackend, M::InnerModule, 2>(chunks, &batches, put)?,
+                Some(chunks) => executor.evaluate(chunks, &batches, put)?,
                 None => executor.evaluate_sharded(&self.ddp, &batches, put)?,
             }
             sums = losses.read(&micro_batches);

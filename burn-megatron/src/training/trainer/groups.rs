@@ -1,8 +1,7 @@
 //! The groups of a trainer's parameters: which optimizer updates each, and with which numbers.
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 
-use crate::autodiff::TrainingBackend;
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::{ParallelContext, broadcast_bytes, gather_bytes};
 use crate::data_parallel::{GradientEntry, bucket_parameters};
@@ -22,7 +21,7 @@ const MAX_NAME_BYTES: usize = 1 << 24;
 pub(super) struct TrainerGroups {
     settings: Vec<Setting>,
     matcher: GroupMatcher,
-    /// Whether each group has an optimizer of its own.
+    /// Returns whether each group has an optimizer of its own.
     has_optimizer: Vec<bool>,
 }
 
@@ -35,12 +34,12 @@ struct Setting {
     weight_decay: Option<f64>,
 }
 
-/// What changes from step to step.
+/// Settings that change from step to step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepSettings {
     /// The weight decay of the schedule.
     pub weight_decay: f64,
-    /// What gradients are multiplied by.
+    /// The factor of gradients.
     pub gradient_scale: f64,
 }
 
@@ -82,16 +81,11 @@ impl TrainerGroups {
     }
 
     /// The optimizers of a step.
-    pub(super) fn optimizers(
-        &self,
-        config: &TrainingConfig,
-        step: StepSettings,
-        context: &ParallelContext,
-    ) -> impl Iterator<Item = AnyOptimizer> {
+    pub(super) fn optimizers(&self, config: &TrainingConfig, step: StepSettings) -> impl Iterator<Item = AnyOptimizer> {
         self.settings.iter().map(move |setting| {
             let decay = setting.weight_decay.unwrap_or(step.weight_decay);
             config
-                .build_optimizer(setting.kind, decay, context.kernels())
+                .build_optimizer(setting.kind, decay)
                 .with_learning_rate_factor(setting.learning_rate_factor)
                 .with_gradient_scale(step.gradient_scale)
         })
@@ -103,7 +97,7 @@ impl TrainerGroups {
 ///
 /// # Communication
 /// Where there are groups, one all-reduce of a number for each over the pipeline group.
-pub(super) fn freeze<B: TrainingBackend, M: AutodiffModule<B>>(
+pub(super) fn freeze<M: Module>(
     chunks: Vec<M>,
     config: &TrainingConfig,
     context: &ParallelContext,
@@ -113,7 +107,7 @@ pub(super) fn freeze<B: TrainingBackend, M: AutodiffModule<B>>(
     if matcher.patterns().is_empty() {
         return Ok(chunks);
     }
-    let parameters = bucket_parameters::<B, _>(&chunks, context);
+    let parameters = bucket_parameters::<_>(&chunks, context);
     let names: Vec<String> = parameters.into_iter().map(|parameter| parameter.name).collect();
     let is_here = |pattern: &NamePattern| i32::from(names.iter().any(|name| pattern.matches(name)));
     let mut found: Vec<i32> = matcher.patterns().iter().map(is_here).collect();
@@ -126,9 +120,7 @@ pub(super) fn freeze<B: TrainingBackend, M: AutodiffModule<B>>(
         })
         .into());
     }
-    Ok(groups
-        .freeze::<B, _>(chunks, context)
-        .map_err(TrainingConfigError::from)?)
+    Ok(groups.freeze::<_>(chunks, context).map_err(TrainingConfigError::from)?)
 }
 
 /// The names of all parameters of the model, one a line, on every rank.

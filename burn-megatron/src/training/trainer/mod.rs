@@ -7,8 +7,8 @@ mod state;
 
 use std::cell::RefCell;
 
-use burn::module::AutodiffModule;
-use burn::tensor::Tensor;
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
 
 use super::objective::Objective;
 use super::token_count::TokenCount;
@@ -17,7 +17,6 @@ use super::{
     BatchSizeSchedule, LanguageModel, LearningRateSchedule, TokenBatch, TrainerConfig, TrainingConfig,
     TrainingConfigError, TrainingError, WeightDecaySchedule,
 };
-use crate::autodiff::TrainingBackend;
 use crate::collectives::{ReduceOp, unwrap_or_unwind};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
@@ -48,15 +47,15 @@ pub struct StepResult {
     pub gradient_counts: Option<GradientCounts>,
 }
 
-/// What looks at a step's gradients.
-type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
+/// Observer of a step's gradients.
+type Inspect<'a> = dyn FnMut(&ReducedGradients) + 'a;
 
 /// The chunks of this rank's stage of a model, with their optimizer, and how far they have come.
 ///
 /// Without pipeline stages, the one chunk is the model.
-pub struct Trainer<B: TrainingBackend, M: AutodiffModule<B>> {
-    ddp: DistributedDataParallel<B, Vec<M>>,
-    optimizer: ShardedOptimizer<B::InnerBackend, AnyOptimizer>,
+pub struct Trainer<M: Module> {
+    ddp: DistributedDataParallel<Vec<M>>,
+    optimizer: ShardedOptimizer<AnyOptimizer>,
     groups: TrainerGroups,
     schedule: LearningRateSchedule,
     weight_decay: WeightDecaySchedule,
@@ -68,7 +67,7 @@ pub struct Trainer<B: TrainingBackend, M: AutodiffModule<B>> {
     count_gradients: bool,
     config: TrainingConfig,
     context: ParallelContext,
-    device: B::Device,
+    device: Device,
     loss_scaler: Option<LossScaler>,
     max_skipped_steps: u32,
     iteration: u64,
@@ -77,10 +76,7 @@ pub struct Trainer<B: TrainingBackend, M: AutodiffModule<B>> {
     schedule_samples: u64,
 }
 
-impl<B: TrainingBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
-where
-    M::InnerModule: LanguageModel<B::InnerBackend>,
-{
+impl<M: Module + LanguageModel> Trainer<M> {
     /// Wraps the chunks of this rank's stage for training; the weights of all data-parallel ranks become those of the
     /// first. The parameters of frozen [groups](TrainingConfig::param_groups) are not trained.
     ///
@@ -92,7 +88,7 @@ where
         config: &TrainingConfig,
         trainer: TrainerConfig,
         context: &ParallelContext,
-        device: &B::Device,
+        device: &Device,
     ) -> Result<Self, TrainingError> {
         config.validate(context.grid(), context.is_sequence_parallel())?;
         let batch_sizes = config.batch_sizes().map_err(TrainingConfigError::from)?;
@@ -107,14 +103,14 @@ where
         };
         config.validate_stages(&stages, data_parallel_size)?;
         let schedule = stages.init().map_err(PipelineError::from)?;
-        let chunks = freeze::<B, M>(chunks, config, context)?;
+        let chunks = freeze::<M>(chunks, config, context)?;
         let ddp = DistributedDataParallel::new(chunks, context, trainer.data_parallel)?;
         let groups = TrainerGroups::new(config)?;
         let first = StepSettings {
             weight_decay: config.weight_decay.start,
             gradient_scale: 1.0,
         };
-        let optimizers = groups.optimizers(config, first, context).map(AnyOptimizer::init);
+        let optimizers = groups.optimizers(config, first).map(AnyOptimizer::init);
         let of_entry = groups.clone();
         let group = move |entry: &GradientEntry| of_entry.optimizer_of(entry);
         let optimizer = ShardedOptimizer::with_groups_offloaded(&ddp, optimizers.collect(), group, &trainer.offload)?
@@ -217,10 +213,10 @@ where
     pub fn step_inspected(
         &mut self,
         micro_batches: &[MicroBatch],
-        inspect: impl FnOnce(&ReducedGradients<B::InnerBackend>),
+        inspect: impl FnOnce(&ReducedGradients),
     ) -> Result<StepResult, TrainingError> {
         let mut inspect = Some(inspect);
-        let mut inspect_once = |gradients: &ReducedGradients<B::InnerBackend>| {
+        let mut inspect_once = |gradients: &ReducedGradients| {
             if let Some(inspect) = inspect.take() {
                 inspect(gradients);
             }
@@ -231,7 +227,7 @@ where
     fn run_step(
         &mut self,
         micro_batches: &[MicroBatch],
-        inspect: Option<&mut Inspect<'_, B::InnerBackend>>,
+        inspect: Option<&mut Inspect<'_>>,
     ) -> Result<StepResult, TrainingError> {
         self.timeline.set_step(self.iteration + 1);
         self.fit_executor()?;
@@ -286,7 +282,7 @@ where
                 gradient_scale: clip,
             };
             let (optimizer, ddp) = (&mut self.optimizer, &mut self.ddp);
-            let fresh = self.groups.optimizers(&self.config, settings, &self.context);
+            let fresh = self.groups.optimizers(&self.config, settings);
             for (optimizer, fresh) in optimizer.optimizers_mut().iter_mut().zip(fresh) {
                 *optimizer = fresh;
             }
@@ -338,11 +334,7 @@ where
     }
 
     /// Runs every micro-batch forward and backward; returns the losses of this rank's samples.
-    fn backward(
-        &mut self,
-        micro_batches: &[MicroBatch],
-        loss_scale: f64,
-    ) -> Result<TokenLosses<B::InnerBackend>, TrainingError> {
+    fn backward(&mut self, micro_batches: &[MicroBatch], loss_scale: f64) -> Result<TokenLosses, TrainingError> {
         for micro_batch in micro_batches {
             self.check_tokens(micro_batch)?;
             Self::check_positions(micro_batch)?;
@@ -359,7 +351,7 @@ where
         // Tensor-parallel ranks compare the first one in the steps in which they compare what they are given.
         let objective = Objective::new(&self.device, self.ddp.is_input_check_due());
         self.executor
-            .train(&mut self.ddp, &batches, |number, token_losses: Tensor<B, 1>| {
+            .train(&mut self.ddp, &batches, |number, token_losses: Tensor<1>| {
                 losses.borrow_mut().put(number, token_losses.clone().inner());
                 let counts = unwrap_or_unwind(counts.total());
                 let scale = match counts.tokens {

@@ -1,10 +1,9 @@
-//! What a checkpoint keeps of a [`Trainer`], and what it takes back.
+//! State of a [`Trainer`] that a checkpoint keeps, and that it takes back.
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use serde::{Deserialize, Serialize};
 
 use super::Trainer;
-use crate::autodiff::TrainingBackend;
 use crate::checkpoint::{ArrayPart, Checkpoint};
 use crate::optimizer::{LossScaler, LossScalerState};
 use crate::training::{LanguageModel, TrainingError, restore, snapshot};
@@ -22,10 +21,7 @@ pub struct TrainerState {
     pub loss_scaler: Option<LossScalerState>,
 }
 
-impl<B: TrainingBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
-where
-    M::InnerModule: LanguageModel<B::InnerBackend>,
-{
+impl<M: Module + LanguageModel> Trainer<M> {
     /// Returns how far training has come: what a checkpoint keeps in addition to the [`snapshot`](Self::snapshot).
     pub fn state(&self) -> TrainerState {
         TrainerState {

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::descriptor::{Descriptors, take};
 use super::error::{Error, Outcome};
-use crate::driver::device::multiprocessors;
+use crate::driver::device;
 use crate::exported::{Out, exported};
 
 /// The numbers of `cublasLtMatmulDescAttributes_t`.
@@ -75,7 +75,8 @@ exported! {
                 // It chooses between algorithms: there is one.
                 MULTIPROCESSORS => {
                     let asked: i32 = take(value, bytes)?;
-                    if !(0..=multiprocessors::count() as i32).contains(&asked) {
+                    let most = device::set().map_or(0, |device| device.multiprocessors.count);
+                    if !(0..=most as i32).contains(&asked) {
                         return Err(Error::invalid(format!("{asked} multiprocessors")));
                     }
                 }

@@ -2,14 +2,15 @@
 
 use std::ffi::{c_uint, c_void};
 
-use cuda_source::Host;
 use parking_lot::Mutex;
 
 use super::device::stream::{Fault, resolve};
-use super::error::{Error, Outcome};
+use super::error::{Error, Outcome, tell};
 use super::memory::check_guards;
 use super::module::Function;
 use crate::exported::exported;
+use crate::host::Host;
+use crate::journal::{self, Launch};
 use crate::recording;
 
 /// An argument's bytes, aligned for everything that a kernel takes.
@@ -70,6 +71,16 @@ unsafe fn launch(function: *mut c_void, shape: Shape, stream: *mut c_void, param
     }
     shape.check(&function)?;
     recording::count("launch", &function.name, 0);
+    let launch = || Launch {
+        kernel: function.name.clone(),
+        grid: shape.grid,
+        block: shape.block,
+        shared_memory: shape.shared,
+    };
+    journal::add_launch(launch).map_err(|error| {
+        tell(&format!("the journal: {error}"));
+        Error::UNKNOWN
+    })?;
     if parameters.is_null() && !function.arguments.is_empty() {
         return Err(Error::INVALID_VALUE);
     }

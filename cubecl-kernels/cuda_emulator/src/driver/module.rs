@@ -4,21 +4,19 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cuda_source::host::HostKernel;
-
 use super::device::stream::settle_before;
 use super::device::{Device, current};
 use super::error::{Error, Outcome, tell};
 use crate::exported::{Out, exported};
 use crate::handles::Handles;
+use crate::host::HostKernel;
 use crate::nvrtc::{self, HEADER};
 use crate::recording;
 
 static MODULES: Handles<Module> = Handles::new(4);
 static FUNCTIONS: Handles<Function> = Handles::new(5);
-/// Dynamic shared memory of a function that asks for none, and the most that it may ask for, in bytes.
+/// Dynamic shared memory of a function that asks for none, in bytes.
 const SHARED: usize = 48 * 1024;
-const MOST_SHARED: usize = 163 * 1024;
 const MAX_DYNAMIC_SHARED: c_uint = 8;
 
 struct Module {
@@ -76,7 +74,7 @@ fn compile(source: &str, name: &str) -> Outcome<(HostKernel, Vec<usize>)> {
         Error::INVALID_PTX
     };
     let kernel = nvrtc::kernel(source, name).map_err(failed)?;
-    // SAFETY: the first is added to every kernel with this type by `cuda_source`, the second by `nvrtc`.
+    // SAFETY: the first is added to every kernel with this type by `host`, the second by `nvrtc`.
     let functions = unsafe {
         let count = kernel.function::<unsafe extern "C" fn() -> c_int>(c"emulator_arguments");
         let size = kernel.function::<unsafe extern "C" fn(c_int) -> usize>(c"emulator_argument_size");
@@ -139,7 +137,8 @@ exported! {
     fn cuFuncSetAttribute(function: *mut c_void, attribute: c_uint, value: c_int) {
         let function = Function::of(function)?;
         if attribute == MAX_DYNAMIC_SHARED {
-            let bytes = usize::try_from(value).ok().filter(|&bytes| bytes <= MOST_SHARED);
+            let most = function.device.architecture.max_shared_memory();
+            let bytes = usize::try_from(value).ok().filter(|&bytes| bytes <= most);
             // Less than the usual is asked for by those who ask for what they use; CUDA lets the launch have it too.
             let bytes = bytes.ok_or(Error::INVALID_VALUE)?;
             function.shared.store(bytes.max(SHARED), Ordering::Release);

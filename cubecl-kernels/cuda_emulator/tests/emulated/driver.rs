@@ -43,6 +43,9 @@ pub fn scenes() -> Vec<Scene> {
         ),
         Scene::new("driver::a_load_that_would_wait_for_ever_ends_the_context", endless_load).wait_limit(1),
         Scene::new("driver::devices_are_as_the_environment_says", devices).devices(3),
+        Scene::new("driver::devices_are_the_gpus_that_are_named", gpus)
+            .devices(3)
+            .gpus("H100,A100"),
         Scene::new("driver::visible_devices_are_renumbered", visible)
             .devices(3)
             .visible("2,0,5,1"),
@@ -317,6 +320,30 @@ fn devices(_: &Role) -> Result<()> {
     );
     let name = DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
     ensure!(name.error_name()? == c"CUDA_ERROR_ILLEGAL_ADDRESS");
+    Ok(())
+}
+
+fn gpus(_: &Role) -> Result<()> {
+    use sys::CUdevice_attribute as Attribute;
+    result::init()?;
+    let of = |ordinal: i32| -> Result<_> {
+        let device = result::device::get(ordinal)?;
+        let numbers = [
+            Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        ];
+        // SAFETY: the device is there.
+        let numbers = numbers.map(|number| unsafe { result::device::get_attribute(device, number) });
+        Ok((
+            result::device::get_name(device)?,
+            numbers.into_iter().collect::<Result<Vec<_>, _>>()?,
+        ))
+    };
+    let found = [of(0)?, of(1)?, of(2)?];
+    let [h100, a100] = [("H100", [9, 132, 232_448]), ("A100", [8, 108, 166_912])]
+        .map(|(name, numbers)| (format!("CUDA emulator (as NVIDIA {name})"), numbers.to_vec()));
+    ensure!(found == [h100, a100.clone(), a100], "{found:?}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The emulator under the real callers: cudarc's bindings, burn-cuda, and calls of NCCL between processes.
+//! The emulator under the real callers: cudarc's bindings, burn, and calls of NCCL between processes.
 //!
 //! The program starts itself again with the emulator's libraries where the dynamic linker looks, and every trial starts
 //! it once more for each of its processes ([`scene`]).
@@ -8,6 +8,7 @@ mod collectives;
 mod driver;
 mod endings;
 mod gpu;
+mod kernels;
 mod memory;
 mod products;
 mod rank;
@@ -24,6 +25,7 @@ const STARTED: &str = "CUDA_EMULATOR_TEST_STARTED";
 fn main() -> ExitCode {
     let scenes = [
         driver::scenes(),
+        kernels::scenes(),
         memory::scenes(),
         burn::scenes(),
         collectives::scenes(),

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use cuda_source::Host;
+use cuda_emulator::{Host, Toolkit, journal};
 use cudarc::nccl::{result::get_uniqueid, sys::ncclUniqueId};
 use libtest_mimic::{Failed, Trial};
 
@@ -31,12 +31,15 @@ pub struct Scene {
     ranks: usize,
     devices: usize,
     visible: Option<&'static str>,
+    gpus: &'static str,
     jitter: u64,
     is_in_progress: bool,
     /// How long a load or an allocation waits, in seconds: less than the scene, so that it can say why.
     wait_limit: u64,
     /// Memory of each device in MiB, where calls are counted and nothing is computed.
     recording: Option<usize>,
+    keeps_journal: bool,
+    needs_toolkit: bool,
     dies: Option<usize>,
 }
 
@@ -48,10 +51,13 @@ impl Scene {
             ranks: 1,
             devices: 1,
             visible: None,
+            gpus: "",
             jitter: 0,
             is_in_progress: false,
             wait_limit: SECONDS / 2,
             recording: None,
+            keeps_journal: false,
+            needs_toolkit: false,
             dies: None,
         }
     }
@@ -64,6 +70,12 @@ impl Scene {
 
     pub fn devices(mut self, devices: usize) -> Self {
         self.devices = devices;
+        self
+    }
+
+    /// The GPUs that the first devices are.
+    pub fn gpus(mut self, names: &'static str) -> Self {
+        self.gpus = names;
         self
     }
 
@@ -97,6 +109,18 @@ impl Scene {
         self
     }
 
+    /// Sources and launches are kept.
+    pub fn keeps_journal(mut self) -> Self {
+        self.keeps_journal = true;
+        self
+    }
+
+    /// Needs the real NVRTC and `ptxas`.
+    pub fn needs_toolkit(mut self) -> Self {
+        self.needs_toolkit = true;
+        self
+    }
+
     /// This rank is expected to fail.
     pub fn dies(mut self, rank: usize) -> Self {
         self.dies = Some(rank);
@@ -104,7 +128,7 @@ impl Scene {
     }
 
     pub fn trial(self) -> Trial {
-        let is_ignored = !has_host_compiler();
+        let is_ignored = !has_host_compiler() || (self.needs_toolkit && !has_toolkit());
         let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
         Trial::test(self.name, move || self.try_it().map_err(failed)).with_ignored_flag(is_ignored)
     }
@@ -114,15 +138,20 @@ impl Scene {
         let hex = |id: ncclUniqueId| id.internal.map(|byte| format!("{:02x}", byte as u8)).concat();
         let ids = [hex(id()?), hex(id()?)].join(",");
         let mut processes = Processes(Vec::new());
+        let kept = self.keeps_journal.then(tempfile::tempdir).transpose()?;
         for rank in 0..self.ranks {
             let output = tempfile::tempfile()?;
             let mut command = Command::new(std::env::current_exe()?);
             command.env(SCENE, self.name).env(RANK, rank.to_string()).env(IDS, &ids);
             command.env("CUDA_EMULATOR_DEVICES", self.devices.to_string());
+            command.env("CUDA_EMULATOR_GPUS", self.gpus);
             command.env("CUDA_EMULATOR_JITTER_US", self.jitter.to_string());
             command.env("CUDA_EMULATOR_IN_PROGRESS", u8::from(self.is_in_progress).to_string());
             command.env("CUDA_EMULATOR_WAIT_LIMIT_S", self.wait_limit.to_string());
             command.env_remove(cuda_emulator::recording::VARIABLE);
+            if let Some(folder) = &kept {
+                command.env(journal::VARIABLE, folder.path());
+            }
             if let Some(megabytes) = self.recording {
                 command.env(cuda_emulator::recording::VARIABLE, "1");
                 command.env("CUDA_EMULATOR_MEMORY_MB", megabytes.to_string());
@@ -228,4 +257,11 @@ fn has_host_compiler() -> bool {
             .is_ok()
     };
     *HAS.get_or_init(look)
+}
+
+/// Whether the real compilers are here; says so once where they are not.
+fn has_toolkit() -> bool {
+    Toolkit::find()
+        .inspect_err(|error| eprintln!("trials are ignored: {error}"))
+        .is_ok()
 }

@@ -2,80 +2,50 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Element, Tensor};
-use burn_flex::{Flex, FlexTensor};
+use burn::tensor::Element;
+use burn_flex::FlexTensor;
 
 use super::bias::{Bias, BiasSums};
 use super::block::{Known, Queries};
 use super::heads::{Heads, Places};
-use super::{KEYS, QUERIES};
-use crate::flash_attention::{AttentionBackward, AttentionOptions, PackedHeads, unpack};
+use super::{KEYS, QUERIES, unpack};
+use crate::flash_attention::AttentionOptions;
+use crate::flash_attention::projections::Projections;
+use crate::flash_attention::{Backward, BackwardInputs};
 use crate::flex::blocks::{in_tasks, uninit};
 use crate::flex::lanes::sums;
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
 use crate::flex::product::{Matrix, MatrixMut, Onto, product};
-use crate::flex::tensor::{flat, tensor};
-use crate::tape::primitive;
+use crate::flex::tensor::{dims, in_order, tensor};
+use crate::operation::Of;
 
-/// Returns the gradients of query, key and value for the output's, and of the bias where it is wanted.
-pub(crate) fn backward(
-    inputs: [Tensor<Flex, 4>; 3],
-    pass: AttentionBackward<Flex>,
-    options: &AttentionOptions,
-) -> ([Tensor<Flex, 4>; 3], Option<Tensor<Flex, 2>>) {
-    with_number!(pass.gradient.dtype(), T => separate::<T>(inputs, pass, options))
+type Given = Of<BackwardInputs, FlexTensor>;
+
+/// Returns the gradients of queries, keys and values for the output's, and of the bias where it is wanted.
+pub fn backward(given: Given, pass: &Backward) -> (Projections<FlexTensor>, Option<FlexTensor>) {
+    with_number!(given.0.first().dtype(), T => backward_of::<T>(given, pass))
 }
 
-/// Returns the gradient of the packed tensor for the output's, and of the bias where it is wanted.
-pub(crate) fn packed_backward(
-    packed: Tensor<Flex, 4>,
-    heads: PackedHeads,
-    pass: AttentionBackward<Flex>,
-    options: &AttentionOptions,
-) -> (Tensor<Flex, 4>, Option<Tensor<Flex, 2>>) {
-    with_number!(pass.gradient.dtype(), T => packed_of::<T>(packed, heads, pass, options))
-}
-
-fn separate<T: Number>(
-    inputs: [Tensor<Flex, 4>; 3],
-    pass: AttentionBackward<Flex>,
-    options: &AttentionOptions,
-) -> ([Tensor<Flex, 4>; 3], Option<Tensor<Flex, 2>>) {
-    let dims = inputs.each_ref().map(Tensor::dims);
-    let mut memory = dims.map(|dims| uninit::<T>(dims.iter().product()));
-    let mut index = 0;
-    let places = memory.each_mut().map(|memory| {
-        let [places] = Places::cut(memory, dims[index], [0]);
-        index += 1;
-        places
+fn backward_of<T: Number>(given: Given, pass: &Backward) -> (Projections<FlexTensor>, Option<FlexTensor>) {
+    let mut memory = given.0.by_ref().map(|input| {
+        let dims = dims::<4>(input);
+        (uninit::<T>(dims.iter().product()), dims)
     });
-    let of_bias = run(inputs.map(primitive), pass, options, places);
-    let mut dims = dims.into_iter();
-    let gradients = memory.map(|memory| {
-        // SAFETY: `run` has written all of them.
-        let values = unsafe { memory.assume_init() }.into_vec();
-        tensor(values, dims.next().unwrap_or_default())
-    });
+    let places = match &mut memory {
+        Projections::Separate(memory) => memory.each_mut().map(|(memory, dims)| {
+            let [places] = Places::cut(memory, *dims, [0]);
+            places
+        }),
+        Projections::Packed((memory, dims), heads) => Places::cut(memory, *dims, heads.parts().map(|(first, _)| first)),
+    };
+    let of_bias = run(given, pass, places);
+    // SAFETY: `run` has written queries, keys and values, which are all there is.
+    let gradients = memory.map(|(memory, dims)| tensor(unsafe { memory.assume_init() }.into_vec(), dims));
     (gradients, of_bias)
 }
 
-fn packed_of<T: Number>(
-    packed: Tensor<Flex, 4>,
-    heads: PackedHeads,
-    pass: AttentionBackward<Flex>,
-    options: &AttentionOptions,
-) -> (Tensor<Flex, 4>, Option<Tensor<Flex, 2>>) {
-    let dims = packed.dims();
-    let mut memory = uninit::<T>(dims.iter().product());
-    let places = Places::cut(&mut memory, dims, [0, heads.queries, heads.queries + heads.keys]);
-    let inputs = unpack(packed, heads).map(primitive);
-    let of_bias = run(inputs, pass, options, places);
-    // SAFETY: `run` has written queries, keys and values, which are all there is.
-    (tensor(unsafe { memory.assume_init() }.into_vec(), dims), of_bias)
-}
-
-/// What a thread computes in, kept from task to task.
+/// Memory of a task.
 struct Scratch<R> {
     /// Key, value, query and gradient of the output, where they are widened.
     wide: [Vec<R>; 4],
@@ -102,7 +72,7 @@ impl<R> Default for Scratch<R> {
     }
 }
 
-/// What all tasks read.
+/// Inputs of all tasks.
 struct Inputs<'a, T: Number> {
     query: Heads<'a, T>,
     key: Heads<'a, T>,
@@ -126,18 +96,19 @@ struct BlockPlace {
 
 /// Writes the gradients of query, key and value, all of them. Returns that of the bias where it is wanted.
 fn run<T: Number>(
-    inputs: [FlexTensor; 3],
-    pass: AttentionBackward<Flex>,
-    options: &AttentionOptions,
+    (inputs, bias, output, log_sum_exp, gradient): Given,
+    pass: &Backward,
     [of_query, of_key, of_value]: [Places<'_, T>; 3],
-) -> Option<Tensor<Flex, 2>> {
-    let log_sum_exp = flat(pass.forward.log_sum_exp);
-    let (output, gradient) = (primitive(pass.forward.output), primitive(pass.gradient));
+) -> Option<FlexTensor> {
+    let Backward {
+        options,
+        is_bias_wanted,
+    } = pass;
+    let (inputs, log_sum_exp) = (unpack(inputs), in_order(log_sum_exp));
     let [query, key, value] = inputs.each_ref().map(Heads::<T>::of);
     let ([batch, queries, heads, _], [_, keys, kv_heads, d_head]) = (query.dims, key.dims);
     let scale = T::Real::of(options.scale);
     let distances = (queries + keys).saturating_sub(1);
-    let is_bias_wanted = pass.bias.as_ref().is_some_and(|bias| bias.is_wanted);
     let inputs = Inputs {
         query,
         key,
@@ -145,9 +116,7 @@ fn run<T: Number>(
         output: Heads::of(&output),
         gradient: Heads::of(&gradient),
         log_sum_exp: log_sum_exp.storage(),
-        bias: pass
-            .bias
-            .map(|bias| Bias::new(flat(bias.table).storage(), distances, keys, scale)),
+        bias: bias.map(|bias| Bias::new(in_order(bias).storage(), distances, keys, scale)),
     };
     let group = heads / kv_heads;
     let run = |task: usize| {
@@ -157,7 +126,7 @@ fn run<T: Number>(
             sums.clear();
             sums.resize(keys * d_head, T::Real::ZERO);
         }
-        let bias = inputs.bias.as_ref().filter(|_| is_bias_wanted);
+        let bias = inputs.bias.as_ref().filter(|_| *is_bias_wanted);
         let mut of_bias = bias.map(|bias| bias.sums(group));
         for member in 0..group {
             let head = kv_head * group + member;

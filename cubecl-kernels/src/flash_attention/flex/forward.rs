@@ -1,30 +1,29 @@
 //! The forward pass: a task for each sample, head and block of queries.
 
-use burn::tensor::Tensor;
-use burn_flex::Flex;
+use burn_flex::FlexTensor;
 
 use super::bias::Bias;
 use super::block::{Queries, Running};
 use super::heads::{Heads, Places};
-use super::{KEYS, QUERIES};
-use crate::flash_attention::{AttentionForward, AttentionOptions};
+use super::{KEYS, QUERIES, unpack};
+use crate::flash_attention::AttentionOptions;
+use crate::flash_attention::projections::Projections;
 use crate::flex::blocks::{in_tasks, uninit};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
 use crate::flex::product::{Matrix, MatrixMut, Onto, product};
-use crate::flex::tensor::{flat, tensor};
-use crate::tape::primitive;
+use crate::flex::tensor::{in_order, tensor};
 
 /// Returns output and row statistics.
-pub(crate) fn forward(
-    inputs: [Tensor<Flex, 4>; 3],
-    bias: Option<Tensor<Flex, 2>>,
+pub fn forward(
+    inputs: Projections<FlexTensor>,
+    bias: Option<FlexTensor>,
     options: &AttentionOptions,
-) -> AttentionForward<Flex> {
-    with_number!(inputs[0].dtype(), T => forward_of::<T>(inputs, bias, options))
+) -> (FlexTensor, FlexTensor) {
+    with_number!(inputs.first().dtype(), T => forward_of::<T>(unpack(inputs), bias, options))
 }
 
-/// What all tasks read.
+/// Inputs of all tasks.
 struct Inputs<'a, T: Number> {
     query: Heads<'a, T>,
     key: Heads<'a, T>,
@@ -32,7 +31,7 @@ struct Inputs<'a, T: Number> {
     bias: Option<Bias<T::Real>>,
 }
 
-/// What a thread computes in, kept from task to task.
+/// Memory of a task.
 struct Scratch<R> {
     query: Vec<R>,
     key: Vec<R>,
@@ -54,11 +53,10 @@ impl<R> Default for Scratch<R> {
 }
 
 fn forward_of<T: Number>(
-    inputs: [Tensor<Flex, 4>; 3],
-    bias: Option<Tensor<Flex, 2>>,
+    inputs: [FlexTensor; 3],
+    bias: Option<FlexTensor>,
     options: &AttentionOptions,
-) -> AttentionForward<Flex> {
-    let inputs = inputs.map(primitive);
+) -> (FlexTensor, FlexTensor) {
     let [query, key, value] = inputs.each_ref().map(Heads::<T>::of);
     let (dims @ [batch, queries, heads, _], keys) = (query.dims, key.dims[1]);
     let inputs = Inputs {
@@ -67,7 +65,7 @@ fn forward_of<T: Number>(
         value,
         bias: bias.map(|bias| {
             Bias::new(
-                flat(bias).storage(),
+                in_order(bias).storage(),
                 queries + keys - 1,
                 keys,
                 T::Real::of(options.scale),
@@ -98,10 +96,8 @@ fn forward_of<T: Number>(
     let log_sum_exp = in_tasks(batch * heads * blocks, run);
     // SAFETY: the tasks have written every query of every head.
     let output = unsafe { output.assume_init() }.into_vec();
-    AttentionForward {
-        output: tensor(output, dims),
-        log_sum_exp: tensor(log_sum_exp.concat(), [batch, heads, queries]),
-    }
+    let log_sum_exp = tensor(log_sum_exp.concat(), [batch, heads, queries]);
+    (tensor(output, dims), log_sum_exp)
 }
 
 /// Leaves the sums of the values, weighted and not yet divided, in `scratch.output`.

@@ -10,10 +10,21 @@ mod block;
 mod forward;
 mod heads;
 
-pub(crate) use backward::{backward, packed_backward};
-pub(crate) use forward::forward;
+use burn_flex::FlexTensor;
+
+pub(super) use self::backward::backward;
+pub(super) use self::forward::forward;
+use super::projections::Projections;
 
 /// Queries whose scores are computed at once: the rows of a panel of the matmuls.
 const QUERIES: usize = 64;
 /// Keys whose scores are computed at once: the blocks of scores, and of their gradients, fit into half a megabyte.
 const KEYS: usize = 256;
+
+/// Returns queries, keys and values: views, where they are in one tensor.
+fn unpack(inputs: Projections<FlexTensor>) -> [FlexTensor; 3] {
+    match inputs {
+        Projections::Separate(tensors) => tensors,
+        Projections::Packed(packed, heads) => heads.parts().map(|(first, count)| packed.narrow(2, first, count)),
+    }
+}

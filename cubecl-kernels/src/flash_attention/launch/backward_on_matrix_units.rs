@@ -1,17 +1,16 @@
 //! The backward pass on matrix units.
 
 use burn::tensor::{DType, Shape};
-use burn_cubecl::CubeRuntime;
 use burn_cubecl::ops::numeric::zeros_client;
 use burn_cubecl::ops::reshape;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::calculate_cube_count_elemwise;
 use cubecl::features::AtomicUsage;
-use cubecl::ir::{ElemType, FloatKind, Type};
+use cubecl::ir::{FloatKind, Type};
 use cubecl::prelude::*;
 
 use super::heads::array;
-use super::problem::{Backward, Launch};
+use super::problem::{BackwardLaunch, Launch};
 use crate::cube::launch::empty_beside;
 use crate::flash_attention::AttentionSizes;
 use crate::flash_attention::matrix::backward::split::{Extras, KeysTile};
@@ -19,20 +18,20 @@ use crate::flash_attention::matrix::backward::{keys, queries, store};
 use crate::flash_attention::matrix::tile::{LOAD, Tile};
 
 /// A backward pass on matrix units.
-pub(super) struct MatrixBackward<R: CubeRuntime> {
-    /// Of the kernel that keeps keys.
+pub(super) struct MatrixBackward {
+    /// Tile of the kernel that keeps keys.
     keys: KeysTile,
-    /// Of the kernel that keeps queries.
+    /// Tile of the kernel that keeps queries.
     queries: Tile,
-    /// Where the gradients of queries are added up, if not by a kernel of their own.
-    pub query_sums: Option<CubeTensor<R>>,
-    /// Where the gradient of the bias is added up, if not by a kernel of its own.
-    pub bias_sums: Option<CubeTensor<R>>,
+    /// Sums of the gradients of queries, if these have no kernel of their own.
+    pub query_sums: Option<CubeTensor>,
+    /// Sums of the gradient of the bias, if it has no kernel of its own.
+    pub bias_sums: Option<CubeTensor>,
 }
 
-impl<R: CubeRuntime> Launch<'_, R> {
-    /// How the backward pass runs on matrix units, if it does.
-    pub fn matrix_backward_plan(&self, vector_size: usize, is_bias_wanted: bool) -> Option<MatrixBackward<R>> {
+impl Launch<'_> {
+    /// Returns how the backward pass runs on matrix units, if it does.
+    pub fn matrix_backward_plan(&self, vector_size: usize, is_bias_wanted: bool) -> Option<MatrixBackward> {
         let hardware = &self.client().properties().hardware;
         let has_dropout = self.options.dropout.is_some();
         let extras = Extras {
@@ -59,15 +58,15 @@ impl<R: CubeRuntime> Launch<'_, R> {
         })
     }
 
-    /// Whether cubes can add to the same numbers of f32.
+    /// Returns whether cubes can add to the same numbers of f32.
     fn adds_in_memory(&self) -> bool {
-        let number = Type::new(StorageType::Atomic(ElemType::Float(FloatKind::F32)));
+        let number = Type::atomic(Type::new(FloatKind::F32));
         let usage = self.client().properties().atomic_type_usage(number);
         usage.contains(AtomicUsage::Add)
     }
 
     /// A place for the sums of the gradients of queries, not yet written.
-    fn query_sums(&self, tile: &KeysTile) -> CubeTensor<R> {
+    fn query_sums(&self, tile: &KeysTile) -> CubeTensor {
         let AttentionSizes {
             batch, heads, queries, ..
         } = self.sizes;
@@ -76,7 +75,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
     }
 
     /// A place for the sums of the gradient of the bias, all 0.
-    fn bias_sums(&self) -> CubeTensor<R> {
+    fn bias_sums(&self) -> CubeTensor {
         let (tensor, distances) = (&self.inputs[0].tensor, self.sizes.distances());
         let (client, device) = (tensor.client.clone(), tensor.device.clone());
         // Rows of a matrix would not follow each other.
@@ -86,7 +85,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
     }
 
     /// The gradients of keys and values, and of queries.
-    pub fn matrix_backward(&self, plan: &MatrixBackward<R>, pass: &Backward<'_, R>) {
+    pub fn matrix_backward(&self, plan: &MatrixBackward, pass: &BackwardLaunch<'_>) {
         self.matrix_key_gradients(plan, pass);
         match &plan.query_sums {
             Some(sums) => self.finish_query_gradients(plan, sums, pass),
@@ -95,14 +94,14 @@ impl<R: CubeRuntime> Launch<'_, R> {
     }
 
     /// The gradients of keys and values; adds those of queries to their sums, if there are any.
-    fn matrix_key_gradients(&self, plan: &MatrixBackward<R>, pass: &Backward<'_, R>) {
+    fn matrix_key_gradients(&self, plan: &MatrixBackward, pass: &BackwardLaunch<'_>) {
         let tile = plan.keys;
         let [query, key, value] = &self.inputs;
         let [_, of_key, of_value] = pass.results;
         let blocks = self.sizes.keys.div_ceil(tile.keys);
         // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
         unsafe {
-            keys::gradients_mma::launch_unchecked::<R>(
+            keys::gradients_mma::launch_unchecked(
                 self.client(),
                 self.heads_first(self.sizes.kv_heads, blocks),
                 CubeDim::new_1d(tile.units() as u32),
@@ -125,13 +124,13 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 self.bias(),
                 self.dropped(),
                 tile,
-                self.dtype().into(),
+                self.elem_type(),
             );
         }
     }
 
     /// The gradients of queries from their sums.
-    fn finish_query_gradients(&self, plan: &MatrixBackward<R>, sums: &CubeTensor<R>, pass: &Backward<'_, R>) {
+    fn finish_query_gradients(&self, plan: &MatrixBackward, sums: &CubeTensor, pass: &BackwardLaunch<'_>) {
         let AttentionSizes {
             batch,
             queries,
@@ -144,7 +143,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
         let dim = CubeDim::new_1d(256);
         // SAFETY: every index is checked against rows and `d_head`, whose tensors these are.
         unsafe {
-            store::finish_queries::launch_unchecked::<R>(
+            store::finish_queries::launch_unchecked(
                 self.client(),
                 calculate_cube_count_elemwise(self.client(), units, dim),
                 dim,
@@ -160,20 +159,20 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 units,
                 self.options.scale as f32,
                 plan.keys.width,
-                self.dtype().into(),
+                self.elem_type(),
             );
         }
     }
 
     /// The gradients of queries, each summed in one order.
-    fn matrix_query_gradients(&self, plan: &MatrixBackward<R>, pass: &Backward<'_, R>) {
+    fn matrix_query_gradients(&self, plan: &MatrixBackward, pass: &BackwardLaunch<'_>) {
         let tile = plan.queries;
         let [query, key, value] = &self.inputs;
         let [of_query, ..] = pass.results;
         let blocks = self.sizes.queries.div_ceil(tile.staying());
         // SAFETY: as of the gradients of keys and values.
         unsafe {
-            queries::query_gradients_mma::launch_unchecked::<R>(
+            queries::query_gradients_mma::launch_unchecked(
                 self.client(),
                 self.heads_first(self.sizes.heads, blocks),
                 CubeDim::new_1d(tile.units() as u32),
@@ -193,7 +192,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 self.bias(),
                 self.dropped(),
                 tile,
-                self.dtype().into(),
+                self.elem_type(),
             );
         }
     }

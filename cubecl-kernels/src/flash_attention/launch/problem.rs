@@ -1,53 +1,49 @@
-//! What every kernel of an attention is launched with, whichever units it runs on.
+//! Arguments of every kernel of an attention, whichever units it runs on.
 
-use burn::tensor::DType;
-use burn_cubecl::CubeRuntime;
+use burn::tensor::{DType, Device};
+use burn_backend::cubecl::dtype_to_elem_type;
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use super::heads::{Heads, array};
 use super::ranges::ranges_argument;
 use crate::cube::dropout::{DroppedRows, dropped_rows_argument};
-use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported};
+use crate::cube::launch::{address_type, client_of, empty_beside, is_supported};
 use crate::error::{Check, KernelError};
 use crate::flash_attention::device::{
     BackwardPlacesLaunch, ForwardPlacesLaunch, KeyRanges, ProblemLaunch, RelativeBias, RelativeBiasLaunch,
 };
 use crate::flash_attention::portable::UNITS;
 use crate::flash_attention::portable::tile::{Pass, Tile};
+use crate::flash_attention::projections::Projections;
 use crate::flash_attention::{AttentionOptions, AttentionSizes};
 
 /// The shared memory that the portable kernels use at most, in bytes.
 const SHARED_MEMORY: usize = 32 * 1024;
 
 /// One attention on a device.
-pub(super) struct Launch<'a, R: CubeRuntime> {
+pub(super) struct Launch<'a> {
     pub sizes: AttentionSizes,
     pub options: &'a AttentionOptions,
-    pub inputs: [Heads<R>; 3],
+    pub inputs: [Heads; 3],
     /// The relative bias, contiguous.
-    pub bias: Option<CubeTensor<R>>,
+    pub bias: Option<CubeTensor>,
 }
 
-impl<'a, R: CubeRuntime> Launch<'a, R> {
-    /// Where the kernels run for these inputs' type; elsewhere the reference does. The sizes are [checked](check).
-    pub fn new(
-        inputs: [Heads<R>; 3],
-        bias: Option<CubeTensor<R>>,
-        sizes: AttentionSizes,
-        options: &'a AttentionOptions,
-    ) -> Option<Self> {
-        let tensor = &inputs[0].tensor;
-        is_supported(&tensor.client, tensor.dtype).then(|| Self {
-            sizes,
+impl<'a> Launch<'a> {
+    /// An attention whose sizes are [checked](check).
+    pub fn new(inputs: Projections<CubeTensor>, bias: Option<CubeTensor>, options: &'a AttentionOptions) -> Self {
+        Self {
+            sizes: inputs.sizes(|input| input.meta.shape().dims()),
             options,
-            inputs,
+            inputs: Heads::of(inputs),
             bias: bias.map(into_contiguous),
-        })
+        }
     }
 
-    pub fn client(&self) -> &ComputeClient<R> {
+    pub fn client(&self) -> &Client {
         &self.inputs[0].tensor.client
     }
 
@@ -55,16 +51,20 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         self.inputs[0].tensor.dtype
     }
 
+    pub fn elem_type(&self) -> ElemType {
+        dtype_to_elem_type(self.dtype())
+    }
+
     /// A place for a number in f32 for each query of each head.
-    pub fn statistics(&self) -> CubeTensor<R> {
+    pub fn statistics(&self) -> CubeTensor {
         let AttentionSizes {
             batch, queries, heads, ..
         } = self.sizes;
         empty_beside(&self.inputs[0].tensor, &[batch, heads, queries], DType::F32)
     }
 
-    /// Where output and row statistics go.
-    pub fn outputs(&self) -> [CubeTensor<R>; 2] {
+    /// Places for output and row statistics.
+    pub fn outputs(&self) -> [CubeTensor; 2] {
         let AttentionSizes {
             batch,
             queries,
@@ -78,7 +78,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
     }
 
     /// Returns the numbers per load: the most that are aligned in all tensors that are read.
-    pub fn vector_size(&self, others: &[&Heads<R>]) -> usize {
+    pub fn vector_size(&self, others: &[&Heads]) -> usize {
         let mut sizes = self.client().io_optimized_vector_sizes(self.dtype().size());
         let fits = |size: &usize| {
             let mut tensors = self.inputs.iter().chain(others.iter().copied());
@@ -88,9 +88,9 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
     }
 
     /// The type that indexes all these tensors.
-    pub fn address_type(&self, others: &[&CubeTensor<R>]) -> AddressType {
+    pub fn address_type(&self, others: &[&CubeTensor]) -> AddressType {
         let [query, key, value] = self.inputs.each_ref().map(|heads| &heads.tensor);
-        let bias: Vec<&CubeTensor<R>> = self.bias.iter().collect();
+        let bias: Vec<&CubeTensor> = self.bias.iter().collect();
         address_type(&[&[query, key, value], others, &bias].concat())
     }
 
@@ -100,21 +100,21 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         CubeCount::Static(blocks as u32, heads as u32, self.sizes.batch as u32)
     }
 
-    /// Where a forward pass finds its inputs and the output.
-    pub fn forward_places(&self, output: &Heads<R>) -> ForwardPlacesLaunch<R> {
+    /// Places of a forward pass's inputs and output.
+    pub fn forward_places(&self, output: &Heads) -> ForwardPlacesLaunch {
         let [query, key, value] = self.inputs.each_ref().map(Heads::places);
         ForwardPlacesLaunch::new(query, key, value, output.places())
     }
 
-    /// Where a backward pass finds its inputs and the gradients.
-    pub fn backward_places(&self, pass: &Backward<'_, R>) -> BackwardPlacesLaunch<R> {
+    /// Places of a backward pass's inputs and of the gradients.
+    pub fn backward_places(&self, pass: &BackwardLaunch<'_>) -> BackwardPlacesLaunch {
         let [query, key, value] = self.inputs.each_ref().map(Heads::places);
         let [of_query, of_key, of_value] = pass.results.each_ref().map(Heads::places);
         BackwardPlacesLaunch::new(query, key, value, pass.gradient.places(), of_query, of_key, of_value)
     }
 
     /// Returns what the kernels know of the attention.
-    pub fn problem(&self) -> ProblemLaunch<R> {
+    pub fn problem(&self) -> ProblemLaunch {
         let is_causal = self.options.mask.is_causal() && !self.options.has_ranges();
         ProblemLaunch::new(
             self.sizes.queries,
@@ -127,8 +127,8 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         )
     }
 
-    /// Which keys queries see, where the mask does not say it all.
-    pub fn ranges(&self) -> ComptimeOptionArgs<KeyRanges, R> {
+    /// Keys that queries see, where the mask does not say it all.
+    pub fn ranges(&self) -> ComptimeOptionArgs<KeyRanges> {
         let has_ranges = self.options.has_ranges();
         has_ranges
             .then(|| ranges_argument(self.client(), self.options, self.sizes))
@@ -136,13 +136,13 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
     }
 
     /// The relative bias, where there is one.
-    pub fn bias(&self) -> ComptimeOptionArgs<RelativeBias, R> {
+    pub fn bias(&self) -> ComptimeOptionArgs<RelativeBias> {
         let bias = self.bias.as_ref();
         bias.map(|bias| RelativeBiasLaunch::new(array(bias))).into()
     }
 
     /// The dropout of the weights, where there is one.
-    pub fn dropped(&self) -> ComptimeOptionArgs<DroppedRows, R> {
+    pub fn dropped(&self) -> ComptimeOptionArgs<DroppedRows> {
         let dropout = self.options.dropout.as_ref();
         dropout
             .map(|dropout| dropped_rows_argument(self.client(), dropout))
@@ -150,19 +150,19 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
     }
 }
 
-/// Checks that a device runs the kernels for attention of these sizes, forward and backward.
+/// Checks that a device takes attention of these sizes, forward and backward: that its kernels do, if it has them.
 ///
 /// Tiles for matrix units are larger than the portable ones, and devices that have them take more blocks than memory
 /// holds.
-pub(crate) fn check<R: CubeRuntime>(
-    client: &ComputeClient<R>,
+pub(in super::super) fn check(
+    device: &Device,
     check: Check,
     dtype: DType,
     sizes: AttentionSizes,
 ) -> Result<(), KernelError> {
-    if !is_supported(client, dtype) {
+    let Some(client) = client_of(device).filter(|client| is_supported(client, dtype)) else {
         return Ok(());
-    }
+    };
     let hardware = &client.properties().hardware;
     let memory = hardware.max_shared_memory_size;
     check.value(
@@ -198,18 +198,18 @@ pub(crate) fn check<R: CubeRuntime>(
     Ok(())
 }
 
-/// What a backward pass reads in addition to the inputs, and where it writes to.
-pub(super) struct Backward<'a, R: CubeRuntime> {
-    /// The output's.
-    pub gradient: &'a Heads<R>,
+/// Tensors that a backward pass reads in addition to the inputs, and those that it writes.
+pub(super) struct BackwardLaunch<'a> {
+    /// Gradient of the output.
+    pub gradient: &'a Heads,
     /// `log Σ exp` of the rows of scores.
-    pub log_sum_exp: CubeTensor<R>,
+    pub log_sum_exp: CubeTensor,
     /// The products of outputs and their gradients.
-    pub along: CubeTensor<R>,
+    pub along: CubeTensor,
     /// The gradients of queries, keys and values.
-    pub results: &'a [Heads<R>; 3],
+    pub results: &'a [Heads; 3],
     /// Numbers to a load.
     pub vector_size: usize,
-    /// What indexes all these tensors.
+    /// Type that indexes all these tensors.
     pub address_type: AddressType,
 }

@@ -1,7 +1,6 @@
 //! The table of which keys queries see, and which queries see keys.
 
-use burn_cubecl::CubeRuntime;
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use crate::cube::tables::{Owner, Table};
@@ -9,11 +8,7 @@ use crate::flash_attention::device::KeyRangesLaunch;
 use crate::flash_attention::{AttentionMask, AttentionOptions, AttentionSizes};
 
 /// The table as an argument of a kernel; it is brought to the device if it is not there.
-pub(super) fn ranges_argument<R: CubeRuntime>(
-    client: &ComputeClient<R>,
-    options: &AttentionOptions,
-    sizes: AttentionSizes,
-) -> KeyRangesLaunch<R> {
+pub(super) fn ranges_argument(client: &Client, options: &AttentionOptions, sizes: AttentionSizes) -> KeyRangesLaunch {
     let AttentionSizes {
         batch, queries, keys, ..
     } = sizes;
@@ -42,7 +37,7 @@ pub(super) fn ranges_argument<R: CubeRuntime>(
     });
     let row = 2 * (queries + keys);
     // SAFETY: the buffer holds two words for each query and each key of each sample.
-    let bounds = unsafe { ArrayArg::from_raw_parts(handle, samples * row) };
+    let bounds = unsafe { BufferArg::from_raw_parts(handle, samples * row) };
     KeyRangesLaunch::new(bounds, if samples == batch { row } else { 0 })
 }
 

@@ -1,6 +1,6 @@
 //! The relative bias of a plane's share of scores, and its gradient.
 //!
-//! Of tiles of eight rows by eight columns, those on a diagonal have the same bias at the same places.
+//! Tiles of eight rows by eight columns on a diagonal have the same bias at the same places.
 
 use cubecl::prelude::*;
 
@@ -10,7 +10,7 @@ use super::tile::{COLUMNS, lane};
 /// Adds the bias to scores that are not yet scaled, whose first ones are those of `query` and `key`; to those of
 /// queries and keys that there are not, any.
 #[cube]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::assign_op_pattern, clippy::too_many_arguments)]
 pub fn add_bias<P: Size>(
     scores: &mut Array<Vector<f32, P>>,
     bias: &ComptimeOption<RelativeBias>,
@@ -33,7 +33,7 @@ pub fn add_bias<P: Size>(
         for element in 0..2usize {
             let distance = first + comptime!(diagonal * COLUMNS) + element;
             let place = head * distances + select(distance < distances, distance, 0usize);
-            pair[element] = bias.table[place] * to_scores;
+            pair.insert(element, bias.table[place] * to_scores);
         }
         #[unroll]
         for row in 0..rows {
@@ -52,7 +52,7 @@ pub fn add_bias<P: Size>(
 #[allow(clippy::assign_op_pattern, clippy::too_many_arguments)]
 pub fn add_to_bias<P: Size>(
     of_scores: &Array<Vector<f32, P>>,
-    of_bias: &mut Array<Atomic<f32>>,
+    of_bias: &[Atomic<f32>],
     problem: &Problem,
     head: usize,
     query: usize,
@@ -78,7 +78,7 @@ pub fn add_to_bias<P: Size>(
             let distance = first + comptime!(diagonal * COLUMNS) + element;
             // Of queries and keys that there are not, there is nothing to add.
             if distance < distances {
-                of_bias[head * distances + distance].fetch_add(pair[element]);
+                of_bias[head * distances + distance].fetch_add(pair.extract(element));
             }
         }
     }

@@ -15,7 +15,7 @@ use super::bias::add_bias;
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
 use super::tile::{LOG2_E, exp2, from_the_end, lane, row_maximum, row_sum};
 use crate::cube::dropout::DroppedRows;
-use crate::cube::nvidia::{commit_copies, include_copies, wait_for_copies};
+use crate::cube::nvidia::{commit_copies, wait_for_copies};
 
 /// How far exponents of 2 may be above a row's base: weights of 2^8 are as precise as those of 1, and their sums are
 /// far from the largest numbers of 16 bits.
@@ -40,18 +40,18 @@ struct PlaneRows {
 )]
 #[allow(clippy::too_many_arguments)]
 pub fn attend_mma<F: Float, N: Size>(
-    query: &Array<Vector<F, N>>,
-    key: &Array<Vector<F, N>>,
-    value: &Array<Vector<F, N>>,
-    output: &mut Array<Vector<F, N>>,
-    log_sum_exp: &mut Array<f32>,
+    query: &[Vector<F, N>],
+    key: &[Vector<F, N>],
+    value: &[Vector<F, N>],
+    output: &mut [Vector<F, N>],
+    log_sum_exp: &mut [f32],
     places: ForwardPlaces,
     problem: Problem,
     ranges: ComptimeOption<KeyRanges>,
     bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
     let size!(P) = def.vector_size(cmma::MatrixIdent::Accumulator);
@@ -70,19 +70,15 @@ pub fn attend_mma<F: Float, N: Size>(
         .rows(rows.sample, rows.head, problem.queries, problem.d_head);
     let key_rows = places.key.rows(rows.sample, key_head, problem.keys, problem.d_head);
     let value_rows = places.value.rows(rows.sample, key_head, problem.keys, problem.d_head);
-    let query = query.to_slice();
-    let key = key.to_slice();
-    let value = value.to_slice();
 
-    include_copies();
     let staying = comptime!(tile.staying());
     let passing = tile.passing;
-    let mut queries = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(staying * tile.vectors()), 16usize);
-    let mut keys = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(passing * tile.vectors()), 16usize);
-    let mut values = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(passing * tile.vectors()), 16usize);
-    copy::<F, N>(&query, &query_rows, first_query, &mut queries, 0usize, staying, tile);
+    let mut queries = Shared::<[Vector<F, N>]>::new_aligned_slice(comptime!(staying * tile.vectors()), 16usize);
+    let mut keys = Shared::<[Vector<F, N>]>::new_aligned_slice(comptime!(passing * tile.vectors()), 16usize);
+    let mut values = Shared::<[Vector<F, N>]>::new_aligned_slice(comptime!(passing * tile.vectors()), 16usize);
+    copy::<F, N>(query, &query_rows, first_query, &mut queries, 0usize, staying, tile);
     let seen = keys_seen(&ranges, &problem, rows.sample, first_query, first_query + staying);
-    copy::<F, N>(&key, &key_rows, seen.from, &mut keys, 0usize, passing, tile);
+    copy::<F, N>(key, &key_rows, seen.from, &mut keys, 0usize, passing, tile);
     commit_copies();
 
     let element_tiles = comptime!(tile.width / COLUMNS);
@@ -113,14 +109,14 @@ pub fn attend_mma<F: Float, N: Size>(
         wait_for_copies(0u32);
         // The keys are there, and all have done with the values.
         sync_cube();
-        copy::<F, N>(&value, &value_rows, first_key, &mut values, 0usize, passing, tile);
+        copy::<F, N>(value, &value_rows, first_key, &mut values, 0usize, passing, tile);
         commit_copies();
         let mut scores = products::<F, N, P>(&queries, &keys, plane_row, tile);
         wait_for_copies(0u32);
         // The values are there, and all have done with the keys.
         sync_cube();
         if next < seen.to {
-            copy::<F, N>(&key, &key_rows, next, &mut keys, 0usize, passing, tile);
+            copy::<F, N>(key, &key_rows, next, &mut keys, 0usize, passing, tile);
             commit_copies();
         }
         if comptime!(bias.is_some()) {
@@ -166,8 +162,8 @@ pub fn attend_mma<F: Float, N: Size>(
 /// The products of the plane's queries and a block's keys.
 #[cube]
 fn products<F: Float, N: Size, P: Size>(
-    queries: &SharedMemory<Vector<F, N>>,
-    keys: &SharedMemory<Vector<F, N>>,
+    queries: &Shared<[Vector<F, N>]>,
+    keys: &Shared<[Vector<F, N>]>,
     plane_row: usize,
     #[comptime] tile: Tile,
 ) -> Array<Vector<f32, P>> {
@@ -253,7 +249,7 @@ fn hide<F: Float, P: Size>(
                 for element in 0..2usize {
                     let at = key + column * COLUMNS + element;
                     let is_hidden = at >= seen || is_outside(ranges, &own, at, at + 1);
-                    pair[element] = select(is_hidden, problem.nothing, pair[element]);
+                    pair.insert(element, select(is_hidden, problem.nothing, pair.extract(element)));
                 }
                 scores[index] = pair;
             }
@@ -264,6 +260,7 @@ fn hide<F: Float, P: Size>(
 /// Turns scores into weights relative to the rows' bases, and adds them to the totals. Before that, bases that scores
 /// have grown past are raised, and what was summed relative to them is scaled to the new ones.
 #[cube]
+#[allow(clippy::assign_op_pattern)]
 fn weigh<P: Size>(
     scores: &mut Array<Vector<f32, P>>,
     sums: &mut Array<Vector<f32, P>>,
@@ -279,11 +276,10 @@ fn weigh<P: Size>(
     #[unroll]
     for row in 0..comptime!(tile.row_tiles * 2) {
         let first = row / 2 * score_tiles * 2 + row % 2;
-        let mut maximum = max(scores[first][0], scores[first][1]);
+        let mut maximum = larger(scores[first]);
         #[unroll]
         for column in 1..score_tiles {
-            let pair = scores[first + column * 2];
-            maximum = max(maximum, max(pair[0], pair[1]));
+            maximum = max(maximum, larger(scores[first + column * 2]));
         }
         largest[row] = row_maximum(maximum) * sharpness;
         growth = max(growth, largest[row] - bases[row]);
@@ -294,7 +290,7 @@ fn weigh<P: Size>(
             let base = max(bases[row], largest[row]);
             let shrink = exp2(Vector::<f32, P>::new(bases[row] - base));
             bases[row] = base;
-            totals[row] = totals[row] * shrink[0];
+            totals[row] = totals[row] * shrink.extract(0usize);
             let first = row / 2 * element_tiles * 2 + row % 2;
             #[unroll]
             for column in 0..element_tiles {
@@ -310,10 +306,16 @@ fn weigh<P: Size>(
         for column in 0..score_tiles {
             let index = first + column * 2;
             let weights = exp2(scores[index] * Vector::new(sharpness) - Vector::new(bases[row]));
-            totals[row] = totals[row] + (weights[0] + weights[1]);
+            totals[row] = totals[row] + (weights.extract(0usize) + weights.extract(1usize));
             scores[index] = weights;
         }
     }
+}
+
+/// The larger number of a pair.
+#[cube]
+fn larger<P: Size>(pair: Vector<f32, P>) -> f32 {
+    max(pair.extract(0usize), pair.extract(1usize))
 }
 
 /// Drops weights, and scales the others.
@@ -337,8 +339,8 @@ fn drop_weights<P: Size>(
             #[unroll]
             for half in 0..2usize {
                 let mut pair = weights[index + half];
-                pair[0] = pair[0] * kept[half * 2];
-                pair[1] = pair[1] * kept[half * 2 + 1];
+                pair.insert(0usize, pair.extract(0usize) * kept[half * 2]);
+                pair.insert(1usize, pair.extract(1usize) * kept[half * 2 + 1]);
                 weights[index + half] = pair;
             }
         }
@@ -349,7 +351,7 @@ fn drop_weights<P: Size>(
 #[cube]
 fn accumulate<F: Float, N: Size, P: Size>(
     weights: &Array<Vector<f32, P>>,
-    values: &SharedMemory<Vector<F, N>>,
+    values: &Shared<[Vector<F, N>]>,
     sums: &mut Array<Vector<f32, P>>,
     #[comptime] tile: Tile,
 ) {
@@ -382,8 +384,8 @@ fn store<F: Float, N: Size, P: Size>(
     sums: &Array<Vector<f32, P>>,
     bases: &Array<f32>,
     totals: &Array<f32>,
-    output: &mut Array<Vector<F, N>>,
-    log_sum_exp: &mut Array<f32>,
+    output: &mut [Vector<F, N>],
+    log_sum_exp: &mut [f32],
     output_rows: &HeadRows,
     rows: &PlaneRows,
     problem: &Problem,
@@ -427,8 +429,8 @@ fn store<F: Float, N: Size, P: Size>(
     }
 }
 
-/// Of four tiles of eight columns, of which each of four adjacent lanes holds two columns in a word, gives each lane
-/// all eight columns of one.
+/// Gives each of four adjacent lanes all eight columns of one of four tiles, of each of which it holds two columns in a
+/// word.
 #[cube]
 fn gather<F: Float, N: Size>(words: &Array<u32>) -> Vector<F, N> {
     let is_odd = lane() % 2 == 1;
@@ -444,9 +446,9 @@ fn gather<F: Float, N: Size>(words: &Array<u32>) -> Vector<F, N> {
     let given_0 = plane_shuffle_xor(select(is_late, early_0, late_0), 2u32);
     let given_1 = plane_shuffle_xor(select(is_late, early_1, late_1), 2u32);
     let mut gathered = Vector::<u32, Const<4>>::empty();
-    gathered[0] = select(is_late, given_0, early_0);
-    gathered[1] = select(is_late, given_1, early_1);
-    gathered[2] = select(is_late, late_0, given_0);
-    gathered[3] = select(is_late, late_1, given_1);
+    gathered.insert(0usize, select(is_late, given_0, early_0));
+    gathered.insert(1usize, select(is_late, given_1, early_1));
+    gathered.insert(2usize, select(is_late, late_0, given_0));
+    gathered.insert(3usize, select(is_late, late_1, given_1));
     Vector::<F, N>::reinterpret(gathered)
 }

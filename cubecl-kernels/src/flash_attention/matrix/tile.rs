@@ -1,4 +1,4 @@
-//! What the kernels share: the sizes of tiles, loads, fragments and products.
+//! Sizes of tiles, loads, fragments and products, which the kernels share.
 
 use cubecl::prelude::barrier::{copy_async, copy_async_checked};
 use cubecl::prelude::*;
@@ -14,7 +14,7 @@ pub const SIDE: usize = 16;
 pub const COLUMNS: usize = 8;
 /// Numbers of 16 bits that a copy or a row of `ldmatrix` takes.
 pub const LOAD: usize = 8;
-/// What exponents are multiplied by to be those of 2.
+/// Factor of exponents that makes them those of 2.
 pub const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
 /// How large the blocks are that a cube works on.
@@ -32,7 +32,7 @@ pub struct Tile {
     pub buffers: usize,
     /// Elements of a head, rounded up so that cubes share whole products of 16; those beyond the head's are zeros.
     pub width: usize,
-    /// Whether weights are dropped.
+    /// True if weights are dropped.
     pub has_dropout: bool,
 }
 
@@ -81,7 +81,7 @@ impl Tile {
         }
     }
 
-    /// Whether the left fragments of what stays fit the registers, backward.
+    /// Returns whether the left fragments of what stays fit the registers, backward.
     pub fn holds_left(&self) -> bool {
         self.width <= 128
     }
@@ -114,7 +114,7 @@ impl Tile {
     }
 }
 
-/// What the numbers of a row's neighbouring loads are changed by (exclusive or), so that the loads at the same place of
+/// Returns what the numbers of a row's neighbouring loads are changed by (exclusive or): the loads at the same place of
 /// eight rows one below the other are in different banks of shared memory.
 #[cube]
 fn swizzle(row: usize, #[comptime] tile: Tile) -> usize {
@@ -126,10 +126,10 @@ fn swizzle(row: usize, #[comptime] tile: Tile) -> usize {
 /// them.
 #[cube]
 pub fn copy<F: Float, N: Size>(
-    from: &Slice<Vector<F, N>>,
+    from: &[Vector<F, N>],
     rows: &HeadRows,
     first: usize,
-    to: &mut SharedMemory<Vector<F, N>>,
+    to: &mut Shared<[Vector<F, N>]>,
     at: usize,
     #[comptime] length: usize,
     #[comptime] tile: Tile,
@@ -151,9 +151,8 @@ pub fn copy<F: Float, N: Size>(
                 if comptime!((step + 1) * turn <= length) || step * turn + row < length {
                     let place = source + step * turn * stride;
                     let vector = vector ^ swizzle(row + step * turn, tile);
-                    let source = from.slice(place, place + 1);
                     let target = target + comptime!(step * turn * vectors) + vector;
-                    copy_async(&source, &mut to.slice_mut(target, target + 1), 8u32);
+                    copy_async(from.slice(place, place + 1), to.slice_mut(target, target + 1), 8u32);
                 }
             }
         } else {
@@ -165,9 +164,8 @@ pub fn copy<F: Float, N: Size>(
                     let place = select(is_there, source + step * turn * stride, 0usize);
                     let count = select(is_there, 1usize, 0usize);
                     let vector = vector ^ swizzle(row + step * turn, tile);
-                    let source = from.slice(place, place + count);
                     let target = target + comptime!(step * turn * vectors) + vector;
-                    copy_async_checked(&source, &mut to.slice_mut(target, target + 1), 8u32);
+                    copy_async_checked(from.slice(place, place + count), to.slice_mut(target, target + 1), 8u32);
                 }
             }
         }
@@ -177,11 +175,11 @@ pub fn copy<F: Float, N: Size>(
 /// Starts the copies of a number for each of some rows into shared memory; zeros where there is no row.
 #[cube]
 pub fn copy_numbers(
-    from: &Slice<f32>,
+    from: &[f32],
     start: usize,
     rows: usize,
     first: usize,
-    to: &mut SharedMemory<f32>,
+    to: &mut Shared<[f32]>,
     at: usize,
     #[comptime] length: usize,
 ) {
@@ -191,16 +189,15 @@ pub fn copy_numbers(
         let is_there = first + unit < rows;
         let place = select(is_there, start + first + unit, 0usize);
         let count = select(is_there, 1usize, 0usize);
-        let source = from.slice(place, place + count);
-        let mut target = to.slice_mut(at + unit, at + unit + 1);
-        copy_async_checked(&source, &mut target, 1u32);
+        let target = at + unit;
+        copy_async_checked(from.slice(place, place + count), to.slice_mut(target, target + 1), 1u32);
     }
 }
 
 /// Loads the fragment of a left factor: 16 rows from `row` on, 16 elements from vector `vector` on.
 #[cube]
 pub fn left<F: Float, N: Size, P: Size>(
-    from: &SharedMemory<Vector<F, N>>,
+    from: &Shared<[Vector<F, N>]>,
     row: usize,
     vector: usize,
     #[comptime] tile: Tile,
@@ -209,14 +206,13 @@ pub fn left<F: Float, N: Size, P: Size>(
     let lane = lane();
     // Lanes 0 to 15 name the rows' first halves, 16 to 31 their second halves.
     let place = fragment_place(0usize, row, lane % 16, vector, lane / 16, tile);
-    let rows = from.slice(place, place + 1);
-    def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::A, 4usize, false)
+    def.load_matrix::<_, P>(from.slice(place, place + 1), cmma::MatrixIdent::A, 4usize, false)
 }
 
 /// Loads the fragments of two right factors, whose columns are 16 rows from `row` on: 16 elements from `vector` on.
 #[cube]
 pub fn right_of_rows<F: Float, N: Size, P: Size>(
-    from: &SharedMemory<Vector<F, N>>,
+    from: &Shared<[Vector<F, N>]>,
     at: usize,
     row: usize,
     vector: usize,
@@ -226,15 +222,14 @@ pub fn right_of_rows<F: Float, N: Size, P: Size>(
     let lane = lane();
     // Eight lanes name a matrix's rows: the first factor's halves, then the second one's.
     let place = fragment_place(at, row, lane / 16 * 8 + lane % 8, vector, lane / 8 % 2, tile);
-    let rows = from.slice(place, place + 1);
-    def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::B, 4usize, false)
+    def.load_matrix::<_, P>(from.slice(place, place + 1), cmma::MatrixIdent::B, 4usize, false)
 }
 
 /// Loads the fragments of two right factors, whose rows are 16 rows from `row` on: each has eight elements, from
 /// `vector` on.
 #[cube]
 pub fn right_of_columns<F: Float, N: Size, P: Size>(
-    from: &SharedMemory<Vector<F, N>>,
+    from: &Shared<[Vector<F, N>]>,
     at: usize,
     row: usize,
     vector: usize,
@@ -243,8 +238,7 @@ pub fn right_of_columns<F: Float, N: Size, P: Size>(
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
     let lane = lane();
     let place = fragment_place(at, row, lane % 16, vector, lane / 16, tile);
-    let rows = from.slice(place, place + 1);
-    def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::B, 4usize, true)
+    def.load_matrix::<_, P>(from.slice(place, place + 1), cmma::MatrixIdent::B, 4usize, true)
 }
 
 /// This unit's number in its plane: planes have 32 units, which the constant's own name does not tell the compiler.
@@ -256,7 +250,7 @@ pub fn lane() -> usize {
 /// Loads the fragment of a left factor, whose columns are 16 rows from `row` on: 16 elements from vector `vector` on.
 #[cube]
 pub fn left_of_columns<F: Float, N: Size, P: Size>(
-    from: &SharedMemory<Vector<F, N>>,
+    from: &Shared<[Vector<F, N>]>,
     row: usize,
     vector: usize,
     #[comptime] tile: Tile,
@@ -265,8 +259,7 @@ pub fn left_of_columns<F: Float, N: Size, P: Size>(
     let lane = lane();
     // Eight lanes name a matrix's columns: the first half's rows 0 to 7 and 8 to 15, then the second half's.
     let place = fragment_place(0usize, row, lane / 16 * 8 + lane % 8, vector, lane / 8 % 2, tile);
-    let rows = from.slice(place, place + 1);
-    def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::A, 4usize, true)
+    def.load_matrix::<_, P>(from.slice(place, place + 1), cmma::MatrixIdent::A, 4usize, true)
 }
 
 /// Where a lane's row of a fragment is: `own_row` below `row`, and `own_vector`, 0 or 1, after `vector`. `row` is a
@@ -318,7 +311,7 @@ pub fn exp2<P: Size>(exponents: Vector<f32, P>) -> Vector<f32, P> {
     let mut powers = Vector::<f32, P>::empty();
     #[unroll]
     for element in 0..P::value() {
-        powers[element] = exp2_approximate(exponents[element]);
+        powers.insert(element, exp2_approximate(exponents.extract(element)));
     }
     powers
 }

@@ -16,10 +16,10 @@ use crate::cube::dropout::DroppedRows;
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn dot<F: Float, N: Size>(
-    output: &Array<Vector<F, N>>,
-    gradient: &Array<Vector<F, N>>,
-    along: &mut Array<f32>,
-    query_sums: &mut ComptimeOption<Array<Vector<f32, Const<4>>>>,
+    output: &[Vector<F, N>],
+    gradient: &[Vector<F, N>],
+    along: &mut [f32],
+    query_sums: ComptimeOption<&mut [Vector<f32, Const<4>>]>,
     output_at: HeadsAt,
     gradient_at: HeadsAt,
     sums: usize,
@@ -27,13 +27,13 @@ pub fn dot<F: Float, N: Size>(
     heads: usize,
     rows: usize,
     d_head: usize,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let size = N::value();
     let unit_row = UNIT_POS as usize / SIDE;
     let unit_column = UNIT_POS as usize % SIDE;
     let row = (CUBE_POS_Y as usize * CUBE_COUNT_X as usize + CUBE_POS_X as usize) * SIDE + unit_row;
-    let mut partial = SharedMemory::<f32>::new(UNITS);
+    let mut partial = Shared::<[f32]>::new_slice(UNITS);
     let mut sum = 0.0f32;
     if row < rows {
         let query = row % queries;
@@ -48,7 +48,7 @@ pub fn dot<F: Float, N: Size>(
             let product = a * b;
             #[unroll]
             for element in 0..size {
-                sum += product[element];
+                sum += product.extract(element);
             }
             column += SIDE * size;
         }
@@ -82,21 +82,21 @@ pub fn dot<F: Float, N: Size>(
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn key_gradients<F: Float, N: Size>(
-    query: &Array<Vector<F, N>>,
-    key: &Array<Vector<F, N>>,
-    value: &Array<Vector<F, N>>,
-    gradient: &Array<Vector<F, N>>,
-    log_sum_exp: &Array<f32>,
-    along: &Array<f32>,
-    of_key: &mut Array<F>,
-    of_value: &mut Array<F>,
+    query: &[Vector<F, N>],
+    key: &[Vector<F, N>],
+    value: &[Vector<F, N>],
+    gradient: &[Vector<F, N>],
+    log_sum_exp: &[f32],
+    along: &[f32],
+    of_key: &mut [F],
+    of_value: &mut [F],
     places: BackwardPlaces,
     problem: Problem,
     ranges: ComptimeOption<KeyRanges>,
     bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let rows = comptime!(tile.keys / SIDE);
     let elements = comptime!(tile.width / SIDE);
@@ -108,22 +108,18 @@ pub fn key_gradients<F: Float, N: Size>(
     let key_head = CUBE_POS_Y as usize;
     let sample = CUBE_POS_Z as usize;
 
-    let mut query_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
-    let mut key_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
-    let mut value_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
-    let mut gradient_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
-    let tiles = Tiles {
-        query: query_tile,
-        key: key_tile,
-        value: value_tile,
-        gradient: gradient_tile,
+    let mut tiles = Tiles {
+        query: Shared::new_slice(comptime!(tile.queries * stride)),
+        key: Shared::new_slice(comptime!(tile.keys * stride)),
+        value: Shared::new_slice(comptime!(tile.keys * stride)),
+        gradient: Shared::new_slice(comptime!(tile.queries * stride)),
     };
-    let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
-    let mut of_scores = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
+    let mut weights = Shared::<[f32]>::new_slice(comptime!(tile.queries * weight_stride));
+    let mut of_scores = Shared::<[f32]>::new_slice(comptime!(tile.queries * weight_stride));
     let key_rows = places.key.rows(sample, key_head, problem.keys, problem.d_head);
     let value_rows = places.value.rows(sample, key_head, problem.keys, problem.d_head);
-    load::<F, N>(key, &key_rows, first_key, &mut key_tile, tile.keys, tile.width);
-    load::<F, N>(value, &value_rows, first_key, &mut value_tile, tile.keys, tile.width);
+    load::<F, N>(key, &key_rows, first_key, &mut tiles.key, tile.keys, tile.width);
+    load::<F, N>(value, &value_rows, first_key, &mut tiles.value, tile.keys, tile.width);
 
     let mut sums_key = Array::<f32>::new(comptime!(rows * elements));
     let mut sums_value = Array::<f32>::new(comptime!(rows * elements));
@@ -149,7 +145,7 @@ pub fn key_gradients<F: Float, N: Size>(
                 query,
                 &query_rows,
                 first_query,
-                &mut query_tile,
+                &mut tiles.query,
                 tile.queries,
                 tile.width,
             );
@@ -157,7 +153,7 @@ pub fn key_gradients<F: Float, N: Size>(
                 gradient,
                 &gradient_rows,
                 first_query,
-                &mut gradient_tile,
+                &mut tiles.gradient,
                 tile.queries,
                 tile.width,
             );
@@ -192,8 +188,8 @@ pub fn key_gradients<F: Float, N: Size>(
                     #[unroll]
                     for element in 0..elements {
                         let place = index * stride + unit_column + element * SIDE;
-                        sums_key[row * elements + element] += of_score * query_tile[place];
-                        sums_value[row * elements + element] += weight * gradient_tile[place];
+                        sums_key[row * elements + element] += of_score * tiles.query[place];
+                        sums_value[row * elements + element] += weight * tiles.gradient[place];
                     }
                 }
             }
@@ -225,20 +221,20 @@ pub fn key_gradients<F: Float, N: Size>(
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn query_gradients<F: Float, N: Size>(
-    query: &Array<Vector<F, N>>,
-    key: &Array<Vector<F, N>>,
-    value: &Array<Vector<F, N>>,
-    gradient: &Array<Vector<F, N>>,
-    log_sum_exp: &Array<f32>,
-    along: &Array<f32>,
-    of_query: &mut Array<F>,
+    query: &[Vector<F, N>],
+    key: &[Vector<F, N>],
+    value: &[Vector<F, N>],
+    gradient: &[Vector<F, N>],
+    log_sum_exp: &[f32],
+    along: &[f32],
+    of_query: &mut [F],
     places: BackwardPlaces,
     problem: Problem,
     ranges: ComptimeOption<KeyRanges>,
     bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let rows = comptime!(tile.queries / SIDE);
     let elements = comptime!(tile.width / SIDE);
@@ -251,18 +247,14 @@ pub fn query_gradients<F: Float, N: Size>(
     let sample = CUBE_POS_Z as usize;
     let key_head = head / problem.group;
 
-    let mut query_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
-    let mut key_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
-    let mut value_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
-    let mut gradient_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
-    let tiles = Tiles {
-        query: query_tile,
-        key: key_tile,
-        value: value_tile,
-        gradient: gradient_tile,
+    let mut tiles = Tiles {
+        query: Shared::new_slice(comptime!(tile.queries * stride)),
+        key: Shared::new_slice(comptime!(tile.keys * stride)),
+        value: Shared::new_slice(comptime!(tile.keys * stride)),
+        gradient: Shared::new_slice(comptime!(tile.queries * stride)),
     };
-    let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
-    let mut of_scores = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
+    let mut weights = Shared::<[f32]>::new_slice(comptime!(tile.queries * weight_stride));
+    let mut of_scores = Shared::<[f32]>::new_slice(comptime!(tile.queries * weight_stride));
     let query_rows = places.query.rows(sample, head, problem.queries, problem.d_head);
     let key_rows = places.key.rows(sample, key_head, problem.keys, problem.d_head);
     let value_rows = places.value.rows(sample, key_head, problem.keys, problem.d_head);
@@ -272,7 +264,7 @@ pub fn query_gradients<F: Float, N: Size>(
         query,
         &query_rows,
         first_query,
-        &mut query_tile,
+        &mut tiles.query,
         tile.queries,
         tile.width,
     );
@@ -280,7 +272,7 @@ pub fn query_gradients<F: Float, N: Size>(
         gradient,
         &gradient_rows,
         first_query,
-        &mut gradient_tile,
+        &mut tiles.gradient,
         tile.queries,
         tile.width,
     );
@@ -296,8 +288,8 @@ pub fn query_gradients<F: Float, N: Size>(
     while first_key < seen.to {
         // The block before has been read.
         sync_cube();
-        load::<F, N>(key, &key_rows, first_key, &mut key_tile, tile.keys, tile.width);
-        load::<F, N>(value, &value_rows, first_key, &mut value_tile, tile.keys, tile.width);
+        load::<F, N>(key, &key_rows, first_key, &mut tiles.key, tile.keys, tile.width);
+        load::<F, N>(value, &value_rows, first_key, &mut tiles.value, tile.keys, tile.width);
         sync_cube();
         let block = BlockPlace {
             sample,
@@ -327,7 +319,7 @@ pub fn query_gradients<F: Float, N: Size>(
                 #[unroll]
                 for element in 0..elements {
                     let place = index * stride + unit_column + element * SIDE;
-                    sums[row * elements + element] += of_score * key_tile[place];
+                    sums[row * elements + element] += of_score * tiles.key[place];
                 }
             }
         }

@@ -20,13 +20,13 @@ pub const BAND: usize = EACH * UNITS;
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn bias_gradient<F: Float, N: Size>(
-    query: &Array<Vector<F, N>>,
-    key: &Array<Vector<F, N>>,
-    value: &Array<Vector<F, N>>,
-    gradient: &Array<Vector<F, N>>,
-    log_sum_exp: &Array<f32>,
-    along: &Array<f32>,
-    of_bias: &mut Array<f32>,
+    query: &[Vector<F, N>],
+    key: &[Vector<F, N>],
+    value: &[Vector<F, N>],
+    gradient: &[Vector<F, N>],
+    log_sum_exp: &[f32],
+    along: &[f32],
+    of_bias: &mut [f32],
     places: BackwardPlaces,
     problem: Problem,
     ranges: ComptimeOption<KeyRanges>,
@@ -34,7 +34,7 @@ pub fn bias_gradient<F: Float, N: Size>(
     dropped: ComptimeOption<DroppedRows>,
     samples: usize,
     #[comptime] tile: Tile,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let stride = comptime!(tile.width + 1);
     let weight_stride = comptime!(tile.keys + 1);
@@ -46,18 +46,14 @@ pub fn bias_gradient<F: Float, N: Size>(
     let last = problem.queries - 1;
     let first_distance = CUBE_POS_X as usize * comptime!(BAND);
 
-    let mut query_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
-    let mut key_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
-    let mut value_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
-    let mut gradient_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
-    let tiles = Tiles {
-        query: query_tile,
-        key: key_tile,
-        value: value_tile,
-        gradient: gradient_tile,
+    let mut tiles = Tiles {
+        query: Shared::new_slice(comptime!(tile.queries * stride)),
+        key: Shared::new_slice(comptime!(tile.keys * stride)),
+        value: Shared::new_slice(comptime!(tile.keys * stride)),
+        gradient: Shared::new_slice(comptime!(tile.queries * stride)),
     };
-    let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
-    let mut of_scores = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
+    let mut weights = Shared::<[f32]>::new_slice(comptime!(tile.queries * weight_stride));
+    let mut of_scores = Shared::<[f32]>::new_slice(comptime!(tile.queries * weight_stride));
     let mut sums = Array::<f32>::new(comptime!(EACH));
     #[unroll]
     for index in 0..comptime!(EACH) {
@@ -96,7 +92,7 @@ pub fn bias_gradient<F: Float, N: Size>(
                     query,
                     &query_rows,
                     first_query,
-                    &mut query_tile,
+                    &mut tiles.query,
                     tile.queries,
                     tile.width,
                 );
@@ -104,15 +100,15 @@ pub fn bias_gradient<F: Float, N: Size>(
                     gradient,
                     &gradient_rows,
                     first_query,
-                    &mut gradient_tile,
+                    &mut tiles.gradient,
                     tile.queries,
                     tile.width,
                 );
             }
             while first_key < end_key {
                 sync_cube();
-                load::<F, N>(key, &key_rows, first_key, &mut key_tile, tile.keys, tile.width);
-                load::<F, N>(value, &value_rows, first_key, &mut value_tile, tile.keys, tile.width);
+                load::<F, N>(key, &key_rows, first_key, &mut tiles.key, tile.keys, tile.width);
+                load::<F, N>(value, &value_rows, first_key, &mut tiles.value, tile.keys, tile.width);
                 sync_cube();
                 let block = BlockPlace {
                     sample,

@@ -15,18 +15,18 @@ use crate::cube::dropout::DroppedRows;
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn attend<F: Float, N: Size>(
-    query: &Array<Vector<F, N>>,
-    key: &Array<Vector<F, N>>,
-    value: &Array<Vector<F, N>>,
-    output: &mut Array<F>,
-    log_sum_exp: &mut Array<f32>,
+    query: &[Vector<F, N>],
+    key: &[Vector<F, N>],
+    value: &[Vector<F, N>],
+    output: &mut [F],
+    log_sum_exp: &mut [f32],
     places: ForwardPlaces,
     problem: Problem,
     ranges: ComptimeOption<KeyRanges>,
     bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let rows = comptime!(tile.queries / SIDE);
     let columns = comptime!(tile.keys / SIDE);
@@ -40,11 +40,11 @@ pub fn attend<F: Float, N: Size>(
     let sample = CUBE_POS_Z as usize;
     let key_head = head / problem.group;
 
-    let mut queries = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
-    let mut keys = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
-    let mut values = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
-    let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
-    let mut partial = SharedMemory::<f32>::new(comptime!(tile.queries * SIDE));
+    let mut queries = Shared::<[f32]>::new_slice(comptime!(tile.queries * stride));
+    let mut keys = Shared::<[f32]>::new_slice(comptime!(tile.keys * stride));
+    let mut values = Shared::<[f32]>::new_slice(comptime!(tile.keys * stride));
+    let mut weights = Shared::<[f32]>::new_slice(comptime!(tile.queries * weight_stride));
+    let mut partial = Shared::<[f32]>::new_slice(comptime!(tile.queries * SIDE));
 
     let query_rows = places.query.rows(sample, head, problem.queries, problem.d_head);
     let key_rows = places.key.rows(sample, key_head, problem.keys, problem.d_head);
@@ -143,7 +143,7 @@ pub fn attend<F: Float, N: Size>(
                 let mut weight = (scores[row * columns + column] - base).exp();
                 total += weight;
                 if comptime!(tile.has_dropout) {
-                    weight *= kept[column];
+                    weight *= kept.extract(column);
                 }
                 weights[tile_row * weight_stride + unit_column * columns + column] = weight;
             }

@@ -1,4 +1,4 @@
-//! What the kernels share: the sizes of tiles, loads, and the scores of a block.
+//! Sizes of tiles, loads, and the scores of a block, which the kernels share.
 
 use cubecl::prelude::*;
 
@@ -15,7 +15,7 @@ pub struct Tile {
     pub keys: usize,
     /// Elements of a head, rounded up; those beyond the head's are zeros.
     pub width: usize,
-    /// Whether weights are dropped.
+    /// True if weights are dropped.
     pub has_dropout: bool,
 }
 
@@ -30,8 +30,8 @@ pub enum Pass {
 impl Tile {
     /// The tile for heads of `d_head` elements.
     ///
-    /// As large as 32 KiB allow: forward the tiles of queries, keys, values and weights; backward also that of the
-    /// output's gradient. Multiples of [`SIDE`], except where the widest heads leave less.
+    /// It is as large as 32 KiB allow: forward the tiles of queries, keys, values and weights; backward also that of
+    /// the output's gradient. Multiples of [`SIDE`], except where the widest heads leave less.
     pub fn new(pass: Pass, d_head: usize, has_dropout: bool) -> Self {
         let widths = [16, 32, 64, 96, 128, 192, 256];
         let width = widths.into_iter().find(|&width| width >= d_head);
@@ -64,10 +64,10 @@ impl Tile {
 /// Loads rows into shared memory, as consecutive numbers; zeros where there is no row or no element.
 #[cube]
 pub fn load<F: Float, N: Size>(
-    from: &Array<Vector<F, N>>,
+    from: &[Vector<F, N>],
     rows: &HeadRows,
     first: usize,
-    to: &mut SharedMemory<f32>,
+    to: &mut Shared<[f32]>,
     #[comptime] length: usize,
     #[comptime] width: usize,
 ) {
@@ -85,7 +85,7 @@ pub fn load<F: Float, N: Size>(
         }
         #[unroll]
         for element in 0..size {
-            to[row * stride + column + element] = numbers[element];
+            to[row * stride + column + element] = numbers.extract(element);
         }
         index += UNITS;
     }
@@ -110,10 +110,10 @@ pub struct BlockPlace {
 #[allow(clippy::too_many_arguments)]
 pub fn gradients_of_scores(
     tiles: &Tiles,
-    weights: &mut SharedMemory<f32>,
-    of_scores: &mut SharedMemory<f32>,
-    log_sum_exp: &Array<f32>,
-    along: &Array<f32>,
+    weights: &mut Shared<[f32]>,
+    of_scores: &mut Shared<[f32]>,
+    log_sum_exp: &[f32],
+    along: &[f32],
     block: &BlockPlace,
     problem: &Problem,
     ranges: &ComptimeOption<KeyRanges>,
@@ -185,8 +185,8 @@ pub fn gradients_of_scores(
                 let mut of_weight = of_weights[index];
                 let mut weight_kept = weight;
                 if comptime!(tile.has_dropout) {
-                    of_weight *= kept[column];
-                    weight_kept *= kept[column];
+                    of_weight *= kept.extract(column);
+                    weight_kept *= kept.extract(column);
                 }
                 let of_score = weight * (of_weight - along_row) * problem.scale;
                 let place = tile_row * weight_stride + unit_column * columns + column;
@@ -200,9 +200,9 @@ pub fn gradients_of_scores(
 /// The tiles in shared memory that the backward pass works on.
 #[derive(CubeType)]
 pub struct Tiles {
-    pub query: SharedMemory<f32>,
-    pub key: SharedMemory<f32>,
-    pub value: SharedMemory<f32>,
-    /// Of the output.
-    pub gradient: SharedMemory<f32>,
+    pub query: Shared<[f32]>,
+    pub key: Shared<[f32]>,
+    pub value: Shared<[f32]>,
+    /// Gradient of the output.
+    pub gradient: Shared<[f32]>,
 }

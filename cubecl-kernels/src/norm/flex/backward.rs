@@ -1,117 +1,92 @@
 //! The norms backward, of rows or of sums of rows.
 
-use burn::tensor::{Element, Tensor};
-use burn_flex::Flex;
+use burn_flex::FlexTensor;
 
-use super::Parameters;
+use super::read;
 use crate::bias_dropout_add::flex::InputGradient;
 use crate::flex::blocks::{Rows, add_up, each_row, in_blocks, uninit};
 use crate::flex::lanes::{Destination, accumulate, map, sums};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::Number;
-use crate::flex::tensor::{Place, flat, rounded, tensor};
-use crate::norm::{AddRule, NormGradients, NormKind, NormParameters, NormStatistics};
-use crate::precision::narrow;
+use crate::flex::tensor::{Place, dims, in_order, rounded, tensor};
+use crate::norm::Backward;
+use crate::norm::NormKind;
+use crate::operation::{Of, Operation};
 
-/// What a backward pass is given in addition to the gradient of the norm.
-pub(super) struct Given<'a> {
-    pub hidden: Tensor<Flex, 2>,
-    pub parameters: &'a NormParameters<Flex>,
-    pub statistics: NormStatistics<Flex>,
-    pub of_hidden: Option<Tensor<Flex, 2>>,
-    pub addends: Option<&'a AddRule>,
-}
-
-/// The gradients of the input, where it is not that of the sum, and of the bias.
-pub(super) type OfAddends = (Option<Tensor<Flex, 2>>, Option<Tensor<Flex, 1>>);
-
-impl Given<'_> {
-    /// The gradients of the addends, where there are any, and those of the norm; its input's is that of the sum.
-    pub fn backward<T: Number>(self, of_output: Tensor<Flex, 2>) -> (Option<OfAddends>, NormGradients<Flex>) {
-        let shape @ [rows, columns] = self.hidden.dims();
-        let parameters = Parameters::of(self.parameters);
-        let kind = parameters.kind;
-        let reciprocals = flat(narrow(self.statistics.reciprocal, T::Real::dtype()));
-        let means = self.statistics.mean.map(|mean| flat(narrow(mean, T::Real::dtype())));
-        let reciprocals = reciprocals.storage::<T::Real>();
-        let means = means.as_ref().map(|means| means.storage::<T::Real>());
-        let (hidden, of_hidden) = (flat(self.hidden), self.of_hidden.map(flat));
-        let hidden = hidden.storage::<T>();
-        let of_hidden = of_hidden.as_ref().map(|gradient| gradient.storage::<T>());
-        let no_addends = AddRule {
-            has_bias: false,
-            dropout: None,
-        };
-        let rule = self.addends.unwrap_or(&no_addends);
-        let mut of_input = rule.dropout.is_some().then(|| uninit::<T>(rows * columns));
-        let mut place = Place::<T>::over(of_output);
-        let parts = (
-            place.rows(columns),
-            of_input.as_mut().map(|of_input| Rows::new(&mut of_input[..], columns)),
+/// Returns the gradients of rows and vectors for those of the sum, if it has one, and of the norm.
+pub(super) fn backward_in<T: Number>(
+    rule: &Backward,
+    ((hidden, weight, (mean, reciprocal)), of_hidden, of_output): Of<<Backward as Operation>::Inputs, FlexTensor>,
+) -> Of<<Backward as Operation>::Outputs, FlexTensor> {
+    let shape @ [rows, columns] = dims(&hidden);
+    let kind = if mean.is_some() { NormKind::Layer } else { NormKind::Rms };
+    let [hidden, weight, reciprocals] = [hidden, weight, reciprocal].map(in_order);
+    let [means, of_hidden] = [mean, of_hidden].map(|tensor| tensor.map(in_order));
+    let (hidden, reciprocals) = (hidden.storage::<T>(), reciprocals.storage::<T::Real>());
+    let means = means.as_ref().map(|means| means.storage::<T::Real>());
+    let of_hidden = of_hidden.as_ref().map(|gradient| gradient.storage::<T>());
+    let mut of_input = rule.dropout.is_some().then(|| uninit::<T>(rows * columns));
+    let mut place = Place::<T>::over(of_output);
+    let parts = (
+        place.rows(columns),
+        of_input.as_mut().map(|of_input| Rows::new(&mut of_input[..], columns)),
+    );
+    let sums = in_blocks(shape, parts, |range, parts| {
+        let mut input = InputGradient::<T>::new(rule.has_addend_bias, rule.dropout.as_ref(), columns);
+        let mut block = vectorised(
+            #[inline(always)]
+            || NormGradient::new(kind, read::<T>(&weight)),
         );
-        let sums = in_blocks(shape, parts, |range, parts| {
-            let mut input = InputGradient::<T>::new(rule, columns);
-            let mut block = vectorised(
-                #[inline(always)]
-                || NormGradient::new(kind, parameters.weight::<T>()),
-            );
-            vectorised(
-                #[inline(always)]
-                || {
-                    let mut buffers = [Vec::new(), Vec::new(), Vec::new()];
-                    let [hidden_buffer, of_hidden_buffer, buffer] = &mut buffers;
-                    each_row(
-                        range,
-                        parts,
-                        #[inline(always)]
-                        |row, (gradient, of_input)| {
-                            let at_row = row * columns..(row + 1) * columns;
-                            let hidden = T::read(&hidden[at_row.clone()], hidden_buffer);
-                            let of_hidden = of_hidden.map(
-                                #[inline(always)]
-                                |gradient| T::read(&gradient[at_row], of_hidden_buffer),
-                            );
-                            let mean = means.map_or(T::Real::ZERO, |means| means[row]);
-                            let statistics = [mean, reciprocals[row]];
-                            T::through(
-                                gradient.values,
-                                buffer,
-                                #[inline(always)]
-                                |gradient| {
-                                    let gradient = block.row(gradient, hidden, of_hidden, statistics);
-                                    if of_input.is_some() || rule.has_bias {
-                                        let of_input = of_input.map(
-                                            #[inline(always)]
-                                            |of_input| of_input.values,
-                                        );
-                                        input.of(row, gradient, of_input);
-                                    }
-                                },
-                            );
-                        },
-                    );
-                },
-            );
-            [block.of_weight, block.of_bias, input.bias]
-        });
-        let total = |which: usize| {
-            let sums = sums.iter().map(|sums| &sums[which][..]);
-            rounded::<T, 1>(add_up(sums, columns), [columns])
-        };
-        let [of_weight, of_bias, of_addend] = [0, 1, 2].map(total);
-        let norm = NormGradients {
-            // SAFETY: every row was mapped.
-            input: unsafe { place.finish(shape) },
-            weight: of_weight,
-            bias: parameters.bias.is_some().then_some(of_bias),
-        };
-        let addends = self.addends.map(|rule| {
-            // SAFETY: every row was made.
-            let of_input = of_input.map(|of_input| tensor(unsafe { of_input.assume_init() }.into_vec(), shape));
-            (of_input, rule.has_bias.then_some(of_addend))
-        });
-        (addends, norm)
-    }
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut buffers = [Vec::new(), Vec::new(), Vec::new()];
+                let [hidden_buffer, of_hidden_buffer, buffer] = &mut buffers;
+                each_row(
+                    range,
+                    parts,
+                    #[inline(always)]
+                    |row, (gradient, of_input)| {
+                        let at_row = row * columns..(row + 1) * columns;
+                        let hidden = T::read(&hidden[at_row.clone()], hidden_buffer);
+                        let of_hidden = of_hidden.map(
+                            #[inline(always)]
+                            |gradient| T::read(&gradient[at_row], of_hidden_buffer),
+                        );
+                        let mean = means.map_or(T::Real::ZERO, |means| means[row]);
+                        let statistics = [mean, reciprocals[row]];
+                        T::through(
+                            gradient.values,
+                            buffer,
+                            #[inline(always)]
+                            |gradient| {
+                                let gradient = block.row(gradient, hidden, of_hidden, statistics);
+                                if of_input.is_some() || rule.has_addend_bias {
+                                    let of_input = of_input.map(
+                                        #[inline(always)]
+                                        |of_input| of_input.values,
+                                    );
+                                    input.of(row, gradient, of_input);
+                                }
+                            },
+                        );
+                    },
+                );
+            },
+        );
+        [block.of_weight, block.of_bias, input.bias]
+    });
+    let total = |which: usize| {
+        let sums = sums.iter().map(|sums| &sums[which][..]);
+        rounded::<T, 1>(add_up(sums, columns), [columns])
+    };
+    let is_there = [true, rule.has_bias, rule.has_addend_bias];
+    let vectors = (0..3).filter(|&which| is_there[which]).map(total).collect();
+    // SAFETY: every row was mapped.
+    let result = unsafe { place.finish(shape) };
+    // SAFETY: every row was made.
+    let of_input = of_input.map(|of_input| tensor(unsafe { of_input.assume_init() }.into_vec(), shape));
+    ((result, of_input), vectors)
 }
 
 /// The gradients in the rows of a block.
@@ -195,7 +170,7 @@ impl<R: Real> NormGradient<R> {
     }
 }
 
-/// What a row's gradient depends on in addition to the element.
+/// Numbers that a row's gradient depends on in addition to the element.
 #[derive(Clone, Copy)]
 struct Moments<R> {
     mean: R,

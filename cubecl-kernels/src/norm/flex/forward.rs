@@ -1,16 +1,25 @@
 //! The norms forward, of rows or of sums of rows.
 
-use burn::tensor::Tensor;
-use burn_flex::Flex;
+use burn_flex::FlexTensor;
 
-use super::Parameters;
+use super::read;
 use crate::bias_dropout_add::flex::Others;
 use crate::flex::blocks::{Rows, each_row, in_blocks, uninit};
 use crate::flex::lanes::{Destination, map, sum, sums};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::Number;
-use crate::flex::tensor::{Place, tensor};
-use crate::norm::{Addends, NormKind, NormParameters, NormStatistics};
+use crate::flex::tensor::{Place, dims, tensor};
+use crate::norm::NormKind;
+use crate::norm::{Forward, Statistics};
+use crate::operation::{Of, Operation};
+
+/// A norm's parameters.
+pub(super) struct Parameters {
+    pub kind: NormKind,
+    pub epsilon: f64,
+    pub weight: FlexTensor,
+    pub bias: Option<FlexTensor>,
+}
 
 /// A norm, for the rows of a block.
 struct Norm<R> {
@@ -26,12 +35,16 @@ impl<R: Real> Norm<R> {
         Self {
             kind: parameters.kind,
             epsilon: R::of(parameters.epsilon),
-            weight: parameters.weight::<T>(),
-            bias: parameters.bias::<T>(),
+            weight: read::<T>(&parameters.weight),
+            // Zeros for a bias that there is not.
+            bias: match &parameters.bias {
+                Some(bias) => read::<T>(bias),
+                None => vec![R::ZERO; parameters.weight.layout().num_elements()],
+            },
         }
     }
 
-    /// The mean, 0 for an RMS norm, and the reciprocal of the standard deviation.
+    /// Returns the mean, 0 for an RMS norm, and the reciprocal of the standard deviation.
     #[inline(always)]
     fn statistics(&self, row: &[R]) -> [R; 2] {
         let share = R::ONE / R::of(row.len() as f64);
@@ -62,13 +75,13 @@ impl<R: Real> Norm<R> {
 }
 
 /// The rows' statistics, while they are being written.
-struct Statistics<R> {
+struct RowStatistics<R> {
     kind: NormKind,
     mean: Vec<R>,
     reciprocal: Vec<R>,
 }
 
-impl<R: Real + Number> Statistics<R> {
+impl<R: Real + Number> RowStatistics<R> {
     fn new(kind: NormKind, rows: usize) -> Self {
         let [mean, reciprocal] = [(); 2].map(|()| vec![R::ZERO; rows]);
         Self { kind, mean, reciprocal }
@@ -78,30 +91,27 @@ impl<R: Real + Number> Statistics<R> {
         (Rows::new(&mut self.mean, 1), Rows::new(&mut self.reciprocal, 1))
     }
 
-    fn finish(self) -> NormStatistics<Flex> {
+    fn finish(self) -> Of<Statistics, FlexTensor> {
         let rows = self.mean.len();
-        NormStatistics {
-            mean: (self.kind == NormKind::Layer).then(|| tensor(self.mean, [rows])),
-            reciprocal: tensor(self.reciprocal, [rows]),
-        }
+        let mean = (self.kind == NormKind::Layer).then(|| tensor(self.mean, [rows]));
+        (mean, tensor(self.reciprocal, [rows]))
     }
 }
 
 /// Returns the norm of each row, and the rows' statistics.
 pub(super) fn forward_in<T: Number>(
-    input: Tensor<Flex, 2>,
-    parameters: &NormParameters<Flex>,
-) -> (Tensor<Flex, 2>, NormStatistics<Flex>) {
-    let shape @ [rows, columns] = input.dims();
-    let parameters = Parameters::of(parameters);
-    let mut statistics = Statistics::<T::Real>::new(parameters.kind, rows);
+    input: FlexTensor,
+    parameters: &Parameters,
+) -> Of<<Forward as Operation>::Outputs, FlexTensor> {
+    let shape @ [rows, columns] = dims(&input);
+    let mut statistics = RowStatistics::<T::Real>::new(parameters.kind, rows);
     let mut place = Place::<T>::over(input);
     let parts = (place.rows(columns), statistics.rows());
     in_blocks(shape, parts, |range, parts| {
         vectorised(
             #[inline(always)]
             || {
-                let norm = Norm::of::<T>(&parameters);
+                let norm = Norm::of::<T>(parameters);
                 let mut buffer = Vec::new();
                 each_row(
                     range,
@@ -124,18 +134,17 @@ pub(super) fn forward_in<T: Number>(
         );
     });
     // SAFETY: every row was mapped.
-    (unsafe { place.finish(shape) }, statistics.finish())
+    (None, unsafe { place.finish(shape) }, statistics.finish())
 }
 
 /// Returns the sum, its norm, and the rows' statistics.
 pub(super) fn add_forward_in<T: Number>(
-    addends: Addends<Flex>,
-    parameters: &NormParameters<Flex>,
-) -> ([Tensor<Flex, 2>; 2], NormStatistics<Flex>) {
-    let shape @ [rows, columns] = addends.input.dims();
-    let parameters = Parameters::of(parameters);
-    let mut statistics = Statistics::<T::Real>::new(parameters.kind, rows);
-    let (input, others) = Others::of(addends);
+    input: FlexTensor,
+    others: &Others<'_>,
+    parameters: &Parameters,
+) -> Of<<Forward as Operation>::Outputs, FlexTensor> {
+    let shape @ [rows, columns] = dims(&input);
+    let mut statistics = RowStatistics::<T::Real>::new(parameters.kind, rows);
     let mut hidden = Place::<T>::over(input);
     let mut output = uninit::<T>(rows * columns);
     let parts = (
@@ -147,7 +156,7 @@ pub(super) fn add_forward_in<T: Number>(
         vectorised(
             #[inline(always)]
             || {
-                let norm = Norm::of::<T>(&parameters);
+                let norm = Norm::of::<T>(parameters);
                 let mut others = others.rows::<T>(columns);
                 let mut buffers = [Vec::new(), Vec::new()];
                 let [buffer, output_buffer] = &mut buffers;
@@ -184,5 +193,5 @@ pub(super) fn add_forward_in<T: Number>(
     let hidden = unsafe { hidden.finish(shape) };
     // SAFETY: every row was made.
     let output = tensor(unsafe { output.assume_init() }.into_vec(), shape);
-    ([hidden, output], statistics.finish())
+    (Some(hidden), output, statistics.finish())
 }

@@ -14,21 +14,21 @@ use crate::cube::reduce::{RowLayout, Rows, row_sums, vector_sum};
 #[allow(clippy::too_many_arguments)]
 #[allow(clippy::collapsible_if, reason = "the outer one is decided when the kernel is made")]
 pub(in super::super) fn backward<E: Float, N: Size>(
-    input: &Array<Vector<E, N>>,
-    weight: &Array<Vector<E, N>>,
-    gradient: &Array<Vector<E, N>>,
-    means: &ComptimeOption<Array<f32>>,
-    reciprocals: &Array<f32>,
+    input: &[Vector<E, N>],
+    weight: &[Vector<E, N>],
+    gradient: &[Vector<E, N>],
+    means: &ComptimeOption<Box<[f32]>>,
+    reciprocals: &[f32],
     before: &Before<E, N>,
-    result: &mut Array<Vector<E, N>>,
-    of_input: &mut ComptimeOption<Array<Vector<E, N>>>,
-    partials: &mut Array<Vector<f32, N>>,
+    result: &mut [Vector<E, N>],
+    of_input: &mut ComptimeOption<Box<[Vector<E, N>]>>,
+    partials: &mut [Vector<f32, N>],
     rows: &Rows,
     columns: f32,
     #[comptime] sums: RowSums,
     #[comptime] layout: RowLayout,
     #[comptime] holds_weight: bool,
-    #[define(E)] _type: StorageType,
+    #[define(E)] _type: ElemType,
 ) {
     let slots = comptime!(layout.slots);
     let unit = UNIT_POS_X as usize;
@@ -147,7 +147,7 @@ pub(in super::super) fn backward<E: Float, N: Size>(
 #[cube]
 fn add_up<N: Size>(
     sums: &Array<Vector<f32, N>>,
-    to: &mut Array<Vector<f32, N>>,
+    to: &mut [Vector<f32, N>],
     which: usize,
     vectors: usize,
     #[comptime] layout: RowLayout,
@@ -163,7 +163,7 @@ fn add_up<N: Size>(
     }
     if comptime!(others > 0) {
         // One row after the other, that little shared memory is enough: this is done once.
-        let mut shared = SharedMemory::<Vector<f32, N>>::new(comptime!(layout.slots * layout.units));
+        let mut shared = Shared::<[Vector<f32, N>]>::new_slice(comptime!(layout.slots * layout.units));
         for other in 1..comptime!(layout.rows) {
             // What was in it has been read.
             sync_cube();

@@ -5,17 +5,15 @@ use cubecl::prelude::*;
 use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
 use crate::cube::reduce::{RowLayout, Rows, row_sum, vector_sum};
 
-/// What is added to the input before the norm.
-///
-/// Without a residual, nothing is.
+/// Terms that are added to the input before the norm: none without a residual.
 #[derive(CubeType, CubeLaunch)]
 pub(in super::super) struct SumBefore<E: Float, N: Size> {
     /// `[columns]`
-    pub bias: ComptimeOption<Array<Vector<E, N>>>,
+    pub bias: ComptimeOption<Box<[Vector<E, N>]>>,
     /// Drops elements of input and bias.
     pub dropped: ComptimeOption<DroppedRows>,
     /// `[rows, columns]`
-    pub residual: ComptimeOption<Array<Vector<E, N>>>,
+    pub residual: ComptimeOption<Box<[Vector<E, N>]>>,
 }
 
 /// Writes the norm of each row and the row's statistics, and the sum before it where there is one. With `loads_ahead`
@@ -25,21 +23,21 @@ pub(in super::super) struct SumBefore<E: Float, N: Size> {
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::collapsible_if, reason = "the outer one is decided when the kernel is made")]
 pub(in super::super) fn forward<E: Float, N: Size>(
-    input: &Array<Vector<E, N>>,
+    input: &[Vector<E, N>],
     before: &SumBefore<E, N>,
-    weight: &Array<Vector<E, N>>,
-    bias: &ComptimeOption<Array<Vector<E, N>>>,
-    hidden: &mut ComptimeOption<Array<Vector<E, N>>>,
-    output: &mut Array<Vector<E, N>>,
-    means: &mut ComptimeOption<Array<f32>>,
-    reciprocals: &mut Array<f32>,
+    weight: &[Vector<E, N>],
+    bias: &ComptimeOption<Box<[Vector<E, N>]>>,
+    hidden: &mut ComptimeOption<Box<[Vector<E, N>]>>,
+    output: &mut [Vector<E, N>],
+    means: &mut ComptimeOption<Box<[f32]>>,
+    reciprocals: &mut [f32],
     rows: &Rows,
     columns: f32,
     epsilon: f32,
     #[comptime] is_layer: bool,
     #[comptime] loads_ahead: bool,
     #[comptime] layout: RowLayout,
-    #[define(E)] _type: StorageType,
+    #[define(E)] _type: ElemType,
 ) {
     let slots = comptime!(layout.slots);
     let is_unrolled = comptime!(layout.is_unrolled);

@@ -13,17 +13,17 @@ const AT_ONCE: usize = 2;
 /// Writes of each row the means of its weighted gradient, and of that times the normalised input.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(in super::super) fn row_means<E: Float, N: Size>(
-    input: &Array<Vector<E, N>>,
-    weight: &Array<Vector<E, N>>,
-    gradient: &Array<Vector<E, N>>,
-    means: &ComptimeOption<Array<f32>>,
-    reciprocals: &Array<f32>,
-    levels: &mut ComptimeOption<Array<f32>>,
-    alongs: &mut Array<f32>,
+    input: &[Vector<E, N>],
+    weight: &[Vector<E, N>],
+    gradient: &[Vector<E, N>],
+    means: &ComptimeOption<Box<[f32]>>,
+    reciprocals: &[f32],
+    levels: &mut ComptimeOption<Box<[f32]>>,
+    alongs: &mut [f32],
     rows: &Rows,
     columns: f32,
     #[comptime] layout: RowLayout,
-    #[define(E)] _type: StorageType,
+    #[define(E)] _type: ElemType,
 ) {
     let unit = UNIT_POS_X as usize;
     let units = CUBE_DIM_X as usize;
@@ -83,20 +83,20 @@ pub(in super::super) fn row_means<E: Float, N: Size>(
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub(in super::super) fn columns_backward<E: Float, N: Size>(
-    input: &Array<Vector<E, N>>,
-    weight: &Array<Vector<E, N>>,
-    gradient: &Array<Vector<E, N>>,
-    means: &ComptimeOption<Array<f32>>,
-    reciprocals: &Array<f32>,
-    levels: &ComptimeOption<Array<f32>>,
-    alongs: &Array<f32>,
+    input: &[Vector<E, N>],
+    weight: &[Vector<E, N>],
+    gradient: &[Vector<E, N>],
+    means: &ComptimeOption<Box<[f32]>>,
+    reciprocals: &[f32],
+    levels: &ComptimeOption<Box<[f32]>>,
+    alongs: &[f32],
     before: &Before<E, N>,
-    result: &mut Array<Vector<E, N>>,
-    of_input: &mut ComptimeOption<Array<Vector<E, N>>>,
-    partials: &mut Array<Vector<f32, N>>,
+    result: &mut [Vector<E, N>],
+    of_input: &mut ComptimeOption<Box<[Vector<E, N>]>>,
+    partials: &mut [Vector<f32, N>],
     rows: &Rows,
     #[comptime] sums: RowSums,
-    #[define(E)] _type: StorageType,
+    #[define(E)] _type: ElemType,
 ) {
     let column = own_column();
     if column < rows.vectors {

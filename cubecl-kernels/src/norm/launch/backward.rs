@@ -1,24 +1,23 @@
-//! How the backward kernels are launched: one that reads a row once where registers hold it, else two that read it
-//! twice.
+//! Launches the backward kernels: one that reads a row once where registers hold it, else two that read it twice.
 
-use burn::tensor::{DType, Tensor, backend::Backend};
-use burn_cubecl::CubeRuntime;
+use burn::tensor::DType;
+use burn_backend::cubecl::dtype_to_elem_type;
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::client::ComputeClient;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 
-use super::contiguous;
 use crate::cube::columns::Partials;
 use crate::cube::dropout::dropped_rows_argument;
-use crate::cube::launch::{OnCube, Registers, RowPlan, address_type, empty_beside, plane_size};
+use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, plane_size};
 use crate::cube::reduce::RowsLaunch;
-use crate::cube::walk::RowWalk;
+use crate::cube::walk::{RowWalk, dims};
 use crate::norm::kernel::shared::{BeforeLaunch, RowSums};
 use crate::norm::kernel::{backward, wide};
-use crate::norm::{AddRule, NormGradients, NormParameters, NormStatistics};
+use crate::norm::{Backward, RowGradients};
+use crate::operation::{Of, Operation};
 use crate::precision::is_half;
 use crate::random::RowDropout;
-use crate::tape::float;
 
 /// The numbers of a row that a plane has to itself holds for each of its units, at most: no unit waits for another
 /// plane.
@@ -31,70 +30,44 @@ const MEANS_UNITS: usize = 256;
 const OTHER_REGISTERS: usize = 40;
 const DROPOUT_REGISTERS: usize = 24;
 
-/// What the kernels read.
-struct Read<'a, R: CubeRuntime> {
-    input: CubeTensor<R>,
-    weight: CubeTensor<R>,
-    gradient: CubeTensor<R>,
-    mean: Option<CubeTensor<R>>,
-    reciprocal: CubeTensor<R>,
-    of_hidden: Option<CubeTensor<R>>,
+/// Tensors that the kernels read.
+struct Read<'a> {
+    input: CubeTensor,
+    weight: CubeTensor,
+    gradient: CubeTensor,
+    mean: Option<CubeTensor>,
+    reciprocal: CubeTensor,
+    of_hidden: Option<CubeTensor>,
     dropout: Option<&'a RowDropout>,
     sums: RowSums,
 }
 
-/// What the kernels write: gradients, and the sums of parts of the rows.
-struct Written<R: CubeRuntime> {
-    result: CubeTensor<R>,
-    of_input: Option<CubeTensor<R>>,
-    partials: Partials<R>,
+/// Tensors that the kernels write: gradients, and the sums of parts of the rows.
+struct Written {
+    result: CubeTensor,
+    of_input: Option<CubeTensor>,
+    partials: Partials,
 }
 
-/// What the backward pass computes of rows, and the sums of parts of these: for the norm's weight, its bias and the
-/// addend's, where there are these.
-pub(crate) struct RowGradients<B: Backend, R: CubeRuntime> {
-    /// That of the norm's input.
-    pub input: Tensor<B, 2>,
-    /// That of what was added to the residual; none where there is no sum.
-    pub addend: Option<Tensor<B, 2>>,
-    pub partials: Partials<R>,
-    sums: RowSums,
-}
-
-impl<R: CubeRuntime, B: OnCube<R>> RowGradients<B, R> {
-    /// The gradients of the norm, and that of the addend's bias, of this type.
-    pub fn norm_and_addend_bias(self, dtype: DType) -> (NormGradients<B>, Option<Tensor<B, 1>>) {
-        let mut sums = self.partials.sum(dtype).into_iter().map(float);
-        let mut next_if = |is_there: bool| is_there.then(|| sums.next().expect("it was summed"));
-        let norm = NormGradients {
-            input: self.input,
-            weight: next_if(true).expect("a norm has a weight"),
-            bias: next_if(self.sums.bias),
-        };
-        (norm, next_if(self.sums.addend))
-    }
-}
-
-/// Returns the gradients of rows for those of the sum, where there is one, and of the norm; and the sums of parts of
-/// the rows.
-pub(crate) fn rows_backward<R: CubeRuntime, B: OnCube<R>>(
-    hidden: Tensor<B, 2>,
-    parameters: &NormParameters<B>,
-    statistics: NormStatistics<B>,
-    [of_hidden, of_output]: [Option<Tensor<B, 2>>; 2],
-    rule: Option<&AddRule>,
-) -> RowGradients<B, R> {
+/// Returns the gradients of rows for those of the sum, if it has one, and of the norm, and the sums of parts of the
+/// rows: for the norm's weight, its bias and the addend's, where there are these.
+pub(in super::super) fn backward(
+    rule: &Backward,
+    ((hidden, weight, (mean, reciprocal)), of_hidden, of_output): Of<<Backward as Operation>::Inputs, CubeTensor>,
+) -> (Of<RowGradients, CubeTensor>, Partials) {
+    let [input, weight, gradient, reciprocal] = [hidden, weight, of_output, reciprocal].map(into_contiguous);
+    let [mean, of_hidden] = [mean, of_hidden].map(|tensor| tensor.map(into_contiguous));
     let read = Read {
-        input: contiguous(hidden),
-        weight: contiguous(parameters.weight.clone()),
-        gradient: contiguous(of_output.expect("the norm's output has a gradient")),
-        mean: statistics.mean.map(contiguous),
-        reciprocal: contiguous(statistics.reciprocal),
-        of_hidden: of_hidden.map(contiguous),
-        dropout: rule.and_then(|rule| rule.dropout.as_ref()),
+        input,
+        weight,
+        gradient,
+        mean,
+        reciprocal,
+        of_hidden,
+        dropout: rule.dropout.as_ref(),
         sums: RowSums {
-            bias: parameters.bias.is_some(),
-            addend: rule.is_some_and(|rule| rule.has_bias),
+            bias: rule.has_bias,
+            addend: rule.has_addend_bias,
         },
     };
     let Written {
@@ -102,25 +75,16 @@ pub(crate) fn rows_backward<R: CubeRuntime, B: OnCube<R>>(
         of_input,
         partials,
     } = read.launch();
-    RowGradients {
-        addend: rule.map(|_| float(of_input.unwrap_or_else(|| result.clone()))),
-        input: float(result),
-        sums: read.sums,
-        partials,
-    }
+    ((result, of_input), partials)
 }
 
-impl<R: CubeRuntime> Read<'_, R> {
-    fn client(&self) -> &ComputeClient<R> {
+impl Read<'_> {
+    fn client(&self) -> &Client {
         &self.input.client
     }
 
-    fn dims(&self) -> [usize; 2] {
-        [0, 1].map(|dimension| self.input.meta.shape()[dimension])
-    }
-
-    fn launch(&self) -> Written<R> {
-        let [_, columns] = self.dims();
+    fn launch(&self) -> Written {
+        let [_, columns] = dims(&self.input);
         let dtype = self.input.dtype;
         // 32 bytes each of input and gradient are on their way for each unit, or more.
         let wanted = if columns <= OF_A_PLANE * plane_size(self.client()) {
@@ -132,7 +96,7 @@ impl<R: CubeRuntime> Read<'_, R> {
             wanted,
             most: wanted.max(16),
         };
-        let plan = RowPlan::of_units(self.client(), dtype, self.dims(), registers, MOST_UNITS);
+        let plan = RowPlan::of_units(self.client(), dtype, dims(&self.input), registers, MOST_UNITS);
         if plan.layout.is_unrolled {
             self.launch_once(&plan)
         } else {
@@ -141,7 +105,7 @@ impl<R: CubeRuntime> Read<'_, R> {
     }
 
     /// Rows that registers hold.
-    fn launch_once(&self, plan: &RowPlan) -> Written<R> {
+    fn launch_once(&self, plan: &RowPlan) -> Written {
         let dtype = self.input.dtype;
         // Input, gradient and weight end up in f32, in addition to the sums.
         let sums = self.sums.count();
@@ -161,7 +125,7 @@ impl<R: CubeRuntime> Read<'_, R> {
         // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all
         // tensors; the partial sums have a row for each cube.
         unsafe {
-            backward::backward::launch_unchecked::<R>(
+            backward::backward::launch_unchecked(
                 self.client(),
                 CubeCount::new_1d(cubes as u32),
                 plan.cube_dim,
@@ -177,20 +141,20 @@ impl<R: CubeRuntime> Read<'_, R> {
                 of_input.as_ref().map(argument).into(),
                 argument(partials),
                 plan.rows_argument(),
-                self.dims()[1] as f32,
+                dims(&self.input)[1] as f32,
                 self.sums,
                 plan.layout,
                 holds_weight,
-                dtype.into(),
+                dtype_to_elem_type(dtype),
             );
         }
         written
     }
 
     /// Rows of any length.
-    fn launch_twice(&self) -> Written<R> {
+    fn launch_twice(&self) -> Written {
         let (client, dtype) = (self.client(), self.input.dtype);
-        let [rows, columns] = self.dims();
+        let [rows, columns] = dims(&self.input);
         let statistics = || empty_beside(&self.input, &[rows], DType::F32);
         let levels = self.mean.as_ref().map(|_| statistics());
         let alongs = statistics();
@@ -202,7 +166,7 @@ impl<R: CubeRuntime> Read<'_, R> {
         // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all
         // tensors.
         unsafe {
-            wide::row_means::launch_unchecked::<R>(
+            wide::row_means::launch_unchecked(
                 client,
                 plan.cube_count(client),
                 plan.cube_dim,
@@ -218,7 +182,7 @@ impl<R: CubeRuntime> Read<'_, R> {
                 plan.rows_argument(),
                 columns as f32,
                 plan.layout,
-                dtype.into(),
+                dtype_to_elem_type(dtype),
             );
         }
         let walk = RowWalk::in_parts(&self.input, rows, columns);
@@ -231,7 +195,7 @@ impl<R: CubeRuntime> Read<'_, R> {
         let partials = partials.tensor();
         // SAFETY: as above; the partial sums have a row for each part.
         unsafe {
-            wide::columns_backward::launch_unchecked::<R>(
+            wide::columns_backward::launch_unchecked(
                 client,
                 walk.cube_count(),
                 walk.cube_dim(),
@@ -250,13 +214,13 @@ impl<R: CubeRuntime> Read<'_, R> {
                 argument(partials),
                 RowsLaunch::new(rows, walk.vectors),
                 self.sums,
-                dtype.into(),
+                dtype_to_elem_type(dtype),
             );
         }
         written
     }
 
-    fn before<E: Float, N: Size>(&self) -> BeforeLaunch<E, N, R> {
+    fn before<E: Float, N: Size>(&self) -> BeforeLaunch<E, N> {
         let dropped = self
             .dropout
             .map(|dropout| dropped_rows_argument(self.client(), dropout));
@@ -264,17 +228,17 @@ impl<R: CubeRuntime> Read<'_, R> {
     }
 
     /// Allocates the results, and `parts` rows of sums.
-    fn written(&self, parts: usize) -> Written<R> {
-        let dims @ [_, columns] = self.dims();
+    fn written(&self, parts: usize) -> Written {
+        let shape @ [_, columns] = dims(&self.input);
         let dtype = self.input.dtype;
         Written {
-            result: empty_beside(&self.input, &dims, dtype),
-            of_input: self.dropout.map(|_| empty_beside(&self.input, &dims, dtype)),
+            result: empty_beside(&self.input, &shape, dtype),
+            of_input: self.dropout.map(|_| empty_beside(&self.input, &shape, dtype)),
             partials: Partials::empty(&self.input, self.sums.count(), parts, columns),
         }
     }
 }
 
-fn argument<R: CubeRuntime>(tensor: &CubeTensor<R>) -> ArrayArg<R> {
-    tensor.clone().into_array_arg()
+fn argument(tensor: &CubeTensor) -> BufferArg {
+    tensor.clone().into_buffer_arg()
 }

@@ -4,12 +4,12 @@ pub mod budget;
 pub mod passes;
 
 use anyhow::Context;
-use cuda_source::{Architecture, KernelReport};
+use cuda_emulator::Architecture;
 use kernel_cost::gpu::Gpu;
 use kernel_cost::occupancy::BlockSize;
 use kernel_cost::row::{Kernel, Row};
 
-use crate::launches::{function, is_ours, launches};
+use crate::launches::{KernelReport, function, is_ours, launches};
 use crate::operations::Operation;
 
 /// An operation's kernel on a GPU.
@@ -46,16 +46,12 @@ pub fn measure(
     is_asked: impl Fn(&Gpu) -> bool,
 ) -> anyhow::Result<Vec<Measured>> {
     let kernels = launches(operation, architecture)?;
-    let ours: Vec<&KernelReport> = kernels
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|kernel| is_ours(kernel))
-        .collect();
+    let ours: Vec<&KernelReport> = kernels.iter().filter(|kernel| is_ours(kernel)).collect();
     let mut measured = Vec::new();
     for (index, kernel) in ours.iter().enumerate() {
         let nth = ours[..index]
             .iter()
-            .filter(|earlier| function(earlier) == function(kernel))
+            .filter(|earlier| function(earlier.path) == function(kernel.path))
             .count();
         for gpu in gpus(architecture).filter(|gpu| is_asked(gpu)) {
             measured.push(Measured {
@@ -72,7 +68,7 @@ pub fn row(kernel: &KernelReport, gpu: &Gpu) -> anyhow::Result<Row> {
     let listing = kernel.listing()?;
     let resources = kernel.resources;
     let described = Kernel {
-        name: function(kernel),
+        name: function(kernel.path),
         size: BlockSize {
             threads: kernel.units,
             registers: resources.registers,
@@ -81,5 +77,5 @@ pub fn row(kernel: &KernelReport, gpu: &Gpu) -> anyhow::Result<Row> {
         spilled: resources.spilled + resources.traded,
         listing: &listing,
     };
-    Row::of(&described, gpu).with_context(|| format!("{} {}", kernel.name, kernel.specialisation))
+    Row::of(&described, gpu).with_context(|| kernel.name.clone())
 }

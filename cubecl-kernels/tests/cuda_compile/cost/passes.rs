@@ -3,7 +3,7 @@
 use anyhow::{Context, bail, ensure};
 use burn::tensor::DType;
 use cubecl_kernels::flash_attention::{AttentionMask, PackedHeads, flash_attention_packed};
-use cuda_source::{Architecture, KernelReport};
+use cuda_emulator::Architecture;
 use kernel_cost::attention::{BACKWARD, Comparison, FORWARD, MatrixLaunch, Part, Pass};
 use kernel_cost::gpu::Gpu;
 use kernel_cost::grid::Attention;
@@ -12,7 +12,7 @@ use kernel_cost::row::Cost;
 
 use super::row;
 use crate::attention::{Form, options};
-use crate::launches::{function, is_ours, launches_of};
+use crate::launches::{KernelReport, function, is_ours, launches_of};
 
 /// Heads that FlashAttention-2's data has.
 pub const HEADS: [usize; 2] = [128, 64];
@@ -131,7 +131,7 @@ fn work(kernel: &KernelReport, d_head: usize, gpu: &Gpu) -> anyhow::Result<Work>
 
 /// Returns the bytes of memory that a kernel without matrix instructions moves per element of a head and row.
 fn other_bytes(kernel: &KernelReport) -> anyhow::Result<f64> {
-    match function(kernel) {
+    match function(kernel.path) {
         // Reads the output and its gradient; a number for each row is written.
         "dot" => Ok(4.0),
         // Reads sums of f32, writes gradients.

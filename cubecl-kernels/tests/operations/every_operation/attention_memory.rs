@@ -1,21 +1,14 @@
-//! What attention takes of memory, forward and backward each: nothing that grows with the square of the sequence.
+//! Memory of attention, forward and backward each: nothing that grows with the square of the sequence.
 //!
-//! On Vulkan what the runtime reserves for the kernels that need no matrix units; of those for matrix units what CUDA's
-//! would, on the device that compiles and runs nothing; on Flex what is allocated.
+//! On Flex it is what is allocated; on CUDA, on matrix units, what the stream of a thread reserves.
 
 use anyhow::ensure;
-use burn::tensor::{DType, Distribution, Tensor};
-use burn_flex::Flex;
-use burn_wgpu::{WgpuDevice, WgpuRuntime};
-use cubecl::Runtime;
-use cubecl::client::ComputeClient;
-use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionBackward, AttentionMask, AttentionOptions, PackedHeads, reference};
-use cuda_source::{Architecture, CudaSource, CudaSourceDevice, Toolkit};
+use burn::tensor::{DType, Device, Distribution, Tensor};
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed};
 use libtest_mimic::Trial;
 
 use crate::support::allocation::{most_bytes, restart};
-use crate::support::backends::{SourceOfCuda, Vulkan, has_vulkan};
+use crate::support::compare::backward;
 
 const HEADS: PackedHeads = PackedHeads { queries: 1, keys: 1 };
 
@@ -23,21 +16,14 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for pass in [Pass::Forward, Pass::Backward] {
         let name = |place| format!("{place}::attention_{pass:?}_memory_grows_with_the_sequence").to_lowercase();
-        let vulkan = move || Ok(is_linear(DType::F32, |case| on_vulkan(Case { pass, ..case }))?);
-        trials.push(Trial::test(name("vulkan_f32"), vulkan).with_ignored_flag(!has_vulkan(DType::F32)));
-        let flex = move || Ok(is_linear(DType::F32, |case| on_flex(Case { pass, ..case }))?);
-        trials.push(Trial::test(name("flex_f32"), flex));
+        trials.push(Trial::test(name("flex_f32"), move || {
+            Ok(is_linear(pass, DType::F32, on_flex)?)
+        }));
+        #[cfg(feature = "cuda")]
+        trials.push(Trial::test(name("cuda_bf16"), move || {
+            Ok(is_linear(pass, DType::BF16, on_cuda)?)
+        }));
     }
-    // One after the other: they share a device.
-    let compiled = || {
-        for pass in [Pass::Forward, Pass::Backward] {
-            is_linear(DType::BF16, |case| on_matrix_units(Case { pass, ..case }))
-                .map_err(|error| error.context(format!("{pass:?}")))?;
-        }
-        Ok(())
-    };
-    let name = "cuda_source_bf16::attention_memory_on_matrix_units_grows_with_the_sequence";
-    trials.push(Trial::test(name, compiled).with_ignored_flag(Toolkit::find().is_err()));
     trials
 }
 
@@ -51,23 +37,27 @@ enum Pass {
 struct Case {
     seq: usize,
     pass: Pass,
+    dtype: DType,
+    /// A tensor of the size of the weights is there meanwhile.
     has_weights: bool,
 }
 
 /// Checks that a pass over four times the tokens takes at most four times the memory, less than half of what the
 /// weights would, and that the measure sees these where there are any.
-fn is_linear(dtype: DType, bytes: impl Fn(Case) -> anyhow::Result<u64>) -> anyhow::Result<()> {
+fn is_linear(pass: Pass, dtype: DType, bytes: fn(Case) -> anyhow::Result<u64>) -> anyhow::Result<()> {
     let weights = |seq: usize| (seq * seq * dtype.size()) as u64;
-    let case = |seq, has_weights| Case {
-        seq,
-        pass: Pass::Forward,
-        has_weights,
+    let bytes = |seq, has_weights| {
+        bytes(Case {
+            seq,
+            pass,
+            dtype,
+            has_weights,
+        })
     };
-    let [short, long] = [1024, 4096].map(|seq| bytes(case(seq, false)));
-    let (short, long) = (short?, long?);
+    let (short, long) = (bytes(1024, false)?, bytes(4096, false)?);
     let facts = format!("{short} bytes for 1024 tokens, {long} for 4096");
     ensure!(long <= 4 * short && long < weights(4096) / 2, "{facts}");
-    let with_weights = bytes(case(1024, true))?;
+    let with_weights = bytes(1024, true)?;
     ensure!(
         with_weights >= short + weights(1024),
         "{facts}; {with_weights} with weights"
@@ -76,12 +66,18 @@ fn is_linear(dtype: DType, bytes: impl Fn(Case) -> anyhow::Result<u64>) -> anyho
 }
 
 /// Runs a pass between `start` and `bytes`.
-fn measure<B: KernelBackend>(
+fn measure(
     case: Case,
-    [query, key, value, gradient]: [Tensor<B, 4>; 4],
+    device: Device,
     start: impl Fn(),
     bytes: impl Fn() -> anyhow::Result<u64>,
 ) -> anyhow::Result<u64> {
+    let Case { seq, dtype, .. } = case;
+    let drawn = |heads| {
+        let options = (&device, dtype);
+        Tensor::<4>::random([1, seq, heads, 16], Distribution::Normal(0.0, 1.0), options)
+    };
+    let (packed, gradient) = (drawn(HEADS.total()), drawn(1));
     let options = AttentionOptions {
         mask: AttentionMask::Causal,
         scale: 0.25,
@@ -90,61 +86,25 @@ fn measure<B: KernelBackend>(
         key_lengths: None,
         is_deterministic: false,
     };
-    let inputs = [query, key, value];
-    match (case.pass, case.has_weights) {
-        (Pass::Forward, false) => {
+    let weights = || {
+        case.has_weights
+            .then(|| Tensor::<4>::zeros([1, 1, seq, seq], (&device, dtype)))
+    };
+    match case.pass {
+        Pass::Forward => {
             start();
-            let _forward = B::flash_attention_forward(inputs, None, &options);
+            let _weights = weights();
+            let _output = flash_attention_packed(packed, HEADS, options)?;
             bytes()
         }
-        (Pass::Forward, true) => {
+        Pass::Backward => {
+            let output = flash_attention_packed(packed.require_grad(), HEADS, options)?;
             start();
-            let _forward = reference::forward(inputs, None, &options);
-            bytes()
-        }
-        (Pass::Backward, false) => {
-            let forward = B::flash_attention_forward(inputs.clone(), None, &options);
-            let pass = AttentionBackward {
-                forward,
-                gradient,
-                bias: None,
-            };
-            start();
-            let _gradients = B::flash_attention_backward(inputs, pass, &options);
-            bytes()
-        }
-        (Pass::Backward, true) => {
-            let pass = AttentionBackward {
-                forward: reference::forward(inputs.clone(), None, &options),
-                gradient,
-                bias: None,
-            };
-            start();
-            let _gradients = reference::backward(inputs, pass, &options);
+            let _weights = weights();
+            let _gradients = backward(vec![[output, gradient]]);
             bytes()
         }
     }
-}
-
-fn drawn<B: KernelBackend>(case: Case, device: &B::Device) -> [Tensor<B, 4>; 4] {
-    [(); 4].map(|()| Tensor::random([1, case.seq, 1, 16], Distribution::Normal(0.0, 1.0), device))
-}
-
-fn on_vulkan(case: Case) -> anyhow::Result<u64> {
-    // A thread has a stream, and a stream its memory.
-    let run = move || {
-        let device = WgpuDevice::DefaultDevice;
-        let client = WgpuRuntime::client(&device);
-        let inputs = drawn::<Vulkan>(case, &device);
-        measure(case, inputs, || client.memory_cleanup(), || reserved(&client))
-    };
-    let usage = std::thread::spawn(run).join();
-    usage.map_err(|_| anyhow::anyhow!("{case:?} panicked"))?
-}
-
-fn reserved<R: Runtime>(client: &ComputeClient<R>) -> anyhow::Result<u64> {
-    let usage = client.memory_usage().map_err(|error| anyhow::anyhow!("{error:?}"))?;
-    Ok(usage.bytes_reserved)
 }
 
 /// The most that is allocated at once in a pass, on one thread.
@@ -153,53 +113,26 @@ fn on_flex(case: Case) -> anyhow::Result<u64> {
     pool.install(|| {
         restart();
         let before = most_bytes();
-        let inputs = drawn::<Flex>(case, &Default::default());
-        measure(case, inputs, restart, || Ok(u64::try_from(most_bytes() - before)?))
+        let device = Device::flex().autodiff();
+        measure(case, device, restart, || Ok(u64::try_from(most_bytes() - before)?))
     })
 }
 
-/// Packed, in bf16, as training launches it. Burn's matmul is not compiled for it: the weights are a tensor of the same
-/// size.
-fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
+/// What is reserved after a pass, on a thread of its own: it has a stream, and a stream its memory.
+#[cfg(feature = "cuda")]
+fn on_cuda(case: Case) -> anyhow::Result<u64> {
     let run = move || {
-        let device = CudaSourceDevice::compiling(Architecture::Sm80);
-        let client = CudaSource::client(&device);
-        let options = (&device, DType::BF16);
-        let packed = Tensor::<SourceOfCuda, 4>::empty([1, case.seq, HEADS.total(), 64], options);
-        let gradient = Tensor::<SourceOfCuda, 4>::empty([1, case.seq, 1, 64], options);
-        let attention = AttentionOptions {
-            mask: AttentionMask::Causal,
-            scale: 0.125,
-            dropout: None,
-            documents: None,
-            key_lengths: None,
-            is_deterministic: false,
+        let device = Device::cuda(0).autodiff();
+        let inner = device.clone().inner();
+        let start = || {
+            inner.sync().expect("the device works");
+            inner.memory_cleanup();
         };
-        let weights = || {
-            let shape = [1, 1, case.seq, case.seq];
-            case.has_weights
-                .then(|| Tensor::<SourceOfCuda, 4>::empty(shape, options))
-        };
-        match case.pass {
-            Pass::Forward => {
-                client.memory_cleanup();
-                let _weights = weights();
-                let _forward = SourceOfCuda::flash_attention_packed_forward(packed, HEADS, None, &attention);
-                reserved(&client)
-            }
-            Pass::Backward => {
-                let forward = SourceOfCuda::flash_attention_packed_forward(packed.clone(), HEADS, None, &attention);
-                client.memory_cleanup();
-                let _weights = weights();
-                let pass = AttentionBackward {
-                    forward,
-                    gradient,
-                    bias: None,
-                };
-                let _gradient = SourceOfCuda::flash_attention_packed_backward(packed, HEADS, pass, &attention);
-                reserved(&client)
-            }
-        }
+        measure(case, device, start, || {
+            inner.sync()?;
+            let usage = inner.memory_pool_usage();
+            Ok(usage.expect("CubeCL reports it").bytes_reserved)
+        })
     };
     let usage = std::thread::spawn(run).join();
     usage.map_err(|_| anyhow::anyhow!("{case:?} panicked"))?

@@ -1,11 +1,8 @@
-//! Claims about every operation: references, refusals, empty tensors, threads, memory, limits of devices.
+//! Claims about every operation: memory; sums of vectors' gradients; random numbers and reductions of kernels.
 
 pub(super) mod attention_memory;
-pub(super) mod device_limits;
-pub(super) mod nothing;
+#[cfg(feature = "cuda")]
 pub(super) mod random;
+#[cfg(feature = "cuda")]
 pub(super) mod reductions;
-pub(super) mod references;
-pub(super) mod refusals;
-pub(super) mod threads;
 pub(super) mod vector_sums;

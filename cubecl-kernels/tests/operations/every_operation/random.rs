@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
-use burn::tensor::DType;
-use burn_wgpu::{WgpuDevice, WgpuRuntime};
+use cubecl::Device;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use cubecl_kernels::cube::dropout::{
@@ -15,28 +14,23 @@ use cubecl_kernels::random::philox::philox4x32_10;
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use libtest_mimic::Trial;
 
-use crate::support::backends::{has_vulkan, plain};
 use crate::support::compare::normal;
+use crate::support::setting::plain;
 
 pub fn trials() -> Vec<Trial> {
-    let trials = [
-        plain("vulkan::philox_words_are_the_hosts", words_are_the_hosts),
+    vec![
+        plain("cuda::philox_words_are_the_hosts", words_are_the_hosts),
         plain(
-            "vulkan::dropout_falls_where_the_hosts_does",
+            "cuda::dropout_falls_where_the_hosts_does",
             dropout_falls_where_the_hosts_does,
         ),
-        plain("vulkan::places_are_brought_to_a_device_once", places_are_brought_once),
-    ];
-    let is_ignored = !has_vulkan(DType::F32);
-    trials
-        .into_iter()
-        .map(|trial| trial.with_ignored_flag(is_ignored))
-        .collect()
+        plain("cuda::places_are_brought_to_a_device_once", places_are_brought_once),
+    ]
 }
 
 /// `inputs` has four words of a counter and two of a key for each unit.
 #[cube(launch)]
-fn write_words(inputs: &Array<u32>, output: &mut Array<u32>) {
+fn write_words(inputs: &[u32], output: &mut [u32]) {
     let unit = ABSOLUTE_POS;
     if unit < inputs.len() / 6 {
         let words = philox_on_device(
@@ -49,7 +43,7 @@ fn write_words(inputs: &Array<u32>, output: &mut Array<u32>) {
         );
         #[unroll]
         for word in 0..4usize {
-            output[4 * unit + word] = words[word];
+            output[4 * unit + word] = words.extract(word);
         }
     }
 }
@@ -59,18 +53,18 @@ fn words_are_the_hosts() -> anyhow::Result<()> {
     let mut inputs: Vec<u32> = normal(6 * units, 7).iter().map(|x| x.to_bits() as u32).collect();
     inputs[..6].fill(0);
     inputs[6..12].fill(u32::MAX);
-    let client = WgpuRuntime::client(&WgpuDevice::DefaultDevice);
+    let client = Device::Cuda(Default::default()).client();
     let input = client.create_from_slice(bytemuck::cast_slice(&inputs));
     let output = client.empty(4 * units * size_of::<u32>());
     // SAFETY: the buffers have these numbers of words.
     let arguments = unsafe {
         (
-            ArrayArg::from_raw_parts(input, inputs.len()),
-            ArrayArg::from_raw_parts(output.clone(), 4 * units),
+            BufferArg::from_raw_parts(input, inputs.len()),
+            BufferArg::from_raw_parts(output.clone(), 4 * units),
         )
     };
     let cubes = CubeCount::new_1d(units.div_ceil(64) as u32);
-    write_words::launch::<WgpuRuntime>(&client, cubes, CubeDim::new_1d(64), arguments.0, arguments.1);
+    write_words::launch(&client, cubes, CubeDim::new_1d(64), arguments.0, arguments.1);
     let bytes = client.read_one(output).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     let words: &[u32] = bytemuck::cast_slice(&bytes);
     for (input, words) in inputs.chunks_exact(6).zip(words.chunks_exact(4)) {
@@ -82,7 +76,7 @@ fn words_are_the_hosts() -> anyhow::Result<()> {
 
 /// Writes what a row's elements are multiplied by, a vector a unit, a row a cube along y.
 #[cube(launch)]
-fn write_factors<N: Size>(dropped: &DroppedRows, output: &mut Tensor<Vector<f32, N>>, vectors: usize, head: u32) {
+fn write_factors<N: Size>(dropped: &DroppedRows, output: &mut [Vector<f32, N>], vectors: usize, head: u32) {
     let (row, vector) = (CUBE_POS_Y as usize, ABSOLUTE_POS_X as usize);
     if vector < vectors {
         let place = dropout_row(dropped, row, head);
@@ -92,7 +86,7 @@ fn write_factors<N: Size>(dropped: &DroppedRows, output: &mut Tensor<Vector<f32,
 }
 
 fn dropout_falls_where_the_hosts_does() -> anyhow::Result<()> {
-    let client = WgpuRuntime::client(&WgpuDevice::DefaultDevice);
+    let client = Device::Cuda(Default::default()).client();
     for (size, columns, head) in [(1usize, 37usize, 0u32), (2, 38, 3), (4, 40, 1)] {
         let rows = 5;
         let place = |row: u32| RowPlace {
@@ -108,9 +102,8 @@ fn dropout_falls_where_the_hosts_does() -> anyhow::Result<()> {
         };
         let output = client.empty(rows * columns * size_of::<f32>());
         // SAFETY: the buffer has `rows * columns` numbers.
-        let argument =
-            unsafe { TensorArg::from_raw_parts(output.clone(), [columns, 1].into(), [rows, columns].into()) };
-        write_factors::launch::<WgpuRuntime>(
+        let argument = unsafe { BufferArg::from_raw_parts(output.clone(), rows * columns) };
+        write_factors::launch(
             &client,
             CubeCount::new_2d((columns / size).div_ceil(32) as u32, rows as u32),
             CubeDim::new_1d(32),
@@ -135,7 +128,7 @@ fn dropout_falls_where_the_hosts_does() -> anyhow::Result<()> {
 }
 
 fn places_are_brought_once() -> anyhow::Result<()> {
-    let client = WgpuRuntime::client(&WgpuDevice::DefaultDevice);
+    let client = Device::Cuda(Default::default()).client();
     let table = |sample| -> Arc<[RowPlace]> { (0..5).map(|position| RowPlace { position, sample }).collect() };
     let memory = |handle: &Handle| {
         let text = format!("{:?}", handle.memory);

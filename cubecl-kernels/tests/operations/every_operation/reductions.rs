@@ -1,26 +1,24 @@
 //! The reductions over the units of a row, by planes and by halves, for cubes of several sizes.
 
 use anyhow::ensure;
-use burn::tensor::DType;
-use burn_wgpu::{WgpuDevice, WgpuRuntime};
+use cubecl::Device;
 use cubecl::prelude::*;
 use cubecl_kernels::cube::reduce::{RowLayout, row_max, row_sum, row_sums};
 use libtest_mimic::Trial;
 
-use crate::support::backends::has_vulkan;
 use crate::support::compare::normal;
+use crate::support::setting::plain;
 
 pub fn trials() -> Vec<Trial> {
-    let trial = Trial::test("vulkan::reductions_are_those_of_the_host", || {
-        reductions_are_those_of_the_host()?;
-        Ok(())
-    });
-    vec![trial.with_ignored_flag(!has_vulkan(DType::F32))]
+    vec![plain(
+        "cuda::reductions_are_those_of_the_host",
+        reductions_are_those_of_the_host,
+    )]
 }
 
 /// Writes for each unit the sum, that of doubled and of negated numbers, and the maximum.
 #[cube(launch)]
-fn reduce(input: &Array<f32>, output: &mut Array<f32>, #[comptime] layout: RowLayout) {
+fn reduce(input: &[f32], output: &mut [f32], #[comptime] layout: RowLayout) {
     let unit = UNIT_POS as usize;
     let value = input[unit];
     let sum = row_sum(value, layout);
@@ -32,7 +30,7 @@ fn reduce(input: &Array<f32>, output: &mut Array<f32>, #[comptime] layout: RowLa
 }
 
 fn reductions_are_those_of_the_host() -> anyhow::Result<()> {
-    let client = WgpuRuntime::client(&WgpuDevice::DefaultDevice);
+    let client = Device::Cuda(Default::default()).client();
     let hardware = client.properties().hardware.clone();
     let smallest_plane = hardware.plane_size_min.max(1) as usize;
     for units in [1usize, 8, 32, 256] {
@@ -62,12 +60,12 @@ fn reductions_are_those_of_the_host() -> anyhow::Result<()> {
             // SAFETY: the buffers have these counts of numbers.
             let [input, results] = unsafe {
                 [
-                    ArrayArg::from_raw_parts(input, units),
-                    ArrayArg::from_raw_parts(output.clone(), 4 * units),
+                    BufferArg::from_raw_parts(input, units),
+                    BufferArg::from_raw_parts(output.clone(), 4 * units),
                 ]
             };
             let dim = CubeDim::new_1d(units as u32);
-            reduce::launch::<WgpuRuntime>(&client, CubeCount::new_single(), dim, input, results, layout);
+            reduce::launch(&client, CubeCount::new_single(), dim, input, results, layout);
             let bytes = client.read_one(output).map_err(|error| anyhow::anyhow!("{error:?}"))?;
             let sum: f32 = inputs.iter().sum();
             let maximum = inputs.iter().copied().fold(f32::MIN, f32::max);

@@ -3,10 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::ensure;
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::KernelBackend;
+use burn::tensor::Tensor;
 use cubecl_kernels::accumulate::vectors::{VectorSink, redirect};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, VectorSums};
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
@@ -14,12 +11,11 @@ use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::linear::linear;
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm, norm_of_stream, rms_norm};
 use cubecl_kernels::precision::{compute_type, is_half};
-use cubecl_kernels::tape::primitive;
 use libtest_mimic::Trial;
 
-use crate::support::backends::{Claim, Setting, trials_of};
 use crate::support::compare::{backward, epsilon, expect_close, expect_within, normal, numbers};
 use crate::support::dropout::dropout;
+use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<AreThoseOfTheGraph>();
@@ -52,12 +48,7 @@ enum Operation {
 }
 
 impl Operation {
-    fn run<B: KernelBackend>(
-        self,
-        input: Tensor<B, 2>,
-        vectors: &[Tensor<B, 1>],
-        residual: Tensor<B, 2>,
-    ) -> anyhow::Result<Vec<Tensor<B, 2>>> {
+    fn run(self, input: Tensor<2>, vectors: &[Tensor<1>], residual: Tensor<2>) -> anyhow::Result<Vec<Tensor<2>>> {
         let [rows, columns] = input.dims();
         let vector = |index: usize| vectors[index].clone();
         let addends = |bias, dropout| Addends {
@@ -81,7 +72,7 @@ impl Operation {
     }
 }
 
-fn layer<B: Backend>(vectors: &[Tensor<B, 1>]) -> NormParameters<B> {
+fn layer(vectors: &[Tensor<1>]) -> NormParameters {
     NormParameters {
         kind: NormKind::Layer,
         weight: vectors[0].clone(),
@@ -92,12 +83,12 @@ fn layer<B: Backend>(vectors: &[Tensor<B, 1>]) -> NormParameters<B> {
 
 /// Sums that are lent, with room between the vectors.
 #[derive(Debug)]
-struct Lender<B: Backend> {
-    sums: Mutex<Option<GradientSums<B>>>,
+struct Lender {
+    sums: Mutex<Option<GradientSums>>,
     columns: usize,
 }
 
-impl<B: Backend> Lender<B> {
+impl Lender {
     /// Vectors begin at odd places, and every other one replaces what is there.
     fn place(&self, parameter: usize) -> GradientPlace {
         GradientPlace {
@@ -108,12 +99,12 @@ impl<B: Backend> Lender<B> {
     }
 }
 
-impl<B: Backend> VectorSink<B> for Lender<B> {
+impl VectorSink for Lender {
     fn lends(&self, _parameters: &[usize]) -> bool {
         true
     }
 
-    fn lend(&self, parameters: &[usize], add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>) {
+    fn lend(&self, parameters: &[usize], add: &mut dyn FnMut(VectorSums) -> GradientSums) {
         let mut sums = self.sums.lock().expect("no panic");
         let lent = VectorSums {
             sums: sums.take().expect("lent once at a time"),
@@ -132,21 +123,21 @@ struct Case {
     infinite: Option<usize>,
 }
 
-/// What a run with lent sums gives, these, and what was in them before.
-type Lent<B> = (Outcome<B>, Arc<Lender<B>>, Vec<f64>);
+/// Outcome of a run with lent sums, these, and what was in them before.
+type Lent = (Outcome, Arc<Lender>, Vec<f64>);
 
-/// What a run gives: the input's gradient, and each vector's.
-struct Outcome<B: Backend> {
-    input: Tensor<B, 2>,
-    vectors: Vec<Tensor<B, 1>>,
+/// Outcome of a run: the input's gradient, and each vector's.
+struct Outcome {
+    input: Tensor<2>,
+    vectors: Vec<Tensor<1>>,
 }
 
 impl Case {
-    fn numbers<B: Backend>(&self, setting: &Setting<B>, count: usize, seed: u64) -> Vec<f64> {
+    fn numbers(&self, setting: &Setting, count: usize, seed: u64) -> Vec<f64> {
         setting.rounded(&normal(count, seed))
     }
 
-    fn vectors<B: Backend>(&self, setting: &Setting<B>) -> Vec<Tensor<B, 1>> {
+    fn vectors(&self, setting: &Setting) -> Vec<Tensor<1>> {
         let columns = self.shape[1];
         let one = |index| setting.tensor(&self.numbers(setting, columns, 10 + index), [columns]);
         (0..self.vectors as u64)
@@ -155,11 +146,7 @@ impl Case {
     }
 
     /// Runs the operation forward and backward.
-    fn run<B: KernelBackend>(
-        &self,
-        setting: &Setting<Autodiff<B>>,
-        vectors: &[Tensor<Autodiff<B>, 1>],
-    ) -> anyhow::Result<Outcome<B>> {
+    fn run(&self, setting: &Setting, vectors: &[Tensor<1>]) -> anyhow::Result<Outcome> {
         let [rows, columns] = self.shape;
         let other_rows = rows.max(columns);
         let input = setting
@@ -179,7 +166,7 @@ impl Case {
             .into_iter()
             .map(|output| [output, setting.tensor(&gradient, self.shape)]);
         let gradients = backward(seeded.collect());
-        let of = |vector: &Tensor<Autodiff<B>, 1>| vector.grad(&gradients).expect("tracked");
+        let of = |vector: &Tensor<1>| vector.grad(&gradients).expect("tracked");
         Ok(Outcome {
             input: input.grad(&gradients).expect("tracked"),
             vectors: vectors.iter().map(of).collect(),
@@ -187,7 +174,7 @@ impl Case {
     }
 
     /// Runs it with the vectors led to sums. Returns these, and what is there before.
-    fn run_lent<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<Lent<B>> {
+    fn run_lent(&self, setting: &Setting) -> anyhow::Result<Lent> {
         let vectors = self.vectors(setting);
         let here = setting.inner(compute_type(setting.dtype));
         let before = here.rounded(&normal(3 + self.vectors * (self.shape[1] + 2), 20));
@@ -201,7 +188,7 @@ impl Case {
         let led: Vec<_> = vectors
             .iter()
             .enumerate()
-            .map(|(index, vector)| redirect::<B, NoCheckpointing>(&primitive(vector.clone()), lender.clone(), index))
+            .map(|(index, vector)| redirect(vector, lender.clone(), index))
             .collect();
         let outcome = self.run(setting, &vectors)?;
         drop(led);
@@ -213,7 +200,7 @@ impl Case {
     }
 }
 
-fn sums_of<B: Backend>(lender: &Lender<B>) -> GradientSums<B> {
+fn sums_of(lender: &Lender) -> GradientSums {
     lender.sums.lock().expect("no panic").take().expect("they came back")
 }
 
@@ -222,7 +209,7 @@ struct AreThoseOfTheGraph;
 impl Claim for AreThoseOfTheGraph {
     const NAME: &'static str = "vector_sums_are_those_of_the_graph";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for (operation, vectors) in OPERATIONS {
             // More columns and parts than a cube adds up; and one of each.
             for shape in [[5, 7], [1, 1], [300, 37], [3, 520]] {
@@ -239,7 +226,7 @@ impl Claim for AreThoseOfTheGraph {
     }
 }
 
-fn check_one<B: KernelBackend>(setting: &Setting<Autodiff<B>>, case: &Case) -> anyhow::Result<()> {
+fn check_one(setting: &Setting, case: &Case) -> anyhow::Result<()> {
     let [rows, columns] = case.shape;
     let alone = case.run(setting, &case.vectors(setting))?;
     let (outcome, lender, before) = case.run_lent(setting)?;
@@ -280,7 +267,7 @@ struct NoteWhatIsNotFinite;
 impl Claim for NoteWhatIsNotFinite {
     const NAME: &'static str = "vector_sums_note_what_is_not_finite";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for (operation, vectors) in [(Operation::LayerNorm, 2), (Operation::Linear, 1)] {
             let case = Case {
                 operation,
@@ -302,7 +289,7 @@ struct StayInTheGraphWithoutOneSink;
 impl Claim for StayInTheGraphWithoutOneSink {
     const NAME: &'static str = "vector_sums_stay_in_the_graph_without_one_sink";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let case = Case {
             operation: Operation::LayerNorm,
             shape: [6, 10],
@@ -310,11 +297,11 @@ impl Claim for StayInTheGraphWithoutOneSink {
             infinite: None,
         };
         let vectors = case.vectors(setting);
-        let lender = Arc::new(Lender::<B> {
+        let lender = Arc::new(Lender {
             sums: Mutex::new(None),
             columns: 10,
         });
-        let led = redirect::<B, NoCheckpointing>(&primitive(vectors[0].clone()), lender, 0);
+        let led = redirect(&vectors[0], lender, 0);
         let outcome = case.run(setting, &vectors)?;
         drop(led);
         let alone = case.run(setting, &case.vectors(setting))?;

@@ -1,14 +1,12 @@
 //! Attention with a relative bias.
 
-use burn::backend::Autodiff;
 use burn::tensor::{DType, Tensor};
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::{AttentionMask, flash_attention_with_bias};
 use libtest_mimic::Trial;
 
 use super::case::{Form, small};
-use crate::support::backends::{Claim, Setting, takes_few, trials_of};
 use crate::support::compare::backward;
+use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<AddsARelativeBias>();
@@ -22,8 +20,8 @@ struct AddsARelativeBias;
 impl Claim for AddsARelativeBias {
     const NAME: &'static str = "flash_attention_adds_a_relative_bias";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
-        let largest = if takes_few::<B>() { 141 } else { 301 };
+    fn check(setting: &Setting) -> anyhow::Result<()> {
+        let largest = if setting.takes_few() { 141 } else { 301 };
         for (queries, keys, mask, probability, form) in [
             (1, 1, AttentionMask::Full, 0.0, Form::Separate),
             (1, 37, AttentionMask::Full, 0.0, Form::Separate),
@@ -34,7 +32,11 @@ impl Claim for AddsARelativeBias {
             (141, 141, AttentionMask::Causal, 0.25, Form::Packed),
             (largest, largest, AttentionMask::Causal, 0.0, Form::Packed),
         ] {
-            if takes_few::<B>() && setting.dtype != DType::BF16 && [queries, keys] == [141, 141] && probability == 0.0 {
+            if setting.takes_few()
+                && setting.dtype != DType::BF16
+                && [queries, keys] == [141, 141]
+                && probability == 0.0
+            {
                 continue;
             }
             let mut case = small(queries, keys, mask, 16);
@@ -61,7 +63,7 @@ struct TakesABiasForEveryHeadSize;
 impl Claim for TakesABiasForEveryHeadSize {
     const NAME: &'static str = "flash_attention_takes_a_bias_for_every_head_size";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // All tiles of the matrix units in one type.
         let is_complete = setting.dtype == DType::BF16;
         let sizes: &[usize] = if is_complete {
@@ -85,19 +87,19 @@ struct LeavesAConstantBiasAlone;
 impl Claim for LeavesAConstantBiasAlone {
     const NAME: &'static str = "flash_attention_leaves_a_constant_bias_alone";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         let case = small(20, 20, AttentionMask::Causal, 16);
         let [query_shape, key_shape] = case.shapes();
         let inputs = case.normal(setting);
         let run = |is_tracked: bool| -> anyhow::Result<(Vec<f64>, Vec<f64>, bool)> {
-            let query: Tensor<Autodiff<B>, 4> = setting.tensor(&inputs[0], query_shape).require_grad();
+            let query: Tensor<4> = setting.tensor(&inputs[0], query_shape).require_grad();
             let [key, value] = [1, 2].map(|input| setting.tensor(&inputs[input], key_shape));
             let wide = setting.computed();
             // ALiBi's, of heads with slopes of their own.
             let distances: Vec<f64> = (0..case.bias_length())
                 .map(|place| (place / 39 + 1) as f64 * 0.125 * (place as f64 % 39.0 - 19.0))
                 .collect();
-            let bias: Tensor<Autodiff<B>, 2> = wide.tensor(&distances, [4, 39]);
+            let bias: Tensor<2> = wide.tensor(&distances, [4, 39]);
             let bias = if is_tracked { bias.require_grad() } else { bias };
             let output = flash_attention_with_bias(query.clone(), key, value, Some(bias.clone()), case.options())?;
             let gradients = backward(vec![[output.clone(), output.clone().detach()]]);

@@ -1,9 +1,6 @@
 //! A case of attention, compared with the host version: output and gradients.
 
-use burn::backend::Autodiff;
-use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor};
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::host::{self, HostInputs};
 use cubecl_kernels::flash_attention::{
     AttentionMask, AttentionOptions, AttentionSizes, Documents, KeyLengths, PackedHeads,
@@ -12,8 +9,8 @@ use cubecl_kernels::flash_attention::{
 use cubecl_kernels::precision::{compute_type, is_half};
 use cubecl_kernels::random::{RowDropout, RowPlace};
 
-use crate::support::backends::Setting;
 use crate::support::compare::{backward, epsilon, expect_close, expect_norm, expect_within, normal};
+use crate::support::setting::Setting;
 
 /// How the inputs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +119,7 @@ impl Case {
     }
 
     /// The relative bias, in the type that scores are in.
-    fn bias<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> Option<(Vec<f64>, Tensor<Autodiff<B>, 2>)> {
+    fn bias(self, setting: &Setting) -> Option<(Vec<f64>, Tensor<2>)> {
         let wide = setting.computed();
         self.has_bias.then(|| {
             let values = wide.rounded(&normal(self.bias_length(), 5));
@@ -146,7 +143,7 @@ impl Case {
         ]
     }
 
-    pub fn normal<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> [Vec<f64>; 3] {
+    pub fn normal(self, setting: &Setting) -> [Vec<f64>; 3] {
         let mut seed = 0;
         self.lengths().map(|length| {
             seed += 1;
@@ -155,20 +152,15 @@ impl Case {
     }
 
     /// Compares output and gradients with the host's.
-    pub fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>, inputs: [Vec<f64>; 3]) -> anyhow::Result<()> {
+    pub fn check(self, setting: &Setting, inputs: [Vec<f64>; 3]) -> anyhow::Result<()> {
         self.check_within(setting, inputs, Tolerance::of(setting.dtype))
     }
 
     /// As [`check`](Self::check), with another tolerance. Where there are two forms of the backward pass, both are
     /// compared.
-    pub fn check_within<B: KernelBackend>(
-        self,
-        setting: &Setting<Autodiff<B>>,
-        inputs: [Vec<f64>; 3],
-        tolerance: Tolerance,
-    ) -> anyhow::Result<()> {
+    pub fn check_within(self, setting: &Setting, inputs: [Vec<f64>; 3], tolerance: Tolerance) -> anyhow::Result<()> {
         // On matrix units.
-        let has_two = is_half(setting.dtype) && Autodiff::<B>::name(&setting.device).contains("cuda");
+        let has_two = is_half(setting.dtype) && setting.runs_kernels();
         for is_deterministic in if has_two { &[false, true][..] } else { &[false] } {
             let case = Self {
                 is_deterministic: *is_deterministic,
@@ -180,12 +172,7 @@ impl Case {
         Ok(())
     }
 
-    fn compare<B: KernelBackend>(
-        self,
-        setting: &Setting<Autodiff<B>>,
-        inputs: &[Vec<f64>; 3],
-        tolerance: Tolerance,
-    ) -> anyhow::Result<()> {
+    fn compare(self, setting: &Setting, inputs: &[Vec<f64>; 3], tolerance: Tolerance) -> anyhow::Result<()> {
         let options = self.options();
         let [query_shape, key_shape] = self.shapes();
         let heads = PackedHeads {
@@ -208,7 +195,7 @@ impl Case {
             setting.tensor(&inputs[2], key_shape),
         ];
         let contiguous_gradient = setting.tensor(&gradient, query_shape);
-        let separately = |view: fn(Tensor<Autodiff<B>, 4>) -> Tensor<Autodiff<B>, 4>| {
+        let separately = |view: fn(Tensor<4>) -> Tensor<4>| {
             separate(
                 tensors.clone(),
                 bias.clone(),
@@ -295,23 +282,23 @@ impl Case {
 /// The output of three tensors and their gradients, and that of the bias; the tensors, and the output's gradient, are
 /// stored as `view` shows them, which is its own inverse.
 #[allow(clippy::type_complexity)]
-fn separate<B: KernelBackend>(
-    tensors: [Tensor<Autodiff<B>, 4>; 3],
-    bias: Option<Tensor<Autodiff<B>, 2>>,
+fn separate(
+    tensors: [Tensor<4>; 3],
+    bias: Option<Tensor<2>>,
     options: AttentionOptions,
-    gradient: Tensor<Autodiff<B>, 4>,
-    view: impl Fn(Tensor<Autodiff<B>, 4>) -> Tensor<Autodiff<B>, 4>,
-) -> anyhow::Result<(Tensor<Autodiff<B>, 4>, [Tensor<B, 4>; 3], Option<Tensor<B, 2>>)> {
+    gradient: Tensor<4>,
+    view: impl Fn(Tensor<4>) -> Tensor<4>,
+) -> anyhow::Result<(Tensor<4>, [Tensor<4>; 3], Option<Tensor<2>>)> {
     // Through the host, so that the tensors' memory is really in the other order.
     let laid = |tensor| {
         let data = view(tensor).into_data();
-        let dtype = data.dtype;
+        let dtype = data.dtype();
         (data, dtype)
     };
     let device = gradient.device();
     let leaves = tensors.map(|tensor| {
         let (data, dtype) = laid(tensor);
-        Tensor::<Autodiff<B>, 4>::from_data(data, (&device, dtype)).require_grad()
+        Tensor::<4>::from_data(data, (&device, dtype)).require_grad()
     });
     let [query, key, value] = leaves.clone().map(&view);
     let output = flash_attention_with_bias(query, key, value, bias.clone(), options)?;
@@ -320,7 +307,7 @@ fn separate<B: KernelBackend>(
     let gradients = backward(vec![[output.clone(), gradient]]);
     let of_leaves = leaves.map(|leaf| {
         let gradient = leaf.grad(&gradients).expect("tracked");
-        view(Tensor::from_inner(gradient)).inner()
+        view(gradient)
     });
     let of_bias = bias.map(|bias| bias.grad(&gradients).expect("tracked"));
     Ok((output, of_leaves, of_bias))

@@ -1,14 +1,12 @@
 //! Attention of documents that are packed into samples.
 
-use burn::backend::Autodiff;
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::host::{self, HostInputs};
 use cubecl_kernels::flash_attention::{AttentionMask, flash_attention};
 use libtest_mimic::Trial;
 
 use super::case::{Case, Form, Tolerance, largest, small};
-use crate::support::backends::{Claim, Setting, plain, trials_of};
 use crate::support::compare::{backward, expect_close, normal};
+use crate::support::setting::{Claim, Setting, plain, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<KeepsDocumentsApart>();
@@ -33,7 +31,7 @@ struct KeepsDocumentsApart;
 impl Claim for KeepsDocumentsApart {
     const NAME: &'static str = "flash_attention_keeps_documents_apart";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for (mask, d_head, probability, form) in [
             (AttentionMask::Causal, 64, 0.0, Form::Packed),
             (AttentionMask::Full, 64, 0.0, Form::Separate),
@@ -65,7 +63,7 @@ struct SkipsOtherDocuments;
 impl Claim for SkipsOtherDocuments {
     const NAME: &'static str = "flash_attention_skips_other_documents";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for mask in [AttentionMask::Causal, AttentionMask::Full] {
             for is_deterministic in [false, true] {
                 let mut case = small(710, 710, mask, 64);
@@ -82,7 +80,7 @@ impl Claim for SkipsOtherDocuments {
 }
 
 /// Compares the second document of three with the host, where the others are NaN.
-fn middle_document<B: KernelBackend>(case: Case, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+fn middle_document(case: Case, setting: &Setting) -> anyhow::Result<()> {
     let d_head = case.sizes.d_head;
     let [first, count, _] = case.documents[0] else {
         anyhow::bail!("three documents are expected");

@@ -1,16 +1,14 @@
 //! Attention of what is not finite, of large scores and of nothing.
 
-use burn::backend::Autodiff;
-use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::KernelBackend;
+use burn::tensor::Tensor;
 use cubecl_kernels::flash_attention::host::{self, HostInputs};
 use cubecl_kernels::flash_attention::{AttentionMask, flash_attention};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
 use super::case::{Tolerance, largest, small};
-use crate::support::backends::{Claim, Setting, trials_of, trials_of_nothing};
 use crate::support::compare::{backward, expect_close};
+use crate::support::setting::{Claim, Setting, trials_of, trials_of_nothing};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<ShowsWhatIsNotFinite>();
@@ -25,7 +23,7 @@ struct ShowsWhatIsNotFinite;
 impl Claim for ShowsWhatIsNotFinite {
     const NAME: &'static str = "flash_attention_shows_what_is_not_finite";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // What is spoilt: an element of the query, of the key, of the value.
         for (which, spoilt) in [
             (0, f64::NAN),
@@ -72,7 +70,7 @@ struct TakesLargeScores;
 impl Claim for TakesLargeScores {
     const NAME: &'static str = "flash_attention_takes_large_scores";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // A common part of all scores that is 3840, far beyond where exponentials end, and whole numbers of a few on
         // top of it. All numbers and products are exact in every type, and so are the scores in f32: usual tolerances
         // hold.
@@ -108,7 +106,7 @@ struct TakesGrowingScores;
 impl Claim for TakesGrowingScores {
     const NAME: &'static str = "flash_attention_takes_growing_scores";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for (d_head, growth, mask) in [
             (16, 4.0, AttentionMask::Full),
             (16, 16.0, AttentionMask::Causal),
@@ -162,7 +160,7 @@ struct TakesNothing;
 impl Claim for TakesNothing {
     const NAME: &'static str = "flash_attention_takes_empty_tensors";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         for (batch, queries, keys) in [(0, 5, 5), (2, 0, 4), (2, 4, 0)] {
             let mut case = small(queries, keys, AttentionMask::Full, 16);
             case.sizes.batch = batch;
@@ -187,7 +185,7 @@ impl Claim for TakesNothing {
 
 /// Checks that a tensor has a shape and nothing but zeros. An empty one is not read: reading launches a kernel, which
 /// CUDA refuses for no elements.
-fn expect_zeros<B: Backend>(what: &str, actual: Tensor<B, 4>, shape: [usize; 4]) -> anyhow::Result<()> {
+fn expect_zeros(what: &str, actual: Tensor<4>, shape: [usize; 4]) -> anyhow::Result<()> {
     anyhow::ensure!(
         actual.dims() == shape,
         "{what}: {:?}, expected {shape:?}",

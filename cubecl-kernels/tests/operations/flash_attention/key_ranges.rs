@@ -1,14 +1,12 @@
 //! Attention of a window of keys, and of samples with other many keys.
 
-use burn::backend::Autodiff;
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::host::{self, HostInputs};
 use cubecl_kernels::flash_attention::{AttentionMask, flash_attention};
 use libtest_mimic::Trial;
 
 use super::case::{Case, Form, Tolerance, largest, small};
-use crate::support::backends::{Claim, Setting, trials_of};
 use crate::support::compare::{backward, expect_close, normal};
+use crate::support::setting::{Claim, Setting, trials_of};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of::<SeesAWindow>();
@@ -24,7 +22,7 @@ struct SeesAWindow;
 impl Claim for SeesAWindow {
     const NAME: &'static str = "flash_attention_sees_a_window";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // Windows of one key, of blocks and next to these, and of more keys than there are.
         for (seq, window, d_head, probability, form) in [
             (7, 1, 3, 0.0, Form::Separate),
@@ -53,7 +51,7 @@ struct EndsAtKeyLengths;
 impl Claim for EndsAtKeyLengths {
     const NAME: &'static str = "flash_attention_ends_at_key_lengths";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // Cross-attention; a sample without keys, and one with a single key.
         for (queries, keys, lengths, d_head, probability, form) in [
             (5, 9, &[1, 9], 3, 0.0, Form::Separate),
@@ -85,7 +83,7 @@ struct SkipsWhatNoQuerySees;
 impl Claim for SkipsWhatNoQuerySees {
     const NAME: &'static str = "flash_attention_skips_what_no_query_sees";
 
-    fn check<B: KernelBackend>(setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+    fn check(setting: &Setting) -> anyhow::Result<()> {
         // Blocks of keys of every kernel end at 256.
         let mut padded = small(40, 600, AttentionMask::Full, 16);
         padded.sizes.batch = 1;
@@ -100,9 +98,9 @@ impl Claim for SkipsWhatNoQuerySees {
 
 /// Compares some queries' outputs and gradients, and some keys' gradients, with the host's, where other keys, their
 /// values and their queries' outputs' gradients are NaN.
-fn expect_rows<B: KernelBackend>(
+fn expect_rows(
     case: Case,
-    setting: &Setting<Autodiff<B>>,
+    setting: &Setting,
     is_spoilt: impl Fn(usize) -> bool,
     queries: std::ops::Range<usize>,
     keys: std::ops::Range<usize>,

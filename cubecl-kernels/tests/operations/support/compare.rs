@@ -1,11 +1,9 @@
 //! How closely results must agree with the f64 host version, and inputs to try.
 
 use anyhow::{bail, ensure};
-use burn::backend::Autodiff;
-use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{DType, Gradients, Tensor};
 use cubecl_kernels::precision::{compute_type, is_half};
-use cubecl_kernels::tape::{primitive, record};
+use cubecl_kernels::tape::{inner, record};
 use proptest::test_runner::{Config, TestRng, TestRunner};
 
 /// The distance between 1 and the next number of a type.
@@ -21,9 +19,9 @@ pub fn epsilon(dtype: DType) -> f64 {
 
 /// Checks that a tensor has the expected values: each within `roundings` epsilons of its type, of the value or of
 /// `scale`, whichever is larger. Sums of many terms say by `roundings` and `scale` how many and how large.
-pub fn expect_close<B: Backend, const D: usize>(
+pub fn expect_close<const D: usize>(
     what: &str,
-    actual: Tensor<B, D>,
+    actual: Tensor<D>,
     expected: &[f64],
     roundings: f64,
     scale: f64,
@@ -37,9 +35,9 @@ pub fn expect_close<B: Backend, const D: usize>(
 /// Checks that a tensor has the expected values, computed in f32 (f64 for f64) and rounded to its type once: each
 /// within `roundings` epsilons of the type that is computed in, of the value or of `scale`, and half an epsilon of its
 /// own.
-pub fn expect_rounded<B: Backend, const D: usize>(
+pub fn expect_rounded<const D: usize>(
     what: &str,
-    actual: Tensor<B, D>,
+    actual: Tensor<D>,
     expected: &[f64],
     roundings: f64,
     scale: f64,
@@ -56,9 +54,9 @@ pub fn expect_rounded<B: Backend, const D: usize>(
 
 /// Checks that each value is the expected one to what is `allowed` for its place and the expected value. What is not
 /// finite must be just that: any number would be within a part of infinity.
-pub fn expect_within<B: Backend, const D: usize>(
+pub fn expect_within<const D: usize>(
     what: &str,
-    actual: Tensor<B, D>,
+    actual: Tensor<D>,
     expected: &[f64],
     allowed: impl Fn(usize, f64) -> f64,
 ) -> anyhow::Result<()> {
@@ -80,7 +78,7 @@ pub fn expect_within<B: Backend, const D: usize>(
         ensure!(
             is_same || (value - expected).abs() <= allowed,
             "{what}: value {index} of {:?} is {value:e}, expected {expected:e} within {allowed:e}",
-            data.shape
+            data.shape()
         );
     }
     Ok(())
@@ -109,7 +107,7 @@ pub fn expect_equal(what: &str, found: &[f64], expected: &[f64]) -> anyhow::Resu
 }
 
 /// The numbers of a tensor. What is empty is not read: reading launches a kernel, which CUDA refuses for no elements.
-pub fn numbers<B: Backend, const D: usize>(tensor: &Tensor<B, D>) -> Vec<f64> {
+pub fn numbers<const D: usize>(tensor: &Tensor<D>) -> Vec<f64> {
     if tensor.dims().contains(&0) {
         return Vec::new();
     }
@@ -117,9 +115,9 @@ pub fn numbers<B: Backend, const D: usize>(tensor: &Tensor<B, D>) -> Vec<f64> {
 }
 
 /// Checks that a tensor has this shape, and exactly these values.
-pub fn expect_exactly<B: Backend, const D: usize>(
+pub fn expect_exactly<const D: usize>(
     what: &str,
-    actual: Tensor<B, D>,
+    actual: Tensor<D>,
     dims: [usize; D],
     expected: &[f64],
 ) -> anyhow::Result<()> {
@@ -131,9 +129,9 @@ pub fn expect_exactly<B: Backend, const D: usize>(
 /// Checks that the length of the difference from the expected values is within `roundings` epsilons of the type of
 /// their own length: rounding errors are not all on one side, so that this bound is many times closer than that of each
 /// value.
-pub fn expect_norm<B: Backend, const D: usize>(
+pub fn expect_norm<const D: usize>(
     what: &str,
-    actual: Tensor<B, D>,
+    actual: Tensor<D>,
     expected: &[f64],
     roundings: f64,
 ) -> anyhow::Result<()> {
@@ -150,15 +148,13 @@ pub fn expect_norm<B: Backend, const D: usize>(
 }
 
 /// Returns the gradients of the leaves of some outputs, each of which is given with its gradient.
-pub fn backward<B: Backend, const D: usize>(
-    outputs: Vec<[Tensor<Autodiff<B>, D>; 2]>,
-) -> <Autodiff<B> as AutodiffBackend>::Gradients {
+pub fn backward<const D: usize>(outputs: Vec<[Tensor<D>; 2]>) -> Gradients {
     let roots = outputs.into_iter().map(|[output, gradient]| {
-        let nothing = Tensor::<B, 1>::zeros([1], &output.device());
-        let gradient = primitive(gradient.inner());
-        record([primitive(output)], nothing, move |_, _| [Some(gradient)])
+        let gradient = inner(&gradient);
+        let nothing = Tensor::<1>::zeros([1], &gradient.device());
+        record(output, nothing, move |_, _| Some(gradient))
     });
-    let root = roots.reduce(|a: Tensor<Autodiff<B>, 1>, b| a + b);
+    let root = roots.reduce(|a: Tensor<1>, b| a + b);
     root.expect("there is an output").backward()
 }
 

@@ -1,9 +1,9 @@
 //! The same numbers in memory in several ways: what an operation is given is not always contiguous.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 use proptest::strategy::Strategy;
 
-use crate::support::backends::Setting;
+use crate::support::setting::Setting;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
@@ -19,12 +19,7 @@ pub fn layouts() -> impl Strategy<Value = Layout> {
     proptest::sample::select(vec![Layout::Contiguous, Layout::Transposed, Layout::Part])
 }
 
-pub fn matrix<B: Backend>(
-    setting: &Setting<B>,
-    values: &[f64],
-    [rows, columns]: [usize; 2],
-    layout: Layout,
-) -> Tensor<B, 2> {
+pub fn matrix(setting: &Setting, values: &[f64], [rows, columns]: [usize; 2], layout: Layout) -> Tensor<2> {
     match layout {
         Layout::Contiguous => setting.tensor(values, [rows, columns]),
         Layout::Transposed => {
@@ -47,7 +42,7 @@ pub fn matrix<B: Backend>(
 }
 
 /// Returns a vector; all but a contiguous one are part of a larger one of NaN.
-pub fn vector<B: Backend>(setting: &Setting<B>, values: &[f64], layout: Layout) -> Tensor<B, 1> {
+pub fn vector(setting: &Setting, values: &[f64], layout: Layout) -> Tensor<1> {
     if let Layout::Contiguous = layout {
         return setting.tensor(values, [values.len()]);
     }

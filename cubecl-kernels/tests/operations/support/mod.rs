@@ -1,10 +1,9 @@
-//! Backends that run here, comparisons, inputs and counted memory, which the claims share.
+//! Devices that run here, comparisons, inputs and counted memory, which the claims share.
 
 pub(super) mod allocation;
-pub(super) mod alone;
-pub(super) mod backends;
 pub(super) mod compare;
-#[cfg(feature = "cuda")]
-pub(super) mod cuda;
 pub(super) mod dropout;
+#[cfg(feature = "cuda")]
+pub(super) mod emulator;
 pub(super) mod layouts;
+pub(super) mod setting;

@@ -1,15 +1,11 @@
 //! The program `serial` on two data-parallel ranks.
 
-use burn::backend::Autodiff;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::prelude::*;
-
-type B = Autodiff<Flex>;
 
 const STEPS: usize = 40;
 const BATCH: usize = 32;
@@ -18,14 +14,14 @@ const VOCAB: usize = 50;
 const CLASSES: usize = 4;
 
 #[derive(Module, Debug)]
-struct Classifier<B: Backend> {
-    embedding: Embedding<B>,
-    encoder: TransformerEncoder<B>,
-    output: Linear<B>,
+struct Classifier {
+    embedding: Embedding,
+    encoder: TransformerEncoder,
+    output: Linear,
 }
 
-impl<B: Backend> Classifier<B> {
-    fn new(device: &B::Device) -> Self {
+impl Classifier {
+    fn new(device: &Device) -> Self {
         let config = TransformerEncoderConfig::new(32, 64, 4, 2).with_dropout(0.0);
         let embedding = EmbeddingConfig::new(VOCAB, 32).init(device);
         let encoder = config.init(device);
@@ -37,7 +33,7 @@ impl<B: Backend> Classifier<B> {
         }
     }
 
-    fn loss(&self, tokens: Tensor<B, 2, Int>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+    fn loss(&self, tokens: Tensor<2, Int>, labels: Tensor<1, Int>) -> Tensor<1> {
         let hidden = self
             .encoder
             .forward(TransformerEncoderInput::new(self.embedding.forward(tokens)));
@@ -53,22 +49,22 @@ fn main() -> std::process::ExitCode {
 }
 
 fn train(world: &World) -> anyhow::Result<()> {
-    let device = FlexDevice;
-    B::seed(&device, 7);
+    let device = Device::flex().autodiff();
+    device.seed(7);
     let context = ParallelConfig::new().init(world)?;
     let config = DataParallelConfig::new();
-    let mut model = DistributedDataParallel::new(Classifier::<B>::new(&device), &context, config)?;
+    let mut model = DistributedDataParallel::new(Classifier::new(&device), &context, config)?;
     let mut optimizer = AdamWConfig::new().init();
     for step in 0..STEPS {
         let (tokens, labels) = batch(context.data_shard(step * BATCH..(step + 1) * BATCH)?, &device);
         let loss = model.train_step(5e-4, &mut optimizer, |model| model.loss(tokens, labels))?;
-        println!("step {:2} | loss {:.7}", step + 1, loss.into_scalar());
+        println!("step {:2} | loss {:.7}", step + 1, loss.into_scalar::<f32>());
     }
     Ok(())
 }
 
 /// Samples by number: sequences of tokens, half of them from the quarter of the vocabulary that is the label.
-fn batch(samples: std::ops::Range<usize>, device: &FlexDevice) -> (Tensor<B, 2, Int>, Tensor<B, 1, Int>) {
+fn batch(samples: std::ops::Range<usize>, device: &Device) -> (Tensor<2, Int>, Tensor<1, Int>) {
     let (mut tokens, mut labels) = (Vec::new(), Vec::new());
     for sample in samples.clone() {
         let label = sample % CLASSES;

@@ -4,12 +4,10 @@ use anyhow::Context as _;
 use burn_megatron::checkpoint::Checkpoint;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use cubecl_kernels::Kernels;
 use models::registry::{self, AnyModel, FAMILIES, Family, FamilyProgram, run_with_family};
 use models::{ModelFamily, ModelSettings, Objective};
 
-use super::generation::kernels;
-use super::{ArchitectureArguments, RecomputeArguments, RecomputeGranularity};
+use super::{ArchitectureArguments, RecomputeArguments};
 use crate::saved_state::{FamilyState, ModelState, other_model};
 
 /// The model. The defaults are those of a small new model that two cores train in minutes; with a checkpoint in --load
@@ -91,9 +89,6 @@ pub struct ModelArguments {
     /// Probability with which an attention weight falls [default: 0, or that of the model of --load]
     #[arg(long, value_name = "P")]
     pub attention_dropout: Option<f64>,
-    /// Make the model of burn's own operations instead of fused ones: slower, to compare with
-    #[arg(long)]
-    pub no_fused_kernels: bool,
     /// Give the same bits for the same inputs: on CUDA, attention in 16 bits adds up the gradients of its queries in an
     /// order that differs from run to run unless asked not to, which is slower
     #[arg(long)]
@@ -251,11 +246,6 @@ impl ModelArguments {
         Ok(self.config(checkpoint, 1)?.objective())
     }
 
-    /// The operations that the model is made of.
-    pub fn kernels(&self) -> Kernels {
-        kernels(self.no_fused_kernels)
-    }
-
     /// Checks what the model's own validation does not.
     ///
     /// # Errors
@@ -290,12 +280,6 @@ impl ModelArguments {
         anyhow::ensure!(
             deviation.is_finite() && deviation >= 0.0,
             "--init-method-std must be finite and not negative, got {deviation}"
-        );
-        let is_selective = self.recompute.recompute_granularity == Some(RecomputeGranularity::Selective);
-        anyhow::ensure!(
-            !(self.no_fused_kernels && is_selective),
-            "--recompute-granularity selective is what fused attention does, and --no-fused-kernels asks for burn's: \
-             give one of them"
         );
         self.recompute.validate()
     }

@@ -28,7 +28,7 @@ pub fn add_adapters(
     if of_weight.peek().is_none() {
         return Ok(weight);
     }
-    let shape = weight.shape.clone();
+    let shape = weight.shape().clone();
     let mut sums: Vec<f64> = weight.iter::<f64>().collect();
     for site in of_weight {
         let [a, b] = [AdapterFactor::A, AdapterFactor::B].map(|factor| read(checkpoint, site, factor, rank));

@@ -301,7 +301,7 @@ fn a_weight_of_sixteen_bits_is_merged_in_f64() {
     let factors = (files.config().low_rank.rank, files.config().low_rank.scale());
     let merged = |weight: TensorData| -> Vec<f64> {
         let merged = add_adapters(weight, &parameter, &sites, factors, &checkpoint).unwrap();
-        assert_eq!(merged.dtype, DType::F64);
+        assert_eq!(merged.dtype(), DType::F64);
         merged.iter().collect()
     };
     let count = parameter.num_elements();

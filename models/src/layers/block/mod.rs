@@ -4,13 +4,11 @@ mod parallel;
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::tensor::{Tensor, backend::Backend};
-use burn_megatron::collectives::CollectiveBackend;
+use burn::tensor::{Device, Tensor};
 use burn_megatron::context::ParameterScope;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::tensor_parallel::{PagedKeyValues, PagedTokens};
 use burn_megatron::topology::TopologyError;
-use cubecl_kernels::Kernels;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -67,28 +65,26 @@ pub struct BlockNames {
 /// Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.3; both at once: Black et al.
 /// 2022, arXiv:2204.06745, section 2.1; norms after the sums: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
 #[derive(Module, Debug)]
-pub struct Block<B: Backend> {
-    pub attention_norm: Norm<B>,
-    pub attention: CausalSelfAttention<B>,
-    pub mlp_norm: Norm<B>,
-    pub mlp: Mlp<B>,
+pub struct Block {
+    pub attention_norm: Norm,
+    pub attention: CausalSelfAttention,
+    pub mlp_norm: Norm,
+    pub mlp: Mlp,
     attention_dropout: Dropout,
     mlp_dropout: Dropout,
     #[module(skip)]
     residual: Residual,
-    #[module(skip)]
-    kernels: Kernels,
 }
 
 impl BlockConfig {
     /// Returns the block of global layer number `layer`; its parameters are named by `names` in the context's scope.
-    pub fn init<B: Backend>(
+    pub fn init(
         &self,
         layer: usize,
         names: &BlockNames,
-        device: &B::Device,
+        device: &Device,
         scope: &ParameterScope,
-    ) -> Result<Block<B>, TopologyError> {
+    ) -> Result<Block, TopologyError> {
         let norm = |name| {
             let scope = scope.scope(name);
             self.norm
@@ -112,12 +108,11 @@ impl BlockConfig {
             attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
             mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),
             residual: self.residual,
-            kernels: scope.context().kernels(),
         })
     }
 }
 
-impl<B: Backend> Block<B> {
+impl Block {
     /// Returns the same block whose queries and keys are turned by their positions.
     ///
     /// # Panics
@@ -141,7 +136,7 @@ impl<B: Backend> Block<B> {
     }
 }
 
-impl<B: CollectiveBackend> Block<B> {
+impl Block {
     /// Returns the same block for whole activations on every tensor-parallel rank, without sequence parallelism. For
     /// inference: parameters stay declared as they are.
     pub fn with_whole_tokens(self) -> Self {
@@ -166,7 +161,7 @@ impl<B: CollectiveBackend> Block<B> {
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
-    pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+    pub fn forward(&self, input: Tensor<2>, tokens: &TokenContext) -> Tensor<2> {
         match self.residual {
             Residual::Parallel => self.forward_parallel(input, tokens),
             Residual::Sequential | Residual::PostNorm => self.forward_with_position_bias(input, None, tokens),
@@ -180,10 +175,10 @@ impl<B: CollectiveBackend> Block<B> {
     /// As [`forward`](Self::forward), and where the residual is parallel, which no family with such a bias has.
     pub fn forward_with_position_bias(
         &self,
-        input: Tensor<B, 2>,
-        position_bias: Option<Tensor<B, 2>>,
+        input: Tensor<2>,
+        position_bias: Option<Tensor<2>>,
         tokens: &TokenContext,
-    ) -> Tensor<B, 2> {
+    ) -> Tensor<2> {
         assert_ne!(self.residual, Residual::Parallel, "a block with a position bias");
         self.apply(input, Some(tokens), |normal| {
             self.attention.forward_with_position_bias(normal, position_bias, tokens)
@@ -202,12 +197,7 @@ impl<B: CollectiveBackend> Block<B> {
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
-    pub fn forward_paged(
-        &self,
-        input: Tensor<B, 2>,
-        tokens: &PagedTokens<B>,
-        cache: &mut PagedKeyValues<B>,
-    ) -> Tensor<B, 2> {
+    pub fn forward_paged(&self, input: Tensor<2>, tokens: &PagedTokens, cache: &mut PagedKeyValues) -> Tensor<2> {
         if self.residual == Residual::Parallel {
             return self.forward_paged_parallel(input, tokens, cache);
         }
@@ -220,11 +210,11 @@ impl<B: CollectiveBackend> Block<B> {
     /// before it adds up the gradients of the residual stream.
     fn apply(
         &self,
-        input: Tensor<B, 2>,
+        input: Tensor<2>,
         tokens: Option<&TokenContext>,
-        attend: impl FnOnce(Tensor<B, 2>) -> WithoutBias<B>,
-    ) -> Tensor<B, 2> {
-        let (sums, step) = (Sums::new(self.kernels, tokens), tokens.map(|tokens| &tokens.all));
+        attend: impl FnOnce(Tensor<2>) -> WithoutBias,
+    ) -> Tensor<2> {
+        let (sums, step) = (Sums::new(tokens), tokens.map(|tokens| &tokens.all));
         let [of_attention, of_mlp] = [&self.attention_dropout, &self.mlp_dropout];
         if self.residual == Residual::PostNorm {
             let attended = attend(input.clone());

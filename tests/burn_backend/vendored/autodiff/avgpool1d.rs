@@ -1,5 +1,5 @@
 use super::*;
-use burn_tensor::module::avg_pool1d;
+use burn_backend_tests::module::avg_pool1d;
 use burn_tensor::{Shape, Tolerance};
 
 #[test]

@@ -63,6 +63,41 @@ fn test_scatter_grad() {
         .assert_eq(&TensorData::from([[19., 19., 19.], [64., 64., 64.]]), false);
 }
 
+#[cfg(feature = "ndarray")]
+#[test]
+fn test_scatter_assign_grad() {
+    let device = AutodiffDevice::new();
+    let tensor = TestTensor::placed_from_data(
+        TensorData::from([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]),
+        &device,
+    )
+    .require_grad();
+    let values = TestTensor::placed_from_data(TensorData::from([[10.0, 20.0], [30.0, 40.0]]), &device)
+        .require_grad();
+    let indices = TestTensorInt::<2>::placed_from_data(TensorData::from([[2, 0], [3, 1]]), &device);
+
+    let result = tensor
+        .clone()
+        .scatter(1, indices, values.clone(), IndexingUpdateOp::Assign);
+
+    result.clone().into_data().assert_eq(
+        &TensorData::from([[20.0, 1.0, 10.0, 3.0], [4.0, 40.0, 6.0, 30.0]]),
+        false,
+    );
+
+    let grads = result.sum().backward();
+    let grad_tensor = tensor.grad(&grads).unwrap();
+    let grad_values = values.grad(&grads).unwrap();
+
+    grad_tensor.to_data().assert_eq(
+        &TensorData::from([[0., 1., 0., 1.], [1., 0., 1., 0.]]),
+        false,
+    );
+    grad_values
+        .to_data()
+        .assert_eq(&TensorData::from([[1., 1.], [1., 1.]]), false);
+}
+
 #[test]
 fn test_scatter_add_grad_partial_indices() {
     let device = AutodiffDevice::new();

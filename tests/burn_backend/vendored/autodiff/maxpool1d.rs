@@ -1,6 +1,6 @@
 use super::*;
 use burn_tensor::Tolerance;
-use burn_tensor::module::max_pool1d;
+use burn_backend_tests::module::max_pool1d;
 
 #[test]
 fn test_max_pool1d_simple() {

@@ -3,6 +3,7 @@ pub use super::*; // re-export test types
 mod clone_invariance;
 #[cfg(feature = "distributed")]
 mod distributed;
+mod extract_inplace;
 #[cfg(feature = "std")]
 mod multi_threads;
 

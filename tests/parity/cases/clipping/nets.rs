@@ -3,8 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::activation::tanh;
-use burn::tensor::{Int, Tensor, backend::Backend};
-use burn_flex::FlexDevice;
+use burn::tensor::{Int, Tensor};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::context::ParameterScope;
 use burn_megatron::mappings::scatter_to_tensor_region;
@@ -13,7 +12,6 @@ use burn_megatron::tensor_parallel::{
     RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 use crate::parity::cases::wrapper::nets::numbered;
 
@@ -28,22 +26,22 @@ const TOKENS: usize = 6;
 
 /// Embedding, three matrices side by side, a matrix back, norm, head.
 #[derive(Module, Debug)]
-pub struct PlainNet<B: Backend> {
-    embedding: Embedding<B>,
-    expand: Linear<B>,
-    contract: Linear<B>,
-    norm: LayerNorm<B>,
-    head: Linear<B>,
+pub struct PlainNet {
+    embedding: Embedding,
+    expand: Linear,
+    contract: Linear,
+    norm: LayerNorm,
+    head: Linear,
 }
 
 /// The same over tensor-parallel ranks.
 #[derive(Module, Debug)]
-pub struct CutNet<B: Backend> {
-    embedding: VocabParallelEmbedding<B>,
-    expand: ColumnParallelLinear<B>,
-    contract: RowParallelLinear<B>,
-    norm: tensor_parallel::LayerNorm<B>,
-    head: ColumnParallelLinear<B>,
+pub struct CutNet {
+    embedding: VocabParallelEmbedding,
+    expand: ColumnParallelLinear,
+    contract: RowParallelLinear,
+    norm: tensor_parallel::LayerNorm,
+    head: ColumnParallelLinear,
     /// Under sequence parallelism.
     #[module(skip)]
     sequence_group: Option<ProcessGroup>,
@@ -52,7 +50,7 @@ pub struct CutNet<B: Backend> {
 /// The samples of a micro-batch.
 pub struct Tokens {
     ids: Vec<i32>,
-    targets: Tensor<B, 2>,
+    targets: Tensor<2>,
 }
 
 impl Tokens {
@@ -67,27 +65,27 @@ impl Tokens {
         }
     }
 
-    fn ids(&self) -> Tensor<B, 1, Int> {
-        Tensor::from_ints(self.ids.as_slice(), &FlexDevice)
+    fn ids(&self) -> Tensor<1, Int> {
+        Tensor::from_ints(self.ids.as_slice(), &tests::device())
     }
 
-    fn loss(&self, output: Tensor<B, 2>) -> Tensor<B, 1> {
+    fn loss(&self, output: Tensor<2>) -> Tensor<1> {
         let difference = output - self.targets.clone();
-        // Not a division by a number: in burn 0.21 its backward pass divides in f32, also in a model of f64.
+        // Not a division by a number: burn's backward pass of it divides in f32, also in a model of f64.
         (difference.clone() * difference).sum().mul_scalar(1.0 / TOKENS as f64)
     }
 }
 
 /// What is done with the three matrices' outputs, side by side.
-fn combine<T: Backend>(fused: Tensor<T, 2>) -> Tensor<T, 2> {
-    let [a, b, c]: [Tensor<T, 2>; FUSED] = fused.chunk(FUSED, 1).try_into().expect("three of a width");
+fn combine(fused: Tensor<2>) -> Tensor<2> {
+    let [a, b, c]: [Tensor<2>; FUSED] = fused.chunk(FUSED, 1).try_into().expect("three of a width");
     tanh(a) * b + c
 }
 
-impl PlainNet<B> {
+impl PlainNet {
     /// The same numbers on every rank.
     pub fn new(scene: &Scene) -> Self {
-        let device = &FlexDevice;
+        let device = &tests::device();
         let net = PlainNet {
             embedding: EmbeddingConfig::new(VOCABULARY, D_MODEL).init(device),
             expand: LinearConfig::new(D_MODEL, FUSED * D_HIDDEN).init(device),
@@ -98,16 +96,16 @@ impl PlainNet<B> {
         numbered(net, scene, "net")
     }
 
-    pub fn loss(&self, tokens: &Tokens) -> Tensor<B, 1> {
+    pub fn loss(&self, tokens: &Tokens) -> Tensor<1> {
         let embedded = self.embedding.forward(tokens.ids().unsqueeze::<2>()).flatten::<2>(0, 1);
         let hidden = self.contract.forward(combine(self.expand.forward(embedded.clone())));
         tokens.loss(self.head.forward(self.norm.forward(embedded + hidden)))
     }
 }
 
-impl CutNet<B> {
+impl CutNet {
     /// Takes this rank's part of each layer.
-    pub fn new(plain: PlainNet<B>, module: &ParameterScope) -> Result<Self, ConversionError> {
+    pub fn new(plain: PlainNet, module: &ParameterScope) -> Result<Self, ConversionError> {
         let scope = |name: &str| module.scope(name);
         Ok(Self {
             embedding: VocabParallelEmbeddingConfig::new(VOCABULARY, D_MODEL)
@@ -129,7 +127,7 @@ impl CutNet<B> {
         })
     }
 
-    pub fn loss(&self, tokens: &Tokens) -> Tensor<B, 1> {
+    pub fn loss(&self, tokens: &Tokens) -> Tensor<1> {
         let embedded = self.embedding.forward(tokens.ids());
         let embedded = match &self.sequence_group {
             Some(group) => scatter_to_tensor_region(embedded, 0, group),

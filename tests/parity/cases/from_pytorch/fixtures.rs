@@ -7,8 +7,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{DType, Tensor, backend::Backend};
-use burn_flex::FlexDevice;
+use burn::tensor::{DType, Tensor};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
@@ -25,7 +24,6 @@ use models::ModelConfig;
 use models::gpt::{Gpt, GptConfig};
 use safetensors::tensor::{Dtype, SafeTensors};
 
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{DP2, ONE, PP2, SEED, Scene, TP2, TP2SP, TP4, cut, print_worst};
 use tests::harness::{Case, Job};
 
@@ -67,14 +65,14 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         1 => LayerLayout::even(sizes)?,
         _ => LayerLayout::parse(sizes, "Ett|tL")?,
     };
-    let model = model_config.init_stage(&layers, &FlexDevice, &scene.context)?;
+    let model = model_config.init_stage(&layers, &tests::device(), &scene.context)?;
     let model = load(model, &weights, &scene)?;
     let config = training_config(&truth.meta, &clipping);
     let options = TrainerConfig {
         data_parallel: DataParallelConfig::new().with_bucket_size(Some(1000)),
         ..TrainerConfig::new()
     };
-    let mut trainer = Trainer::<B, _>::new(model, &config, options, &scene.context, &FlexDevice)?;
+    let mut trainer = Trainer::new(model, &config, options, &scene.context, &tests::device())?;
     if num_stages == 1 {
         compare_logits(&trainer.model()[0], &batches, &truth, &scene)?;
     }
@@ -302,7 +300,7 @@ pub(in crate::parity::cases) fn micro_batches(
 /// Takes a step for each loss and norm that is expected, and judges them; `of_first` judges the gradients of the first,
 /// before they are clipped.
 pub(in crate::parity::cases) fn judged_steps(
-    trainer: &mut Trainer<B, Gpt<B>>,
+    trainer: &mut Trainer<Gpt>,
     batches: &Fixture,
     scene: &Scene,
     judge: &mut Judge,
@@ -330,14 +328,14 @@ pub(in crate::parity::cases) fn judged_steps(
 }
 
 /// Compares this rank's columns of the logits of the first micro-batch, without padding.
-fn compare_logits(model: &Gpt<B>, batches: &Fixture, truth: &Fixture, scene: &Scene) -> anyhow::Result<()> {
+fn compare_logits(model: &Gpt, batches: &Fixture, truth: &Fixture, scene: &Scene) -> anyhow::Result<()> {
     // The first micro-batch is that of the first data-parallel rank.
     if scene.context.coordinates().data > 0 {
         return Ok(());
     }
     let micro_batch = &micro_batches(batches, 0, &scene.context)?[0];
     let batch = TokenBatch::new(micro_batch, SEED, 0);
-    let local = model.logits(batch.tokens(&FlexDevice), &batch.step);
+    let local = model.logits(batch.tokens(&tests::device()), &batch.step);
     let shard = model.token_embedding.as_ref().context("the whole model")?.vocab_shard();
     let [tokens, columns] = local.dims();
     let local = local.narrow(1, 0, shard.valid());
@@ -349,11 +347,7 @@ fn compare_logits(model: &Gpt<B>, batches: &Fixture, truth: &Fixture, scene: &Sc
 }
 
 /// Returns the model with this rank's part of the fixture's weights.
-pub(in crate::parity::cases) fn load(
-    model: Vec<Gpt<B>>,
-    weights: &Fixture,
-    scene: &Scene,
-) -> anyhow::Result<Vec<Gpt<B>>> {
+pub(in crate::parity::cases) fn load(model: Vec<Gpt>, weights: &Fixture, scene: &Scene) -> anyhow::Result<Vec<Gpt>> {
     struct Loader<'a> {
         weights: &'a Fixture,
         scene: &'a Scene,
@@ -371,8 +365,8 @@ pub(in crate::parity::cases) fn load(
             Ok(cut(&whole, &declaration.placement))
         }
     }
-    impl<T: Backend> ModuleMapper<T> for Loader<'_> {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<T, D>>) -> Param<Tensor<T, D>> {
+    impl ModuleMapper for Loader<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             match self.local(param.id) {
                 Ok(values) => param.map(|tensor| {
                     let loaded = tensor_from_host(values, tensor.dims(), tensor.dtype(), &tensor.device());
@@ -398,12 +392,12 @@ pub(in crate::parity::cases) fn load(
 }
 
 pub(in crate::parity::cases) fn parameters(
-    model: &Vec<Gpt<B>>,
+    model: &Vec<Gpt>,
     context: &ParallelContext,
 ) -> anyhow::Result<LocalTensors> {
     struct Reader<'a>(&'a ParallelContext, anyhow::Result<LocalTensors>);
-    impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<T, D>>) {
+    impl ModuleVisitor for Reader<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             match (self.0.registry().declaration(param.id), &mut self.1) {
                 (Some(declaration), Ok(found)) => {
                     let values = read_host(param.val());

@@ -4,7 +4,6 @@
 //! `fixtures/optimizers.py` makes the files. The model, its start and its batches are those of `fixtures`.
 
 use anyhow::{Context as _, ensure};
-use burn_flex::FlexDevice;
 use burn_megatron::data_parallel::{DataParallelConfig, ShardingStrategy};
 use burn_megatron::launch::World;
 use burn_megatron::optimizer::{OptimizerChoice, OptimizerKind, ParameterGroup};
@@ -16,7 +15,7 @@ use models::ModelConfig;
 
 use super::fixtures::{Fixture, conclude, is_noise, judged_steps, load, model_config, parameters, training_config};
 use crate::parity::cases::comparison::{DP2, Layout, ONE, PP2, Scene, TP2, TP2SP, connect};
-use crate::parity::cases::{B, problem};
+use crate::parity::cases::problem;
 use tests::harness::{Case, Job};
 
 /// Lion takes signs, which rounding in f32 flips.
@@ -83,7 +82,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         num_chunks: 1,
     })?;
     let model = load(
-        model_config.init_stage(&layers, &FlexDevice, &scene.context)?,
+        model_config.init_stage(&layers, &tests::device(), &scene.context)?,
         &weights,
         &scene,
     )?;
@@ -106,7 +105,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         ),
         ..TrainerConfig::new()
     };
-    let mut trainer = Trainer::<B, _>::new(model, &config, options, &scene.context, &FlexDevice)?;
+    let mut trainer = Trainer::new(model, &config, options, &scene.context, &tests::device())?;
 
     let mut judge = Judge::new(Tolerance::of(scene.dtype), model_config.num_parameters(), false);
     let losses = truth.values(&format!("{name}.loss"))?;

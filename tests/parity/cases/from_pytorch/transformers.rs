@@ -7,9 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
-use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Tensor, TensorData};
-use burn_flex::FlexDevice;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{EncoderTokens, MicroBatch, SentencePairs};
@@ -36,7 +35,6 @@ use safetensors::tensor::SafeTensors;
 use serde_json::json;
 
 use super::fixtures::array;
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{ONE, TP2, TP2SP, TP4, TP4SP, connect, dtype};
 use tests::harness::{Case, Job};
 
@@ -102,28 +100,28 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 
 /// A model that scores the vocabulary.
 trait Scores {
-    fn logits_of(&self, batch: &TokenBatch) -> Tensor<B, 2>;
+    fn logits_of(&self, batch: &TokenBatch) -> Tensor<2>;
 
     /// The embedding, as shared out as the scores.
-    fn embedding(&self) -> Option<&VocabParallelEmbedding<B>>;
+    fn embedding(&self) -> Option<&VocabParallelEmbedding>;
 }
 
-impl Scores for Decoder<B> {
-    fn logits_of(&self, batch: &TokenBatch) -> Tensor<B, 2> {
+impl Scores for Decoder {
+    fn logits_of(&self, batch: &TokenBatch) -> Tensor<2> {
         self.logits_of(batch)
     }
 
-    fn embedding(&self) -> Option<&VocabParallelEmbedding<B>> {
+    fn embedding(&self) -> Option<&VocabParallelEmbedding> {
         self.token_embedding.as_ref()
     }
 }
 
-impl Scores for T5<B> {
-    fn logits_of(&self, batch: &TokenBatch) -> Tensor<B, 2> {
+impl Scores for T5 {
+    fn logits_of(&self, batch: &TokenBatch) -> Tensor<2> {
         self.logits(batch)
     }
 
-    fn embedding(&self) -> Option<&VocabParallelEmbedding<B>> {
+    fn embedding(&self) -> Option<&VocabParallelEmbedding> {
         self.shared.as_ref()
     }
 }
@@ -151,7 +149,7 @@ fn import<C: ModelFamily>(from: &Path, to: &Path) -> anyhow::Result<(C, Checkpoi
 
 fn compare<C: ModelFamily>(model: &str, case: &Case, world: &World) -> anyhow::Result<()>
 where
-    C::Stage<B>: Scores,
+    C::Stage: Scores,
 {
     let folder = tests::folder().join("parity/fixtures").join(model);
     let folder = folder.join(case.setting::<String>("dtype")?);
@@ -203,8 +201,8 @@ where
 /// Parameters that have gradients.
 struct Thawed;
 
-impl ModuleMapper<B> for Thawed {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+impl ModuleMapper for Thawed {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         param.set_require_grad(true)
     }
 }
@@ -289,20 +287,20 @@ impl Truth {
         if self.dtype == DType::F64 { 1e-10 } else { 1e-4 }
     }
 
-    fn load<C: ModelFamily>(&self, config: &C, checkpoint: &Checkpoint) -> anyhow::Result<C::Stage<B>> {
+    fn load<C: ModelFamily>(&self, config: &C, checkpoint: &Checkpoint) -> anyhow::Result<C::Stage> {
         let layers = LayerLayout::even(LayerSizes {
             n_layers: config.n_layers(),
             num_stages: 1,
             num_chunks: 1,
         })?;
-        let mut stages = config.init_stage::<B>(&layers, &FlexDevice, &self.context)?;
+        let mut stages = config.init_stage(&layers, &tests::device(), &self.context)?;
         let model = stages.pop().context("the whole model")?;
         Ok(load_parameters(model, checkpoint, &self.context)?)
     }
 
     fn compare_file<C: ModelFamily>(&self) -> anyhow::Result<f64>
     where
-        C::Stage<B>: Scores,
+        C::Stage: Scores,
     {
         let written = tempfile::tempdir()?;
         let (config, checkpoint) = import::<C>(&self.folder, written.path())?;
@@ -335,7 +333,7 @@ impl Truth {
     }
 
     /// Compares the loss, the mean over the tokens that count and that over the pairs of sentences, and all gradients.
-    fn compare_gradients<S: PipelineStage<B, 2, MicroBatch = TokenBatch> + AutodiffModule<B>>(
+    fn compare_gradients<S: PipelineStage<2, MicroBatch = TokenBatch> + Module>(
         &self,
         model: S,
         expected: &Checkpoint,
@@ -349,9 +347,9 @@ impl Truth {
         let weights = mask.iter().map(|weight| weight / counted);
         let weights: Vec<f64> = weights.chain(vec![1.0 / pairs as f64; pairs]).collect();
         let weights = TensorData::from(&weights[..]).convert_dtype(self.dtype);
-        let weights = Tensor::<B, 1>::from_data(weights, (&FlexDevice, self.dtype));
+        let weights = Tensor::<1>::from_data(weights, (&tests::device(), self.dtype));
         let batch = TokenBatch::new(&micro_batch, 1, 0);
-        let mut model = DistributedDataParallel::<B, _>::new(model, &self.context, DataParallelConfig::new())?;
+        let mut model = DistributedDataParallel::new(model, &self.context, DataParallelConfig::new())?;
         let loss = model.backward(StepPart::Last, |model| match model.forward(None, &batch) {
             StageOutput::Losses(losses) => (losses * weights).sum(),
             StageOutput::Activation(_) => panic!("the whole model gives losses"),

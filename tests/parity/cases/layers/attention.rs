@@ -14,7 +14,6 @@ use cubecl_kernels::flash_attention::Documents;
 
 use super::linear::{plain_linear, whole_linear};
 use super::{ALL, BOTH_TYPES, Check, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = checks! {
@@ -72,7 +71,7 @@ fn tokens(scene: &Scene) -> anyhow::Result<TokenContext> {
 }
 
 /// This rank's heads of an attention whose projections are given.
-fn attention(scene: &Scene, qkv: Linear<B>, output: Linear<B>) -> anyhow::Result<CausalSelfAttention<B>> {
+fn attention(scene: &Scene, qkv: Linear, output: Linear) -> anyhow::Result<CausalSelfAttention> {
     let scope = scene.context.scope("attention");
     let config = CausalSelfAttentionConfig::new(D_MODEL, HEADS, ParameterInit::Zeros, ParameterInit::Zeros);
     let names = CausalSelfAttentionNames {
@@ -80,7 +79,7 @@ fn attention(scene: &Scene, qkv: Linear<B>, output: Linear<B>) -> anyhow::Result
         output: "replaced_output",
     };
     let site = DropoutSite { layer: 0, number: 1 };
-    let mut layer = config.init::<B>(site, &names, &qkv.weight.device(), &scope)?;
+    let mut layer = config.init(site, &names, &qkv.weight.device(), &scope)?;
     let columns = ColumnParallelLinearConfig::new(D_MODEL, 3 * D_MODEL).with_fused(3);
     let rows = RowParallelLinearConfig::new(D_MODEL, D_MODEL);
     layer.qkv = columns.from_linear(qkv, &scope.scope("qkv"))?;
@@ -89,7 +88,7 @@ fn attention(scene: &Scene, qkv: Linear<B>, output: Linear<B>) -> anyhow::Result
 }
 
 /// `[batch * seq, 3 * d_model]` to `[batch * seq, d_model]`: attention of each document alone, in burn's operations.
-fn one_after_the_other(qkv: Tensor<B, 2>) -> Tensor<B, 2> {
+fn one_after_the_other(qkv: Tensor<2>) -> Tensor<2> {
     let mut first = 0;
     let mut outputs = Vec::new();
     for &length in LENGTHS.iter().copied().flatten() {
@@ -100,7 +99,7 @@ fn one_after_the_other(qkv: Tensor<B, 2>) -> Tensor<B, 2> {
 }
 
 /// Causal attention of the tokens of one document.
-fn attend(qkv: Tensor<B, 2>) -> Tensor<B, 2> {
+fn attend(qkv: Tensor<2>) -> Tensor<2> {
     let [length, _] = qkv.dims();
     let d_head = D_MODEL / HEADS;
     let [query, key, value] = [0, 1, 2].map(|part| {
@@ -108,7 +107,7 @@ fn attend(qkv: Tensor<B, 2>) -> Tensor<B, 2> {
         rows.reshape([length, HEADS, d_head]).swap_dims(0, 1)
     });
     let scores = query.matmul(key.swap_dims(1, 2)).div_scalar((d_head as f64).sqrt());
-    let later = Tensor::<B, 2, Bool>::tril_mask([length, length], 0, &scores.device());
+    let later = Tensor::<2, Bool>::tril_mask([length, length], 0, &scores.device());
     let scores = scores.mask_fill(
         later.unsqueeze::<3>().expand([HEADS, length, length]),
         f64::NEG_INFINITY,

@@ -7,7 +7,6 @@ use burn_megatron::parameters::Placement;
 use burn_megatron::tensor_parallel::{VocabShard, vocab_parallel_cross_entropy};
 
 use super::{BOTH_TYPES, Check, TENSOR, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = checks! {
@@ -37,7 +36,7 @@ impl<'a> Vocabulary<'a> {
     }
 
     /// Every token of the vocabulary, so some of every shard that has any.
-    fn targets(&self) -> Tensor<B, 1, Int> {
+    fn targets(&self) -> Tensor<1, Int> {
         let targets: Vec<i32> = (0..TOKENS).map(|token| (token * 5 % self.size) as i32).collect();
         self.scene.ids(&targets)
     }
@@ -70,7 +69,7 @@ impl<'a> Vocabulary<'a> {
         })
     }
 
-    fn loss_gradient(&self) -> Tensor<B, 1> {
+    fn loss_gradient(&self) -> Tensor<1> {
         self.scene.tensor(self.scene.random("loss gradient", TOKENS), [TOKENS])
     }
 

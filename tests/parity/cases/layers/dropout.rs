@@ -8,7 +8,6 @@ use burn_megatron::random::{DropoutConfig, DropoutSite, StepCoordinates, TokenMa
 
 use super::linear::local_shape;
 use super::{BOTH_TYPES, Check, SEQUENCE, TENSOR, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = checks! {
@@ -63,7 +62,7 @@ fn dropout_of_attention_heads_is_that_of_the_whole(scene: &Scene) -> anyhow::Res
     let len = shape.iter().product();
     let (input, output_gradient) = (scene.random("input", len), scene.random("output gradient", len));
     let dropout = DropoutConfig::new(0.3).init(SITE);
-    let run = |input: Tensor<B, 4>, output_gradient, first_head| {
+    let run = |input: Tensor<4>, output_gradient, first_head| {
         Pass::run(input, output_gradient, |input| {
             dropout.forward_attention(input, &step(seq_length), first_head)
         })

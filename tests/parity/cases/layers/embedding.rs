@@ -5,19 +5,18 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 use burn::module::Param;
 use burn::nn::Embedding;
-use burn::tensor::Tensor;
 use burn::tensor::activation::log_softmax;
+use burn::tensor::{Gradients, Tensor};
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::tensor_parallel::{
-    PositionEmbedding, VocabParallelEmbedding, VocabParallelEmbeddingConfig, plain_vocab_parallel_cross_entropy,
-    vocab_parallel_cross_entropy,
+    PositionEmbedding, VocabParallelEmbedding, VocabParallelEmbeddingConfig, vocab_parallel_cross_entropy,
 };
+use cubecl_kernels::{Kernels, set_kernels};
 
 use super::linear::local_shape;
 use super::{ALL, BOTH_TYPES, Check, checks};
-use crate::parity::cases::B;
-use crate::parity::cases::comparison::{Gradients, Pass, Scene, WholeParameters, backward, whole};
+use crate::parity::cases::comparison::{Pass, Scene, WholeParameters, backward, whole};
 
 pub const CHECKS: &[Check] = checks! {
     vocabulary_embedding_looks_up_the_same_bits: ALL, BOTH_TYPES;
@@ -33,7 +32,7 @@ const TOKENS: usize = 16;
 /// both, and some hold tokens only.
 const VOCABULARIES: [(usize, Option<usize>); 4] = [(8, None), (5, Some(8)), (4, Some(8)), (13, Some(16))];
 
-fn variants(scene: &Scene, check: impl Fn(&str, Embedding<B>, &Layer) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn variants(scene: &Scene, check: impl Fn(&str, Embedding, &Layer) -> anyhow::Result<()>) -> anyhow::Result<()> {
     for (size, padded) in VOCABULARIES {
         let scope = format!("vocabulary {size}");
         let numbers = scene.random(&scope, size * D_MODEL);
@@ -49,7 +48,7 @@ fn variants(scene: &Scene, check: impl Fn(&str, Embedding<B>, &Layer) -> anyhow:
 }
 
 struct Layer {
-    layer: VocabParallelEmbedding<B>,
+    layer: VocabParallelEmbedding,
     size: usize,
 }
 
@@ -69,11 +68,11 @@ impl Layer {
     }
 }
 
-fn weight_of(embedding: &Embedding<B>, gradients: &Gradients) -> WholeParameters {
+fn weight_of(embedding: &Embedding, gradients: &Gradients) -> WholeParameters {
     BTreeMap::from([("weight".to_owned(), whole(&embedding.weight, gradients))])
 }
 
-fn plain_look_up(embedding: &Embedding<B>, scene: &Scene, ids: &[i32]) -> Tensor<B, 2> {
+fn plain_look_up(embedding: &Embedding, scene: &Scene, ids: &[i32]) -> Tensor<2> {
     embedding.forward(scene.ids(ids).unsqueeze::<2>()).squeeze_dim::<2>(0)
 }
 
@@ -126,11 +125,12 @@ fn losses_in_chunks_are_those_of_all_logits(scene: &Scene) -> anyhow::Result<()>
         let expected = weight_of(&embedding, &serial.gradients);
         let shard = layer.layer.vocab_shard();
         for chunk_tokens in [1, 5, 7, TOKENS, TOKENS + 1] {
-            let what = format!("{scope} in chunks of {chunk_tokens}");
-            for loss in [vocab_parallel_cross_entropy, plain_vocab_parallel_cross_entropy] {
+            for kernels in [Kernels::Plain, Kernels::Fused] {
+                let what = format!("{scope} in chunks of {chunk_tokens}, {kernels:?}");
+                set_kernels(kernels);
                 let own_hidden = scene.part(&hidden, &input, local_shape(scene, shape));
                 let parallel = Pass::run(own_hidden, output_gradient(), |hidden| {
-                    let loss = |logits, targets| loss(logits, targets, shard, scene.group());
+                    let loss = |logits, targets| vocab_parallel_cross_entropy(logits, targets, shard, scene.group());
                     layer.layer.losses_in_chunks(hidden, targets(), chunk_tokens, loss)
                 });
                 parallel.compare(scene, &what, &serial, &input, &everything)?;

@@ -7,8 +7,7 @@ use std::fmt::Display;
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::{EmbeddingConfig, LayerNorm, LinearConfig};
-use burn::tensor::{Tensor, backend::Backend};
-use burn_flex::FlexDevice;
+use burn::tensor::Tensor;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::parameters::{Declaration, Distribution, ParameterInit, read_host};
@@ -20,7 +19,6 @@ use burn_megatron::tensor_parallel::{
 use burn_megatron::topology::TopologyError;
 
 use super::{ALL, BOTH_TYPES, Check, F32, SHARED, TP2, TP4, checks, expect_refused};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{SEED, Scene};
 
 pub const CHECKS: &[Check] = checks! {
@@ -34,43 +32,46 @@ pub const CHECKS: &[Check] = checks! {
 
 /// One of every layer, made from its configuration.
 #[derive(Module, Debug)]
-struct Layers<B: Backend> {
-    column: ColumnParallelLinear<B>,
-    fused: ColumnParallelLinear<B>,
-    row: RowParallelLinear<B>,
-    vocabulary: VocabParallelEmbedding<B>,
-    padded: VocabParallelEmbedding<B>,
-    positions: PositionEmbedding<B>,
-    norm: LayerNorm<B>,
+struct Layers {
+    column: ColumnParallelLinear,
+    fused: ColumnParallelLinear,
+    row: RowParallelLinear,
+    vocabulary: VocabParallelEmbedding,
+    padded: VocabParallelEmbedding,
+    positions: PositionEmbedding,
+    norm: LayerNorm,
 }
 
-impl Layers<B> {
+impl Layers {
     fn new(context: &ParallelContext) -> Result<Self, TopologyError> {
         let normal = Some(ParameterInit::Normal { deviation: 0.5 });
         Ok(Self {
-            column: ColumnParallelLinearConfig::new(7, 12).init(&FlexDevice, &context.scope("column"))?,
+            column: ColumnParallelLinearConfig::new(7, 12).init(&tests::device(), &context.scope("column"))?,
             fused: ColumnParallelLinearConfig::new(5, 36)
                 .with_fused(3)
                 .with_weight_init(normal)
                 .with_bias_init(normal)
-                .init(&FlexDevice, &context.scope("fused"))?,
-            row: RowParallelLinearConfig::new(12, 7).init(&FlexDevice, &context.scope("row"))?,
-            vocabulary: VocabParallelEmbeddingConfig::new(12, 3).init(&FlexDevice, &context.scope("vocabulary"))?,
+                .init(&tests::device(), &context.scope("fused"))?,
+            row: RowParallelLinearConfig::new(12, 7).init(&tests::device(), &context.scope("row"))?,
+            vocabulary: VocabParallelEmbeddingConfig::new(12, 3)
+                .init(&tests::device(), &context.scope("vocabulary"))?,
             padded: VocabParallelEmbeddingConfig::new(9, 3)
                 .with_padded_size(Some(16))
                 .with_init(normal)
-                .init(&FlexDevice, &context.scope("padded"))?,
-            positions: PositionEmbeddingConfig::new(6, 3).init(&FlexDevice, &context.scope("positions")),
-            norm: LayerNormConfig::new(7).init(&FlexDevice, &context.scope("norm")).norm,
+                .init(&tests::device(), &context.scope("padded"))?,
+            positions: PositionEmbeddingConfig::new(6, 3).init(&tests::device(), &context.scope("positions")),
+            norm: LayerNormConfig::new(7)
+                .init(&tests::device(), &context.scope("norm"))
+                .norm,
         })
     }
 }
 
 /// Every declaration of a module with its values.
-fn declared<M: Module<B>>(module: &M, context: &ParallelContext) -> HashMap<String, (Declaration, Vec<f64>)> {
+fn declared<M: Module>(module: &M, context: &ParallelContext) -> HashMap<String, (Declaration, Vec<f64>)> {
     struct Reader<'a>(&'a ParallelContext, HashMap<String, (Declaration, Vec<f64>)>);
-    impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<T, D>>) {
+    impl ModuleVisitor for Reader<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let declaration = self.0.registry().declaration(param.id).expect("layers declare");
             let values = read_host(param.val());
             self.1.insert(declaration.name.clone(), (declaration, values));
@@ -135,23 +136,23 @@ fn refused<E: Display>(result: Result<(), E>, parts: [&str; 2]) -> anyhow::Resul
 
 /// Made from a configuration or from an existing layer, the rule is the same.
 fn sizes_that_do_not_divide_are_refused_with_neighbours(scene: &Scene) -> anyhow::Result<()> {
-    let (device, context) = (&FlexDevice, &scene.context);
-    let linear = |d_input, d_output| LinearConfig::new(d_input, d_output).init::<B>(device);
+    let (device, context) = (&tests::device(), &scene.context);
+    let linear = |d_input, d_output| LinearConfig::new(d_input, d_output).init(device);
     let neighbours = "tensor_parallel_size = 4, got 10; the nearest valid values are 8 and 12";
 
     let column = ColumnParallelLinearConfig::new(6, 10);
     let what = "the width of a column-parallel matrix";
-    refused(column.init::<B>(device, &context.root()).map(drop), [what, neighbours])?;
+    refused(column.init(device, &context.root()).map(drop), [what, neighbours])?;
     refused(
         column.from_linear(linear(6, 10), &context.root()).map(drop),
         [what, neighbours],
     )?;
     let each = ColumnParallelLinearConfig::new(6, 30).with_fused(3);
-    refused(each.init::<B>(device, &context.root()).map(drop), [what, neighbours])?;
+    refused(each.init(device, &context.root()).map(drop), [what, neighbours])?;
     let fused = ColumnParallelLinearConfig::new(6, 40).with_fused(3);
     let fused_neighbours = "fused = 3, got 40; the nearest valid values are 39 and 42";
     refused(
-        fused.init::<B>(device, &context.root()).map(drop),
+        fused.init(device, &context.root()).map(drop),
         ["d_output", fused_neighbours],
     )?;
     refused(
@@ -161,50 +162,47 @@ fn sizes_that_do_not_divide_are_refused_with_neighbours(scene: &Scene) -> anyhow
 
     let row = RowParallelLinearConfig::new(10, 6);
     let what = "the input width of a row-parallel matrix";
-    refused(row.init::<B>(device, &context.root()).map(drop), [what, neighbours])?;
+    refused(row.init(device, &context.root()).map(drop), [what, neighbours])?;
     refused(
         row.from_linear(linear(10, 6), &context.root()).map(drop),
         [what, neighbours],
     )?;
 
     let vocabulary = VocabParallelEmbeddingConfig::new(9, 6).with_padded_size(Some(10));
-    let embedding = EmbeddingConfig::new(9, 6).init::<B>(device);
+    let embedding = EmbeddingConfig::new(9, 6).init(device);
     let what = "the padded vocabulary";
-    refused(
-        vocabulary.init::<B>(device, &context.root()).map(drop),
-        [what, neighbours],
-    )?;
+    refused(vocabulary.init(device, &context.root()).map(drop), [what, neighbours])?;
     refused(
         vocabulary.from_embedding(embedding, &context.root()).map(drop),
         [what, neighbours],
     )?;
 
-    let small = RowParallelLinearConfig::new(3, 6).init::<B>(device, &context.root());
+    let small = RowParallelLinearConfig::new(3, 6).init(device, &context.root());
     refused(small.map(drop), ["got 3", "the nearest valid values are 4"])
 }
 
 /// A parallel layer with a norm that is not declared.
 #[derive(Module, Debug)]
-struct HalfDeclared<B: Backend> {
-    row: RowParallelLinear<B>,
-    norms: Vec<LayerNorm<B>>,
+struct HalfDeclared {
+    row: RowParallelLinear,
+    norms: Vec<LayerNorm>,
 }
 
-impl HalfDeclared<B> {
+impl HalfDeclared {
     fn new(context: &ParallelContext) -> anyhow::Result<Self> {
         Ok(Self {
-            row: RowParallelLinearConfig::new(12, 7).init(&FlexDevice, &context.scope("row"))?,
+            row: RowParallelLinearConfig::new(12, 7).init(&tests::device(), &context.scope("row"))?,
             norms: vec![
                 LayerNormConfig::new(7)
-                    .init(&FlexDevice, &context.scope("norms.0"))
+                    .init(&tests::device(), &context.scope("norms.0"))
                     .norm,
-                burn::nn::LayerNormConfig::new(7).init(&FlexDevice),
+                burn::nn::LayerNormConfig::new(7).init(&tests::device()),
             ],
         })
     }
 }
 
-fn wrap(module: HalfDeclared<B>, scene: &Scene) -> anyhow::Result<DistributedDataParallel<B, HalfDeclared<B>>> {
+fn wrap(module: HalfDeclared, scene: &Scene) -> anyhow::Result<DistributedDataParallel<HalfDeclared>> {
     Ok(DistributedDataParallel::new(
         module,
         &scene.context,

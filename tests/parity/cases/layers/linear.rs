@@ -3,11 +3,11 @@
 use anyhow::ensure;
 use burn::module::Param;
 use burn::nn::Linear;
+use burn::tensor::Gradients;
 use burn_megatron::tensor_parallel::{ColumnParallelLinearConfig, RowParallelLinearConfig};
 
 use super::{ALL, BOTH_TYPES, Check, checks};
-use crate::parity::cases::B;
-use crate::parity::cases::comparison::{Gradients, Pass, Scene, WholeParameters, whole};
+use crate::parity::cases::comparison::{Pass, Scene, WholeParameters, whole};
 
 pub const CHECKS: &[Check] = checks! {
     column_linear_matches_burn: ALL, BOTH_TYPES;
@@ -23,7 +23,7 @@ const D_INPUT: usize = 12;
 const D_OUTPUT: usize = 20;
 
 /// burn's layer with numbers by name; a bias far from zero, so that one added twice shows.
-pub fn plain_linear(scene: &Scene, name: &str, d_input: usize, d_output: usize, bias: bool) -> Linear<B> {
+pub fn plain_linear(scene: &Scene, name: &str, d_input: usize, d_output: usize, bias: bool) -> Linear {
     let numbers = |part: &str, len| scene.random(&format!("{name} {part}"), len);
     let weight = scene.tensor(numbers("weight", d_input * d_output), [d_input, d_output]);
     Linear {
@@ -32,7 +32,7 @@ pub fn plain_linear(scene: &Scene, name: &str, d_input: usize, d_output: usize, 
     }
 }
 
-pub fn whole_linear(linear: &Linear<B>, gradients: &Gradients) -> WholeParameters {
+pub fn whole_linear(linear: &Linear, gradients: &Gradients) -> WholeParameters {
     let weight = ("weight".to_owned(), whole(&linear.weight, gradients));
     let bias = linear
         .bias

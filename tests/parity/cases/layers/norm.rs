@@ -7,14 +7,12 @@ use burn::module::Param;
 use burn::nn;
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data_parallel::sum_partial_gradients;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig};
 
 use super::linear::local_shape;
 use super::{ALL, BOTH_TYPES, Check, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene, WholeParameters, whole};
 
 pub const CHECKS: &[Check] = checks! {
@@ -27,8 +25,8 @@ const EPSILON: f64 = 1e-3;
 
 /// Eight tokens on one rank and on this rank's part of them, with a norm made from burn's.
 struct Norms {
-    plain: nn::LayerNorm<B>,
-    layer: LayerNorm<B>,
+    plain: nn::LayerNorm,
+    layer: LayerNorm,
     serial: Pass,
     parallel: Pass,
 }
@@ -61,7 +59,7 @@ impl Norms {
         })
     }
 
-    fn beta(norm: &nn::LayerNorm<B>) -> &Param<Tensor<B, 1>> {
+    fn beta(norm: &nn::LayerNorm) -> &Param<Tensor<1>> {
         norm.beta.as_ref().expect("it has a bias")
     }
 
@@ -88,11 +86,9 @@ fn partial_gradients_can_be_summed_without_the_wrapper(scene: &Scene) -> anyhow:
     let expected = norms.expected();
     let Norms { layer, parallel, .. } = norms;
     let mut params = GradientsParams::from_grads(parallel.gradients, &layer.norm);
-    sum_partial_gradients::<B, _>(&mut params, &layer.norm, &scene.context)?;
+    sum_partial_gradients(&mut params, &layer.norm, &scene.context)?;
     for (name, param) in [("weight", &layer.norm.gamma), ("bias", Norms::beta(&layer.norm))] {
-        let gradient = params
-            .get::<Flex, 1>(param.id)
-            .context("every parameter has a gradient")?;
+        let gradient = params.get::<1>(param.id).context("every parameter has a gradient")?;
         let (_, expected) = &expected[name];
         scene.close(name, &read_host(gradient), expected, &Placement::whole([D_MODEL]))?;
     }
@@ -100,11 +96,11 @@ fn partial_gradients_can_be_summed_without_the_wrapper(scene: &Scene) -> anyhow:
 }
 
 /// A norm whose numbers are neither ones nor zeros.
-fn numbered(scene: &Scene) -> nn::LayerNorm<B> {
+fn numbered(scene: &Scene) -> nn::LayerNorm {
     let numbers = |name| Param::from_tensor(scene.tensor(scene.random(name, D_MODEL), [D_MODEL]));
     let mut norm = nn::LayerNormConfig::new(D_MODEL)
         .with_epsilon(EPSILON)
-        .init(&FlexDevice);
+        .init(&tests::device());
     norm.gamma = numbers("gamma");
     norm.beta = Some(numbers("beta"));
     norm

@@ -2,9 +2,8 @@
 
 use anyhow::{Context as _, ensure};
 use burn::module::Module;
-use burn::record::{FullPrecisionSettings, NamedMpkBytesRecorder, Recorder};
-use burn::tensor::backend::Backend;
-use burn_flex::FlexDevice;
+use burn::store::ModuleRecord;
+use burn::tensor::Bytes;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::parameters::read_host;
 use burn_megatron::tensor_parallel::{
@@ -13,7 +12,6 @@ use burn_megatron::tensor_parallel::{
 };
 
 use super::{Check, F32, SHARED, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = checks! {
@@ -23,28 +21,26 @@ pub const CHECKS: &[Check] = checks! {
 
 /// One layer of every kind that has shards.
 #[derive(Module, Debug)]
-struct Layers<B: Backend> {
-    table: VocabParallelEmbedding<B>,
-    up: ColumnParallelLinear<B>,
-    down: RowParallelLinear<B>,
+struct Layers {
+    table: VocabParallelEmbedding,
+    up: ColumnParallelLinear,
+    down: RowParallelLinear,
 }
 
-fn layers(context: &ParallelContext) -> anyhow::Result<Layers<B>> {
+fn layers(context: &ParallelContext) -> anyhow::Result<Layers> {
     let context = context.scope("net");
     Ok(Layers {
-        table: VocabParallelEmbeddingConfig::new(8, 4).init(&FlexDevice, &context.scope("table"))?,
-        up: ColumnParallelLinearConfig::new(4, 8).init(&FlexDevice, &context.scope("up"))?,
-        down: RowParallelLinearConfig::new(8, 4).init(&FlexDevice, &context.scope("down"))?,
+        table: VocabParallelEmbeddingConfig::new(8, 4).init(&tests::device(), &context.scope("table"))?,
+        up: ColumnParallelLinearConfig::new(4, 8).init(&tests::device(), &context.scope("up"))?,
+        down: RowParallelLinearConfig::new(8, 4).init(&tests::device(), &context.scope("down"))?,
     })
 }
-
-type Bytes = NamedMpkBytesRecorder<FullPrecisionSettings>;
 
 fn a_record_is_loaded_by_the_rank_that_saved_it_only(scene: &Scene) -> anyhow::Result<()> {
     let group = scene.group();
     let mine = layers(&scene.context)?;
     let expected = read_host(mine.down.weight.val());
-    let bytes = Bytes::default().record(mine.into_record(), ())?;
+    let bytes = mine.into_record().into_bytes()?;
     // Every rank's file, where all can read it.
     let mut lengths = vec![0_i64; group.size()];
     group.all_gather(&[bytes.len() as i64], &mut lengths)?;
@@ -52,8 +48,8 @@ fn a_record_is_loaded_by_the_rank_that_saved_it_only(scene: &Scene) -> anyhow::R
     let mut files = vec![0; bytes.len() * group.size()];
     group.all_gather(&bytes, &mut files)?;
     for (rank, file) in files.chunks_exact(bytes.len()).enumerate() {
-        let record = Bytes::default().load(file.to_vec(), &FlexDevice)?;
-        let loaded = scene.context.load_record::<B, _>(layers(&scene.context)?, record);
+        let record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(file.to_vec()))?;
+        let loaded = scene.context.load_record(layers(&scene.context)?, record);
         if rank == group.rank() {
             let values = read_host(loaded?.down.weight.val());
             ensure!(values == expected, "its own record has other values");
@@ -63,7 +59,7 @@ fn a_record_is_loaded_by_the_rank_that_saved_it_only(scene: &Scene) -> anyhow::R
         let size = group.size();
         let beginning = format!(
             "tensor rank {} of {size} cannot load this record into net.table: it was saved by tensor rank {rank} of \
-             {size} (weight ",
+             {size}, and this rank holds weight ",
             group.rank()
         );
         ensure!(message.starts_with(&beginning), "{message:?}");
@@ -73,8 +69,8 @@ fn a_record_is_loaded_by_the_rank_that_saved_it_only(scene: &Scene) -> anyhow::R
 
 fn a_width_that_does_not_divide_names_the_layer(scene: &Scene) -> anyhow::Result<()> {
     let context = scene.context.scope("encoder").scope("mlp.fc");
-    let column = ColumnParallelLinearConfig::new(4, 9).init::<B>(&FlexDevice, &context);
-    let row = RowParallelLinearConfig::new(9, 4).init::<B>(&FlexDevice, &context);
+    let column = ColumnParallelLinearConfig::new(4, 9).init(&tests::device(), &context);
+    let row = RowParallelLinearConfig::new(9, 4).init(&tests::device(), &context);
     for (message, what) in [
         (
             column.err().map(|error| error.to_string()),

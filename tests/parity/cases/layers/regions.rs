@@ -9,7 +9,6 @@ use burn_megatron::mappings::{
 };
 
 use super::{BOTH_TYPES, Check, TENSOR, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene};
 
 pub const CHECKS: &[Check] = checks! {
@@ -85,7 +84,7 @@ impl Array {
         self.values[(i * self.shape[1] + j) * self.shape[2] + k]
     }
 
-    fn tensor(&self, scene: &Scene) -> Tensor<B, 3> {
+    fn tensor(&self, scene: &Scene) -> Tensor<3> {
         scene.tensor(self.values.clone(), self.shape)
     }
 }
@@ -115,7 +114,7 @@ impl Ranks {
         scene: &Scene,
         output: &Array,
         input_gradient: &Array,
-        region: impl FnOnce(Tensor<B, 3>, &ProcessGroup) -> Tensor<B, 3>,
+        region: impl FnOnce(Tensor<3>, &ProcessGroup) -> Tensor<3>,
     ) -> anyhow::Result<()> {
         let rank = scene.group().rank();
         let pass = Pass::run(
@@ -197,6 +196,6 @@ fn sequence_reduce_scatter_sums_forward_and_gathers_backward(scene: &Scene) -> a
 
 /// Five rows over two ranks: panics.
 pub fn split_an_odd_dimension(scene: &Scene) {
-    let input: Tensor<B, 2> = scene.tensor(vec![0.0; 10], [5, 2]);
+    let input: Tensor<2> = scene.tensor(vec![0.0; 10], [5, 2]);
     scatter_to_tensor_region(input, 0, scene.group());
 }

@@ -4,14 +4,13 @@
 use burn::grad_clipping::GradientClipping;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Tensor, backend::AutodiffBackend};
+use burn::tensor::Tensor;
 use burn_megatron::data_parallel::{clip_each_gradient, sum_partial_gradients};
 use burn_megatron::parameters::{Declaration, Placement, read_host};
 use burn_megatron::tensor_parallel::{ColumnGroups, ColumnParallelLinear, ColumnParallelLinearConfig};
 
 use super::linear::{plain_linear, whole_linear};
 use super::{BOTH_TYPES, Check, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Pass, Scene, TP2, TP4, backward};
 
 pub const CHECKS: &[Check] = checks! {
@@ -57,7 +56,7 @@ fn shared_columns_match_those_of_the_whole(scene: &Scene) -> anyhow::Result<()> 
     let expected = whole_linear(&linear, &serial.gradients);
 
     let config = ColumnParallelLinearConfig::of(&linear).with_groups(Some(ColumnGroups { count, shared: SHARED }));
-    let layer: ColumnParallelLinear<B> = config.from_linear(linear, &scene.context.scope("grouped"))?;
+    let layer: ColumnParallelLinear = config.from_linear(linear, &scene.context.scope("grouped"))?;
     let output = layer.forward(scene.tensor(input, [TOKENS, D_INPUT]));
     let whole = Placement::whole([TOKENS, local_width]);
     let mine: Vec<f64> = (0..TOKENS)
@@ -67,9 +66,9 @@ fn shared_columns_match_those_of_the_whole(scene: &Scene) -> anyhow::Result<()> 
     scene.close("the output", &read_host(output.clone()), &mine, &whole)?;
     let gradient = scene.tensor(gradient_of(scene.group().rank()), [TOKENS, local_width]);
     let mut gradients = GradientsParams::from_grads(backward(output, gradient), &layer);
-    sum_partial_gradients::<B, _>(&mut gradients, &layer, &scene.context)?;
+    sum_partial_gradients(&mut gradients, &layer, &scene.context)?;
     let clipping = GradientClipping::Norm(LIMIT);
-    clip_each_gradient::<B, _>(&mut gradients, &layer, &clipping, &scene.context)?;
+    clip_each_gradient(&mut gradients, &layer, &clipping, &scene.context)?;
     let found = read(&layer, &gradients, scene);
     anyhow::ensure!(found.len() == 4, "{} parameters", found.len());
     for (Declaration { name, placement, .. }, gradient) in found {
@@ -82,16 +81,16 @@ fn shared_columns_match_those_of_the_whole(scene: &Scene) -> anyhow::Result<()> 
 }
 
 /// What each parameter has declared, and its gradient.
-fn read(layer: &ColumnParallelLinear<B>, gradients: &GradientsParams, scene: &Scene) -> Vec<(Declaration, Vec<f64>)> {
+fn read(layer: &ColumnParallelLinear, gradients: &GradientsParams, scene: &Scene) -> Vec<(Declaration, Vec<f64>)> {
     struct Reader<'a> {
         gradients: &'a GradientsParams,
         scene: &'a Scene,
         found: Vec<(Declaration, Vec<f64>)>,
     }
-    impl ModuleVisitor<B> for Reader<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+    impl ModuleVisitor for Reader<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let declaration = self.scene.context.registry().declaration(param.id);
-            let gradient = self.gradients.get::<<B as AutodiffBackend>::InnerBackend, D>(param.id);
+            let gradient = self.gradients.get::<D>(param.id);
             if let (Some(declaration), Some(gradient)) = (declaration, gradient) {
                 self.found.push((declaration, read_host(gradient)));
             }

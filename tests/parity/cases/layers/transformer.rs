@@ -3,9 +3,7 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::attention::{self, MultiHeadAttentionConfig};
 use burn::nn::transformer::{self, PositionWiseFeedForwardConfig, TransformerDecoderConfig, TransformerEncoderConfig};
-use burn::tensor::backend::Backend;
-use burn::tensor::{Bool, Tensor, TensorData};
-use burn_flex::FlexDevice;
+use burn::tensor::{Bool, Gradients, Tensor, TensorData};
 use burn_megatron::initialize;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::tensor_parallel::{
@@ -14,8 +12,7 @@ use burn_megatron::tensor_parallel::{
 };
 
 use super::{ALL, BOTH_TYPES, Check, checks};
-use crate::parity::cases::B;
-use crate::parity::cases::comparison::{Closeness, Gradients, Pass, Scene, WholeParameters};
+use crate::parity::cases::comparison::{Closeness, Pass, Scene, WholeParameters};
 use crate::parity::cases::wrapper::nets::{Named, named};
 
 pub const CHECKS: &[Check] = checks! {
@@ -38,10 +35,10 @@ const MEMORY_SEQ: usize = 3;
 const MIN_FLOAT: f64 = -2.0;
 
 /// The module with numbers by name, norms not ones and zeros.
-fn numbered<M: Module<B>>(scene: &Scene, module: M) -> M {
+fn numbered<M: Module>(scene: &Scene, module: M) -> M {
     struct Numberer<'a>(&'a Scene, usize);
-    impl ModuleMapper<B> for Numberer<'_> {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Numberer<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             self.1 += 1;
             let shape = param.lazy_shape().dims::<D>();
             let numbers = self.0.random(&format!("parameter {}", self.1), shape.iter().product());
@@ -50,12 +47,12 @@ fn numbered<M: Module<B>>(scene: &Scene, module: M) -> M {
         }
     }
     // What burn draws is the same on every rank.
-    B::seed(&FlexDevice, 1);
-    initialize::<B, M>(module).map(&mut Numberer(scene, 0))
+    tests::device().seed(1);
+    initialize(module).map(&mut Numberer(scene, 0))
 }
 
 /// A module's parameters and gradients by the names that a conversion declares.
-fn whole_parameters<M: Module<B>>(module: &M, gradients: &Gradients) -> WholeParameters {
+fn whole_parameters<M: Module>(module: &M, gradients: &Gradients) -> WholeParameters {
     let Named { values, mut gradients } = named(module, Some(gradients));
     let with_gradient = values.into_iter().map(|(path, values)| {
         let gradient = gradients.remove(&path).expect("every parameter is used");
@@ -68,19 +65,19 @@ fn whole_parameters<M: Module<B>>(module: &M, gradients: &Gradients) -> WholePar
 }
 
 /// The last token of the second sample.
-fn padding(seq: usize) -> Tensor<B, 2, Bool> {
+fn padding(seq: usize) -> Tensor<2, Bool> {
     let values: Vec<bool> = (0..BATCH * seq).map(|index| index == 2 * seq - 1).collect();
-    Tensor::from_data(TensorData::new(values, [BATCH, seq]), &FlexDevice)
+    Tensor::from_data(TensorData::new(values, [BATCH, seq]), &tests::device())
 }
 
 /// Every third pair of a query and a key.
-fn pairs(keys: usize) -> Tensor<B, 3, Bool> {
+fn pairs(keys: usize) -> Tensor<3, Bool> {
     let values: Vec<bool> = (0..BATCH * SEQ * keys).map(|index| index % 3 == 1).collect();
-    Tensor::from_data(TensorData::new(values, [BATCH, SEQ, keys]), &FlexDevice)
+    Tensor::from_data(TensorData::new(values, [BATCH, SEQ, keys]), &tests::device())
 }
 
 /// What comes in, and the gradient of what goes out: the whole of both on every rank.
-fn activations(scene: &Scene) -> [Tensor<B, 3>; 2] {
+fn activations(scene: &Scene) -> [Tensor<3>; 2] {
     ["input", "output gradient"].map(|name| {
         let numbers = scene.random(name, BATCH * SEQ * D_MODEL);
         scene.tensor(numbers, [BATCH, SEQ, D_MODEL])
@@ -88,7 +85,7 @@ fn activations(scene: &Scene) -> [Tensor<B, 3>; 2] {
 }
 
 /// Two layers deep, the rounding of a pass is that of a model.
-fn judge<M: Module<B>>(
+fn judge<M: Module>(
     scene: &Scene,
     scope: &str,
     (serial, expected): (&Pass, &WholeParameters),
@@ -118,7 +115,7 @@ fn multi_head_attention_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = MultiHeadAttentionConfig::new(D_MODEL, HEADS)
         .with_dropout(0.0)
         .with_min_float(MIN_FLOAT);
-    let burn = numbered(scene, config.init::<B>(&FlexDevice));
+    let burn = numbered(scene, config.init(&tests::device()));
     let layer = ParallelMultiHeadAttention::from_mha(burn.clone(), &scene.context.scope("attention"))?;
     let [input, output_gradient] = activations(scene);
     let serial = Pass::run(input.clone(), output_gradient.clone(), |input| {
@@ -135,7 +132,7 @@ fn multi_head_attention_matches_burn(scene: &Scene) -> anyhow::Result<()> {
 
 fn position_wise_feed_forward_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = PositionWiseFeedForwardConfig::new(D_MODEL, D_FF).with_dropout(0.0);
-    let burn = numbered(scene, config.init::<B>(&FlexDevice));
+    let burn = numbered(scene, config.init(&tests::device()));
     let layer = ParallelPositionWiseFeedForward::from_pwff(burn.clone(), &scene.context.scope("pwff"))?;
     let [input, output_gradient] = activations(scene);
     let serial = Pass::run(input.clone(), output_gradient.clone(), |input| burn.forward(input));
@@ -148,7 +145,7 @@ fn position_wise_feed_forward_matches_burn(scene: &Scene) -> anyhow::Result<()> 
 /// is compared.
 fn transformer_encoder_without_masks_matches_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2).with_dropout(0.0);
-    let burn = numbered(scene, config.init::<B>(&FlexDevice));
+    let burn = numbered(scene, config.init(&tests::device()));
     let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context.root())?;
     let [input, output_gradient] = activations(scene);
     let serial = Pass::run(input.clone(), output_gradient.clone(), |input| {
@@ -163,14 +160,14 @@ fn transformer_encoder_without_masks_matches_burn(scene: &Scene) -> anyhow::Resu
 /// Token by token, whether or not the ranks could share one token's batch out.
 fn transformer_caches_match_burn(scene: &Scene) -> anyhow::Result<()> {
     let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2).with_dropout(0.0);
-    let burn = numbered(scene, config.init::<B>(&FlexDevice));
+    let burn = numbered(scene, config.init(&tests::device()));
     let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context.root())?;
     let mut caches = (burn.new_autoregressive_cache(), layer.new_autoregressive_cache());
     let [input, _] = activations(scene);
     let input = input.narrow(0, 0, 3);
     for seq in 1..=SEQ {
         let tokens = input.clone().narrow(1, 0, seq);
-        let mask = attention::generate_autoregressive_mask::<B>(3, seq, &FlexDevice);
+        let mask = attention::generate_autoregressive_mask(3, seq, &tests::device());
         let expected = transformer::TransformerEncoderInput::new(tokens.clone()).mask_attn(mask.clone());
         let expected = burn.forward_autoregressive_inference(expected, &mut caches.0);
         let actual = TransformerEncoderInput::new(tokens).mask_attn(mask);
@@ -194,7 +191,7 @@ fn transformer_encoder_matches_burn(scene: &Scene) -> anyhow::Result<()> {
             .with_dropout(0.0)
             .with_norm_first(norm_first)
             .with_quiet_softmax(norm_first);
-        let mut burn = numbered(scene, config.init::<B>(&FlexDevice));
+        let mut burn = numbered(scene, config.init(&tests::device()));
         burn.layers.iter_mut().for_each(|layer| layer.mha.min_float = MIN_FLOAT);
         let scope = format!("encoder norm first {norm_first}");
         let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context.scope(&scope))?;
@@ -219,7 +216,7 @@ fn transformer_decoder_matches_burn(scene: &Scene) -> anyhow::Result<()> {
         let config = TransformerDecoderConfig::new(D_MODEL, D_FF, HEADS, 2)
             .with_dropout(0.0)
             .with_norm_first(norm_first);
-        let mut burn = numbered(scene, config.init::<B>(&FlexDevice));
+        let mut burn = numbered(scene, config.init(&tests::device()));
         for layer in &mut burn.layers {
             layer.self_attn.min_float = MIN_FLOAT;
             layer.cross_attn.min_float = MIN_FLOAT;

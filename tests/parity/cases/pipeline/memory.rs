@@ -3,7 +3,6 @@
 
 use anyhow::ensure;
 use burn::tensor::{Distribution, Tensor};
-use burn_flex::FlexDevice;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::parameters::list_parameters;
@@ -16,7 +15,6 @@ use models::layers::LayerRecompute;
 
 use super::nets::mean;
 use super::{Check, PP2, PP2V2, PP4, Run};
-use crate::parity::cases::B;
 use crate::parity::cases::checks::{F32, checks};
 use crate::parity::cases::problem::{self, Recompute, Stages, Variant};
 
@@ -81,7 +79,7 @@ fn flat_with(run: &Run, recompute: Recompute) -> anyhow::Result<()> {
 }
 
 /// The sizes are such that activations outweigh all else.
-fn chunks(run: &Run, recompute: LayerRecompute) -> anyhow::Result<Vec<Gpt<B>>> {
+fn chunks(run: &Run, recompute: LayerRecompute) -> anyhow::Result<Vec<Gpt>> {
     let context = &run.scene.context;
     let sizes = LayerSizes {
         n_layers: N_LAYERS,
@@ -91,7 +89,7 @@ fn chunks(run: &Run, recompute: LayerRecompute) -> anyhow::Result<Vec<Gpt<B>>> {
     let model = GptConfig::new(N_LAYERS, D_MODEL, 4, SEQ, 64)
         .with_padded_vocab_size(Some(64))
         .with_layer_recompute(recompute);
-    Ok(model.init_stage(&LayerLayout::even(sizes)?, &FlexDevice, context)?)
+    Ok(model.init_stage(&LayerLayout::even(sizes)?, &tests::device(), context)?)
 }
 
 fn batches() -> Vec<TokenBatch> {
@@ -129,7 +127,7 @@ fn a_stage_holds_the_micro_batches_under_way(run: &Run) -> anyhow::Result<()> {
         let report = schedule.check(0)?.stages[stage];
         let model = chunks(run, LayerRecompute::Nothing)?;
         let per_chunk = bytes_per_chunk(&model);
-        let parameters = model.iter().map(|chunk| list_parameters::<B, _>(chunk).len());
+        let parameters = model.iter().map(|chunk| list_parameters(chunk).len());
         let graphs = report.peak_activations * parameters.max().unwrap_or(0) * GRAPH_BYTES;
         let expected = peak_held(&schedule, stage, &per_chunk);
         let kept = peak_of(run, LayerRecompute::Nothing, &schedule)?;
@@ -176,12 +174,12 @@ fn in_transit(run: &Run, tasks: usize) -> usize {
 }
 
 /// What one micro-batch holds of each chunk between forward and backward, measured without a pipeline.
-fn bytes_per_chunk(chunks: &[Gpt<B>]) -> Vec<usize> {
+fn bytes_per_chunk(chunks: &[Gpt]) -> Vec<usize> {
     let batch = &batches()[0];
-    let held = |chunk: &Gpt<B>| {
+    let held = |chunk: &Gpt| {
         let shape = chunk.input_shape(batch);
         let before = allocated_bytes();
-        let input = Tensor::<B, 2>::random(shape, Distribution::Default, &FlexDevice).require_grad();
+        let input = Tensor::<2>::random(shape, Distribution::Default, &tests::device()).require_grad();
         let size = shape.iter().product::<usize>() * size_of::<f32>();
         let output = chunk.forward(Some(input), batch);
         let after = allocated_bytes() - before;

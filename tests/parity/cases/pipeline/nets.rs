@@ -6,14 +6,12 @@ use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, PaddingConfig2d};
 use burn::tensor::activation::tanh;
-use burn::tensor::{DType, Tensor, backend::Backend};
-use burn_flex::{Flex, FlexDevice};
+use burn::tensor::{DType, Tensor};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ReducedGradients};
 use burn_megatron::parameters::{settle_running_states, tensor_from_host};
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
 
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 use crate::parity::cases::wrapper::nets::{micro_batches_of, named, numbered};
 
@@ -23,20 +21,20 @@ const CHANNELS: usize = 3;
 const SIZE: usize = 5;
 const CLASSES: usize = 2;
 
-pub type Wrapped = DistributedDataParallel<B, Vec<Part<B>>>;
+pub type Wrapped = DistributedDataParallel<Vec<Part>>;
 
 /// Convolution, tanh, batch norm: directly after the convolution, the norm would leave its bias without a gradient.
 #[derive(Module, Debug)]
-pub struct Layer<B: Backend> {
-    pub conv: Conv2d<B>,
-    pub norm: BatchNorm<B>,
+pub struct Layer {
+    pub conv: Conv2d,
+    pub norm: BatchNorm,
 }
 
 /// Some of the model's layers; the last part has the head.
 #[derive(Module, Debug)]
-pub struct Part<B: Backend> {
-    pub layers: Vec<Layer<B>>,
-    pub head: Option<Linear<B>>,
+pub struct Part {
+    pub layers: Vec<Layer>,
+    pub head: Option<Linear>,
     /// The number of the first layer.
     pub first: usize,
     #[module(skip)]
@@ -90,9 +88,9 @@ impl Samples {
     }
 }
 
-impl Part<B> {
+impl Part {
     pub fn whole(scene: &Scene, variant: Variant) -> Self {
-        let device = &FlexDevice;
+        let device = &tests::device();
         let layer = || Layer {
             conv: Conv2dConfig::new([CHANNELS, CHANNELS], [3, 3])
                 .with_padding(PaddingConfig2d::Same)
@@ -134,14 +132,14 @@ impl Part<B> {
     }
 }
 
-impl<T: Backend> PipelineStage<T, 4> for Part<T> {
+impl PipelineStage<4> for Part {
     type MicroBatch = Samples;
 
     fn input_shape(&self, samples: &Samples) -> [usize; 4] {
         [samples.size, CHANNELS, SIZE, SIZE]
     }
 
-    fn forward(&self, input: Option<Tensor<T, 4>>, samples: &Samples) -> StageOutput<T, 4> {
+    fn forward(&self, input: Option<Tensor<4>>, samples: &Samples) -> StageOutput<4> {
         self.run(0..self.layers.len(), input, samples)
     }
 
@@ -157,7 +155,7 @@ impl<T: Backend> PipelineStage<T, 4> for Part<T> {
         self.variant.is_recomputed && self.first + segment + 1 < LAYERS
     }
 
-    fn forward_segment(&self, segment: usize, input: Option<Tensor<T, 4>>, samples: &Samples) -> StageOutput<T, 4> {
+    fn forward_segment(&self, segment: usize, input: Option<Tensor<4>>, samples: &Samples) -> StageOutput<4> {
         if self.variant.is_recomputed {
             self.run(segment..segment + 1, input, samples)
         } else {
@@ -166,8 +164,8 @@ impl<T: Backend> PipelineStage<T, 4> for Part<T> {
     }
 }
 
-impl<T: Backend> Part<T> {
-    fn run(&self, layers: std::ops::Range<usize>, input: Option<Tensor<T, 4>>, samples: &Samples) -> StageOutput<T, 4> {
+impl Part {
+    fn run(&self, layers: std::ops::Range<usize>, input: Option<Tensor<4>>, samples: &Samples) -> StageOutput<4> {
         if let Some(signal) = samples.signal {
             // What was sent so far has left.
             std::thread::sleep(std::time::Duration::from_millis(300));
@@ -196,7 +194,7 @@ impl<T: Backend> Part<T> {
     }
 
     /// The mean loss of a micro-batch, of the whole model.
-    pub fn loss(&self, samples: &Samples) -> Tensor<T, 1> {
+    pub fn loss(&self, samples: &Samples) -> Tensor<1> {
         match self.forward(None, samples) {
             StageOutput::Losses(losses) => mean(losses),
             StageOutput::Activation(_) => panic!("the whole model has a head"),
@@ -204,8 +202,8 @@ impl<T: Backend> Part<T> {
     }
 }
 
-/// Not a division by a number: in burn 0.21 its backward pass divides in f32, also in a model of f64.
-pub fn mean<T: Backend>(losses: Tensor<T, 1>) -> Tensor<T, 1> {
+/// Not a division by a number: burn's backward pass of it divides in f32, also in a model of f64.
+pub fn mean(losses: Tensor<1>) -> Tensor<1> {
     let count = losses.dims()[0];
     losses.sum().mul_scalar(1.0 / count as f64)
 }
@@ -236,7 +234,7 @@ pub fn pipeline(
 }
 
 /// Gradients by the names that the whole model has for their parameters.
-pub fn gradients_by_name(chunks: &[Part<B>], reduced: &ReducedGradients<Flex>) -> BTreeMap<String, Vec<f64>> {
+pub fn gradients_by_name(chunks: &[Part], reduced: &ReducedGradients) -> BTreeMap<String, Vec<f64>> {
     let entries = reduced.entries().iter();
     entries
         .map(|entry| {
@@ -248,7 +246,7 @@ pub fn gradients_by_name(chunks: &[Part<B>], reduced: &ReducedGradients<Flex>) -
 }
 
 /// Parameters and buffers by the names that the whole model has for them.
-pub fn values_by_name(chunks: &[Part<B>]) -> BTreeMap<String, Vec<f64>> {
+pub fn values_by_name(chunks: &[Part]) -> BTreeMap<String, Vec<f64>> {
     let mut values = BTreeMap::new();
     for part in chunks {
         settle_running_states(part);
@@ -258,7 +256,7 @@ pub fn values_by_name(chunks: &[Part<B>]) -> BTreeMap<String, Vec<f64>> {
     values
 }
 
-fn whole_name<T: Backend>(part: &Part<T>, name: &str) -> String {
+fn whole_name(part: &Part, name: &str) -> String {
     let numbered = name.strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
     match numbered {
         Some((layer, rest)) => {

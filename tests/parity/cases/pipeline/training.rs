@@ -4,21 +4,20 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use burn::grad_clipping::GradientClippingConfig;
-use burn::module::{AutodiffModule, Module};
-use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
+use burn::grad_clipping::GradientClipping;
+use burn::module::Module;
+use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{DType, Tensor};
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ElementWiseOptimizer};
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::pipeline_parallel::PipelineExecutor;
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 
 use super::nets::{Part, Samples, Variant, gradients_by_name, mean, pipeline, values_by_name};
 use super::{Check, PP1, PP2, PP2DP2, PP2V2, PP4, Run};
-use crate::parity::cases::B;
 use crate::parity::cases::checks::{BOTH_TYPES, F64, checks};
 use crate::parity::cases::comparison::{Closeness, Layout};
-use crate::parity::cases::wrapper::nets::{named, same_values};
+use crate::parity::cases::wrapper::nets::{named, plain_optimizer, same_values};
 
 pub const CHECKS: &[Check] = checks! {
     conv_net_is_trained_as_in_one_process: ALL, BOTH_TYPES;
@@ -67,7 +66,7 @@ fn a_model_that_is_frozen_on_every_stage_is_refused(run: &Run) -> anyhow::Result
     let kind = ScheduleKind::OneForwardOneBackward;
     let (mut stages, executor) = pipeline(&run.scene, 1, kind, 4, Variant::default())?;
     let frozen = stages.module().clone().no_grad();
-    let wrapped = DistributedDataParallel::<B, _>::new(frozen, &run.scene.context, DataParallelConfig::new());
+    let wrapped = DistributedDataParallel::new(frozen, &run.scene.context, DataParallelConfig::new());
     let error = wrapped.err().context("it was wrapped")?;
     ensure!(error.to_string().starts_with(nothing), "{error}");
 
@@ -97,8 +96,7 @@ fn last_micro_batch_may_be_smaller(run: &Run) -> anyhow::Result<()> {
 }
 
 fn burns_clipping_of_stages_is_that_of_one_process(run: &Run) -> anyhow::Result<()> {
-    let norm = GradientClippingConfig::Norm(0.1);
-    for clipping in [norm, GradientClippingConfig::Value(0.05)] {
+    for clipping in [GradientClipping::Norm(0.1), GradientClipping::Value(0.05)] {
         train_clipped(run, None, Variant::default(), Some(clipping))?;
     }
     Ok(())
@@ -112,7 +110,7 @@ fn train_clipped(
     run: &Run,
     kind: Option<ScheduleKind>,
     variant: Variant,
-    clipping: Option<GradientClippingConfig>,
+    clipping: Option<GradientClipping>,
 ) -> anyhow::Result<()> {
     let (scene, num_chunks) = (&run.scene, run.num_chunks);
     let data = scene.context.coordinates().data;
@@ -121,18 +119,19 @@ fn train_clipped(
     let kind = kind.unwrap_or_else(|| ScheduleKind::for_chunks(num_chunks));
     let (mut wrapped, executor) = pipeline(scene, num_chunks, kind, count, variant)?;
     let mut plain = Part::whole(scene, variant);
-    let adamw = || {
-        let config = AdamWConfig::new().with_weight_decay(0.1);
-        config.with_grad_clipping(clipping.clone())
+    let adamw = ElementWiseOptimizer::from(AdamWConfig::new().with_weight_decay(0.1).build());
+    let mut optimizer = match clipping {
+        Some(clipping) => adamw.with_grad_clipping(clipping),
+        None => adamw,
     };
-    let (mut optimizer, mut plain_optimizer) = (adamw().init(), adamw().init());
+    let mut plain_optimizer = plain_optimizer(&optimizer);
     let learning_rate = 0.02;
     let share = 1.0 / (count * data_size) as f64;
     for step in 0..STEPS {
         let samples: Vec<Vec<Samples>> = (0..data_size)
             .map(|data| Samples::of_step(scene, variant, step, data))
             .collect();
-        let losses: Vec<Tensor<B, 1>> = samples.iter().flatten().map(|samples| plain.loss(samples)).collect();
+        let losses: Vec<Tensor<1>> = samples.iter().flatten().map(|samples| plain.loss(samples)).collect();
         let expected_losses = read_host(Tensor::cat(losses.clone(), 0));
         let gradients = Tensor::cat(losses, 0).sum().mul_scalar(share).backward();
         let expected = named(&plain, Some(&gradients)).gradients;
@@ -208,7 +207,7 @@ fn running_statistics_are_those_of_the_own_micro_batches(run: &Run) -> anyhow::R
     for samples in &samples {
         plain.loss(samples);
     }
-    let statistics = |parts: &[Part<B>]| {
+    let statistics = |parts: &[Part]| {
         let mut values = values_by_name(parts);
         values.retain(|name, _| name.contains("running"));
         values

@@ -2,14 +2,11 @@
 
 use anyhow::ensure;
 use burn::module::Module;
-use burn::optim::SgdConfig;
-use burn_flex::FlexDevice;
-use burn_megatron::data_parallel::StepPart;
+use burn_megatron::data_parallel::{DistributedDataParallel, StepPart};
 
 use super::gradients::by_name;
-use super::nets::{ConvNet, Net, OddNet, Wrapped, named, plain_step, same_values, wrap, wrapped_step};
+use super::nets::{ConvNet, Net, OddNet, named, plain_step, same_values, sgd, wrap, wrapped_step};
 use super::{ALL, Check, DP2, DP4, F64, Failure, ONE, checks, expect_refused};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = checks! {
@@ -45,9 +42,9 @@ pub const FAILURES: &[Failure] = &[
 ];
 
 /// Runs a step with an optimizer.
-fn train_step<M: Net>(wrapped: &mut Wrapped<M>, scene: &Scene, step: usize) -> anyhow::Result<()> {
+fn train_step<M: Net>(wrapped: &mut DistributedDataParallel<M>, scene: &Scene, step: usize) -> anyhow::Result<()> {
     let gradients = wrapped_step(wrapped, scene, step)?;
-    wrapped.step(0.01, &mut SgdConfig::new().init(), gradients)?;
+    wrapped.step(0.01, &mut sgd(), gradients)?;
     Ok(())
 }
 
@@ -60,7 +57,7 @@ fn a_frozen_module_is_refused_by_its_parameters_until_it_is_thawed(scene: &Scene
     expect_refused(wrapped.update(|net| net.no_grad()), expected)?;
     expect_refused(wrapped_step(&mut wrapped, scene, 1), expected)?;
 
-    let thaw = |mut net: ConvNet<B>| {
+    let thaw = |mut net: ConvNet| {
         net.head.weight = net.head.weight.set_require_grad(true);
         net
     };
@@ -73,7 +70,7 @@ fn a_frozen_module_is_refused_by_its_parameters_until_it_is_thawed(scene: &Scene
 }
 
 fn a_part_that_is_frozen_leaves_the_rest_trained(scene: &Scene) -> anyhow::Result<()> {
-    let freeze = |mut net: ConvNet<B>| {
+    let freeze = |mut net: ConvNet| {
         net.head = net.head.no_grad();
         net
     };
@@ -90,12 +87,12 @@ fn a_part_that_is_frozen_leaves_the_rest_trained(scene: &Scene) -> anyhow::Resul
 /// By burn's `to_device`, after which no parameter is a leaf, before wrapping and after it.
 fn a_module_that_was_moved_keeps_training(scene: &Scene) -> anyhow::Result<()> {
     let plain = ConvNet::new(scene, "net");
-    let mut wrapped = wrap(ConvNet::new(scene, "net").to_device(&FlexDevice), scene, 40)?;
+    let mut wrapped = wrap(ConvNet::new(scene, "net").to_device(&tests::device()), scene, 40)?;
     for step in 0..2 {
         let gradients = by_name(&wrapped_step(&mut wrapped, scene, step)?);
         let expected = named(&plain, Some(&plain_step(&plain, scene, step))).gradients;
         same_values(scene, Closeness::Pass, &gradients, &expected)?;
-        wrapped.update(|net| net.to_device(&FlexDevice))?;
+        wrapped.update(|net| net.to_device(&tests::device()))?;
     }
     // It is trained, too.
     let before = named(wrapped.module(), None).values;
@@ -134,7 +131,7 @@ fn a_step_that_one_rank_leaves_out_is_named_by_its_number(scene: &Scene) -> anyh
     train_step(&mut wrapped, scene, 0)?;
     let gradients = wrapped_step(&mut wrapped, scene, 1)?;
     if scene.context.rank() != 1 {
-        wrapped.step(0.01, &mut SgdConfig::new().init(), gradients)?;
+        wrapped.step(0.01, &mut sgd(), gradients)?;
     } else {
         drop(gradients);
     }
@@ -147,7 +144,7 @@ fn another_record_leaves_the_wrapped_module_as_it_is(scene: &Scene) -> anyhow::R
     let before = named(wrapped.module(), None).values;
     let mut other = OddNet::new(scene, "another");
     other.head = other.sometimes.clone();
-    let expected = "the record's parameter head.weight has the shape [5, 5], and the module's has [5, 4]";
+    let expected = "head.weight: shape mismatch, expected Shape { dims: [5, 4] } but record has Shape { dims: [5, 5] }";
     expect_refused(wrapped.load_record(other.into_record()), expected)?;
     ensure!(named(wrapped.module(), None).values == before);
 
@@ -162,7 +159,7 @@ fn freeze_on_one_rank(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
     train_step(&mut wrapped, scene, 0)?;
     if scene.context.rank() == 0 {
-        wrapped.update(|mut net: ConvNet<B>| {
+        wrapped.update(|mut net: ConvNet| {
             net.head = net.head.no_grad();
             net
         })?;

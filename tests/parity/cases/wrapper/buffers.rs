@@ -6,7 +6,6 @@ use burn_megatron::parameters::read_host;
 
 use super::nets::{ConvNet, Net, OddNet, micro_batches_of, wrap, wrapped_step};
 use super::{ALL, BOTH_TYPES, Check, F64, SEVERAL, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = checks! {
@@ -18,7 +17,7 @@ pub const CHECKS: &[Check] = checks! {
 
 const STEPS: usize = 3;
 
-fn statistics(net: &ConvNet<B>) -> [Vec<f64>; 2] {
+fn statistics(net: &ConvNet) -> [Vec<f64>; 2] {
     [&net.norm.running_mean, &net.norm.running_var].map(|state| read_host(state.value_sync()))
 }
 
@@ -34,7 +33,7 @@ fn running_statistics_stay_each_ranks_own_without_broadcast(scene: &Scene) -> an
 fn follow(scene: &Scene, broadcast: bool, rank: usize) -> anyhow::Result<()> {
     let plain = ConvNet::new(scene, "net");
     let config = DataParallelConfig::new().with_broadcast_buffers(broadcast);
-    let mut wrapped = DistributedDataParallel::<B, _>::new(ConvNet::new(scene, "net"), &scene.context, config)?;
+    let mut wrapped = DistributedDataParallel::new(ConvNet::new(scene, "net"), &scene.context, config)?;
     for step in 0..STEPS {
         let mine = micro_batches_of(scene, step, scene.context.rank());
         let mut begins_with = None;
@@ -44,7 +43,7 @@ fn follow(scene: &Scene, broadcast: bool, rank: usize) -> anyhow::Result<()> {
             } else {
                 StepPart::More
             };
-            wrapped.backward(part, |net: ConvNet<B>| {
+            wrapped.backward(part, |net: ConvNet| {
                 begins_with.get_or_insert_with(|| statistics(&net));
                 net.loss(scene, micro_batch)
             })?;

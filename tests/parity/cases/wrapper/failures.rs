@@ -3,15 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context as _, ensure};
-use burn::optim::SgdConfig;
 use burn::tensor::DType;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart};
 use burn_megatron::optimizer::ShardedOptimizer;
 
 use super::gradients::by_name;
-use super::nets::{ConvNet, Net, OddNet, micro_batches_of, named, plain_step, same_values, wrap, wrapped_step};
+use super::nets::{ConvNet, Net, OddNet, micro_batches_of, named, plain_step, same_values, sgd, wrap, wrapped_step};
 use super::{ALL, Check, DP2, F64, Failure, ONE, checks, expect_refused};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = checks! {
@@ -57,7 +55,7 @@ fn a_hooked_module_gives_nothing_to_a_second_pass(scene: &Scene) -> anyhow::Resu
             StepPart::More
         };
         let mut kept = None;
-        wrapped.backward(part, |net: OddNet<B>| {
+        wrapped.backward(part, |net: OddNet| {
             kept = Some(net.clone());
             net.loss(scene, micro_batch).mul_scalar(1.0 / mine.len() as f64)
         })?;
@@ -144,7 +142,7 @@ fn a_module_of_two_types_is_refused_by_names(scene: &Scene) -> anyhow::Result<()
 fn panicking_forward(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
     wrapped_step(&mut wrapped, scene, 0)?;
-    wrapped.backward(StepPart::Last, |net: ConvNet<B>| {
+    wrapped.backward(StepPart::Last, |net: ConvNet| {
         assert!(scene.context.rank() != 1, "this forward pass fails on purpose");
         net.loss(scene, 4)
     })?;
@@ -157,8 +155,8 @@ fn lost_parameters(scene: &Scene) -> anyhow::Result<()> {
     let config = DataParallelConfig::new()
         .with_bucket_size(Some(40))
         .with_sharding(ShardingStrategy::Optim);
-    let mut wrapped = DistributedDataParallel::<B, _>::new(ConvNet::new(scene, "net"), &scene.context, config)?;
-    let mut optimizer = ShardedOptimizer::new(&wrapped, SgdConfig::new().init())?;
+    let mut wrapped = DistributedDataParallel::new(ConvNet::new(scene, "net"), &scene.context, config)?;
+    let mut optimizer = ShardedOptimizer::new(&wrapped, sgd())?;
     let gradients = wrapped_step(&mut wrapped, scene, 0)?;
     assert!(scene.context.rank() != 1, "this update fails on purpose");
     optimizer.step(0.1, &mut wrapped, gradients)?;

@@ -3,27 +3,25 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
-use burn_flex::Flex;
 use burn_megatron::data_parallel::ReducedGradients;
 
 use super::nets::{ConvNet, Net, OddNet, named, plain_step, same_values, wrap, wrapped_step};
 use super::{ALL, BOTH_TYPES, Check, F64, SEVERAL, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = checks! {
     a_thawed_parameter_gets_its_gradient: ALL, F64;
-    gradients_of_a_conv_net_are_the_mean_over_all_samples: ALL, F64 => mean::<ConvNet<B>>;
+    gradients_of_a_conv_net_are_the_mean_over_all_samples: ALL, F64 => mean::<ConvNet>;
     gradients_of_odd_parameters_are_the_mean_over_all_samples: ALL, F64;
-    bucket_sizes_change_no_bit_of_a_conv_net: SEVERAL, BOTH_TYPES => buckets::<ConvNet<B>>;
-    bucket_sizes_change_no_bit_of_odd_parameters: SEVERAL, BOTH_TYPES => buckets::<OddNet<B>>;
+    bucket_sizes_change_no_bit_of_a_conv_net: SEVERAL, BOTH_TYPES => buckets::<ConvNet>;
+    bucket_sizes_change_no_bit_of_odd_parameters: SEVERAL, BOTH_TYPES => buckets::<OddNet>;
 };
 
 /// One element a bucket, some, and everything in one.
 const BUCKET_SIZES: [usize; 3] = [1, 40, 1_000_000];
 
 /// The gradients by parameter.
-pub fn by_name(reduced: &ReducedGradients<Flex>) -> BTreeMap<String, Vec<f64>> {
+pub fn by_name(reduced: &ReducedGradients) -> BTreeMap<String, Vec<f64>> {
     let entries = reduced.entries().iter();
     entries
         .map(|entry| (entry.name.clone(), reduced.values(entry)))
@@ -63,7 +61,7 @@ fn gradients_of_odd_parameters_are_the_mean_over_all_samples(scene: &Scene) -> a
 
 /// A frozen parameter that an update makes a trained one.
 fn a_thawed_parameter_gets_its_gradient(scene: &Scene) -> anyhow::Result<()> {
-    let thaw = |mut net: OddNet<B>| {
+    let thaw = |mut net: OddNet| {
         net.frozen.weight = net.frozen.weight.set_require_grad(true);
         net
     };

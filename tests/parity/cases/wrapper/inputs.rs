@@ -2,17 +2,15 @@
 
 use anyhow::ensure;
 use burn::module::Module;
-use burn::optim::SgdConfig;
-use burn::tensor::{Tensor, backend::Backend};
-use burn_flex::FlexDevice;
+use burn::tensor::Tensor;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
 use burn_megatron::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
     VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 
+use super::nets::sgd;
 use super::{Check, F64, TP2, TP2SP, TP4, checks, expect_refused};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = checks! {
@@ -31,18 +29,18 @@ const SAMPLES: usize = 4;
 
 /// Two layers, cut as Megatron-LM cuts an MLP.
 #[derive(Module, Debug)]
-struct Mlp<B: Backend> {
-    up: ColumnParallelLinear<B>,
-    down: RowParallelLinear<B>,
+struct Mlp {
+    up: ColumnParallelLinear,
+    down: RowParallelLinear,
 }
 
-type Wrapped = DistributedDataParallel<B, Mlp<B>>;
+type Wrapped = DistributedDataParallel<Mlp>;
 
 fn wrap(scene: &Scene, interval: usize) -> anyhow::Result<Wrapped> {
     let context = scene.context.scope("net");
     let mlp = Mlp {
-        up: ColumnParallelLinearConfig::new(3, 8).init(&FlexDevice, &context.scope("up"))?,
-        down: RowParallelLinearConfig::new(8, 2).init(&FlexDevice, &context.scope("down"))?,
+        up: ColumnParallelLinearConfig::new(3, 8).init(&tests::device(), &context.scope("up"))?,
+        down: RowParallelLinearConfig::new(8, 2).init(&tests::device(), &context.scope("down"))?,
     };
     let config = DataParallelConfig::new().with_check_inputs_interval(interval);
     Ok(DistributedDataParallel::new(mlp, &scene.context, config)?)
@@ -50,8 +48,8 @@ fn wrap(scene: &Scene, interval: usize) -> anyhow::Result<Wrapped> {
 
 /// What a rank sees in a step.
 struct Batch {
-    input: Tensor<B, 2>,
-    target: Tensor<B, 2>,
+    input: Tensor<2>,
+    target: Tensor<2>,
 }
 
 fn batch(scene: &Scene, input: &str, target: &str) -> Batch {
@@ -105,8 +103,8 @@ fn other_targets_on_a_tensor_rank_are_refused_by_both_losses(scene: &Scene) -> a
 }
 
 fn other_tokens_on_a_tensor_rank_are_refused_by_layer_and_ranks(scene: &Scene) -> anyhow::Result<()> {
-    let table: VocabParallelEmbedding<B> =
-        VocabParallelEmbeddingConfig::new(8, 4).init(&FlexDevice, &scene.context.scope("table"))?;
+    let table: VocabParallelEmbedding =
+        VocabParallelEmbeddingConfig::new(8, 4).init(&tests::device(), &scene.context.scope("table"))?;
     let config = DataParallelConfig::new();
     let mut wrapped = DistributedDataParallel::new(table, &scene.context, config)?;
     let mine = [1, 5, 2, scene.group().rank() as i32];
@@ -160,11 +158,11 @@ fn an_update_on_one_tensor_rank_is_named_by_its_number(scene: &Scene) -> anyhow:
 
 fn a_step_that_one_tensor_rank_leaves_out_is_named_by_its_number(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(scene, 0)?;
-    let loss = |mlp: Mlp<B>, batch: Batch| mlp.down.forward(mlp.up.forward(batch.input)).sum();
+    let loss = |mlp: Mlp, batch: Batch| mlp.down.forward(mlp.up.forward(batch.input)).sum();
     wrapped.backward(StepPart::Last, |mlp| loss(mlp, batch(scene, "input", "target")))?;
     let gradients = wrapped.gradients()?;
     if scene.group().rank() == 0 {
-        wrapped.step(0.01, &mut SgdConfig::new().init(), gradients)?;
+        wrapped.step(0.01, &mut sgd(), gradients)?;
     } else {
         drop(gradients);
     }
@@ -174,8 +172,8 @@ fn a_step_that_one_tensor_rank_leaves_out_is_named_by_its_number(scene: &Scene) 
 
 fn another_module_on_a_tensor_rank_is_named_by_its_parameter(scene: &Scene) -> anyhow::Result<()> {
     let width = [8, 12][scene.group().rank()];
-    let layer = ColumnParallelLinearConfig::new(3, width).init(&FlexDevice, &scene.context.scope("up"))?;
-    let wrapped = DistributedDataParallel::<B, _>::new(layer, &scene.context, DataParallelConfig::new());
+    let layer = ColumnParallelLinearConfig::new(3, width).init(&tests::device(), &scene.context.scope("up"))?;
+    let wrapped = DistributedDataParallel::new(layer, &scene.context, DataParallelConfig::new());
     let expected = "parameter 1 is weight [3, 1, 8] F64, trained on rank 0 and weight [3, 1, 12] F64";
     expect_refused(wrapped, expected)
 }

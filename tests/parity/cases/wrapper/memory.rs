@@ -6,7 +6,6 @@ use burn_megatron::collectives::shared_memory_bytes;
 
 use super::nets::{ConvNet, Net, wrap, wrapped_step};
 use super::{Check, DP2, DP4, F64, ONE, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = checks! {
@@ -36,7 +35,7 @@ fn descriptors() -> anyhow::Result<usize> {
 
 fn buckets_are_shared_by_the_ranks_and_go_with_the_module(scene: &Scene) -> anyhow::Result<()> {
     let ranks = scene.context.data_group().size();
-    let mut wrapped = wrap(ConvNet::<B>::new(scene, "net"), scene, 40)?;
+    let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
     let (bytes, mapped) = (shared_memory_bytes(), mappings()?);
     ensure!(bytes > 0 && mapped > 0, "{bytes} bytes in {mapped} mappings");
     ensure!(mapped.is_multiple_of(ranks), "{mapped} mappings, {ranks} ranks");
@@ -71,7 +70,7 @@ fn buckets_are_shared_by_the_ranks_and_go_with_the_module(scene: &Scene) -> anyh
 }
 
 fn one_rank_shares_nothing(scene: &Scene) -> anyhow::Result<()> {
-    let mut wrapped = wrap(ConvNet::<B>::new(scene, "net"), scene, 40)?;
+    let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
     drop(wrapped_step(&mut wrapped, scene, 0)?);
     let made = (shared_memory_bytes(), mappings()?);
     ensure!(made == (0, 0), "{made:?} bytes and mappings");

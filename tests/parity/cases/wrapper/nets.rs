@@ -5,44 +5,43 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
-use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::optim::{ModuleOptimizer, Sgd, SgdConfig};
 use burn::tensor::activation::tanh;
-use burn::tensor::{Tensor, backend::Backend};
-use burn_flex::{Flex, FlexDevice};
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ReducedGradients, StepPart};
+use burn::tensor::{Gradients, Tensor};
+use burn_megatron::data_parallel::{
+    DataParallelConfig, DistributedDataParallel, ElementWise, ElementWiseOptimizer, ReducedGradients, StepPart,
+};
 use burn_megatron::parameters::{Placement, read_host};
 
-use crate::parity::cases::B;
-use crate::parity::cases::comparison::{Closeness, Gradients, Scene};
+use crate::parity::cases::comparison::{Closeness, Scene};
 
 /// Micro-batches of a step, over all ranks.
 pub const MICRO_BATCHES: usize = 4;
 const SAMPLES: usize = 3;
 
-pub type Wrapped<M> = DistributedDataParallel<B, M>;
-
 /// A model and its samples.
-pub trait Net: AutodiffModule<B> {
+pub trait Net: Module {
     /// Returns the model with numbers of this name.
     fn new(scene: &Scene, numbers: &str) -> Self;
 
     /// The mean loss over the samples of a micro-batch, counted over the whole run.
-    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<B, 1>;
+    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<1>;
 }
 
 /// Convolution, batch norm, linear layer; its fields are listed in the opposite order.
 #[derive(Module, Debug)]
-pub struct ConvNet<B: Backend> {
-    pub head: Linear<B>,
-    pub norm: BatchNorm<B>,
-    pub conv: Conv2d<B>,
+pub struct ConvNet {
+    pub head: Linear,
+    pub norm: BatchNorm,
+    pub conv: Conv2d,
 }
 
-impl Net for ConvNet<B> {
+impl Net for ConvNet {
     fn new(scene: &Scene, numbers: &str) -> Self {
-        let device = &FlexDevice;
+        let device = &tests::device();
         let net = ConvNet {
             head: LinearConfig::new(27, 4).init(device),
             norm: BatchNormConfig::new(3).init(device),
@@ -51,7 +50,7 @@ impl Net for ConvNet<B> {
         numbered(net, scene, numbers)
     }
 
-    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<B, 1> {
+    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<1> {
         let images = scene.random(&format!("images {micro_batch}"), SAMPLES * 2 * 25);
         let hidden = self.conv.forward(scene.tensor(images, [SAMPLES, 2, 5, 5]));
         let hidden = tanh(self.norm.forward(hidden));
@@ -61,17 +60,17 @@ impl Net for ConvNet<B> {
 
 /// Parameters of every kind: frozen, used twice, used in every second micro-batch only, and never used.
 #[derive(Module, Debug)]
-pub struct OddNet<B: Backend> {
-    pub never: Linear<B>,
-    pub sometimes: Linear<B>,
-    pub twice: Linear<B>,
-    pub frozen: Linear<B>,
-    pub head: Linear<B>,
+pub struct OddNet {
+    pub never: Linear,
+    pub sometimes: Linear,
+    pub twice: Linear,
+    pub frozen: Linear,
+    pub head: Linear,
 }
 
-impl Net for OddNet<B> {
+impl Net for OddNet {
     fn new(scene: &Scene, numbers: &str) -> Self {
-        let linear = |d_output| LinearConfig::new(5, d_output).init(&FlexDevice);
+        let linear = |d_output| LinearConfig::new(5, d_output).init(&tests::device());
         let net = OddNet {
             never: linear(2),
             sometimes: linear(5),
@@ -84,7 +83,7 @@ impl Net for OddNet<B> {
         net
     }
 
-    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<B, 1> {
+    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<1> {
         let input = scene.random(&format!("input {micro_batch}"), SAMPLES * 5);
         let hidden = tanh(self.frozen.forward(scene.tensor(input, [SAMPLES, 5])));
         let hidden = self.twice.forward(tanh(self.twice.forward(hidden)));
@@ -98,18 +97,18 @@ impl Net for OddNet<B> {
 
 /// Reads its parameters through itself and through a copy, as recomputation does.
 #[derive(Module, Debug)]
-pub struct CopiedNet<B: Backend> {
-    pub net: MatrixNet<B>,
+pub struct CopiedNet {
+    pub net: MatrixNet,
 }
 
-impl Net for CopiedNet<B> {
+impl Net for CopiedNet {
     fn new(scene: &Scene, numbers: &str) -> Self {
         CopiedNet {
             net: MatrixNet::new(scene, numbers),
         }
     }
 
-    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<B, 1> {
+    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<1> {
         let copy = self.net.clone();
         (copy.loss(scene, micro_batch) + self.net.loss(scene, micro_batch)).mul_scalar(0.5)
     }
@@ -117,16 +116,16 @@ impl Net for CopiedNet<B> {
 
 /// Matrices only.
 #[derive(Module, Debug)]
-pub struct MatrixNet<B: Backend> {
-    pub hidden: Linear<B>,
-    pub head: Linear<B>,
+pub struct MatrixNet {
+    pub hidden: Linear,
+    pub head: Linear,
 }
 
-impl Net for MatrixNet<B> {
+impl Net for MatrixNet {
     fn new(scene: &Scene, numbers: &str) -> Self {
         let linear = |d_input, d_output| {
             let config = LinearConfig::new(d_input, d_output).with_bias(false);
-            config.init(&FlexDevice)
+            config.init(&tests::device())
         };
         let net = MatrixNet {
             hidden: linear(5, 7),
@@ -135,25 +134,25 @@ impl Net for MatrixNet<B> {
         numbered(net, scene, numbers)
     }
 
-    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<B, 1> {
+    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<1> {
         let input = scene.random(&format!("input {micro_batch}"), SAMPLES * 5);
         let hidden = tanh(self.hidden.forward(scene.tensor(input, [SAMPLES, 5])));
         squared_error(self.head.forward(hidden), scene, micro_batch)
     }
 }
 
-fn squared_error(output: Tensor<B, 2>, scene: &Scene, micro_batch: usize) -> Tensor<B, 1> {
+fn squared_error(output: Tensor<2>, scene: &Scene, micro_batch: usize) -> Tensor<1> {
     let targets = scene.random(&format!("targets {micro_batch}"), SAMPLES * 4);
     let difference = output - scene.tensor(targets, [SAMPLES, 4]);
-    // Not a division by a number: in burn 0.21 its backward pass divides in f32, also in a model of f64.
+    // Not a division by a number: burn's backward pass of it divides in f32, also in a model of f64.
     (difference.clone() * difference).sum().mul_scalar(1.0 / SAMPLES as f64)
 }
 
 /// Gives every trained parameter numbers by its place in the module: the same on every rank.
-pub fn numbered<M: Module<B>>(module: M, scene: &Scene, name: &str) -> M {
+pub fn numbered<M: Module>(module: M, scene: &Scene, name: &str) -> M {
     struct Numberer<'a>(&'a Scene, &'a str, usize);
-    impl ModuleMapper<B> for Numberer<'_> {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+    impl ModuleMapper for Numberer<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let Self(scene, name, index) = self;
             *index += 1;
             param.map(|tensor| {
@@ -171,10 +170,10 @@ pub fn numbered<M: Module<B>>(module: M, scene: &Scene, name: &str) -> M {
 
 /// Runs a step's micro-batches of this rank and returns the reduced gradients.
 pub fn wrapped_step<M: Net>(
-    wrapped: &mut Wrapped<M>,
+    wrapped: &mut DistributedDataParallel<M>,
     scene: &Scene,
     step: usize,
-) -> anyhow::Result<ReducedGradients<Flex>> {
+) -> anyhow::Result<ReducedGradients> {
     let mine = micro_batches_of(scene, step, scene.context.coordinates().data);
     let share = 1.0 / mine.len() as f64;
     for (round, &micro_batch) in mine.iter().enumerate() {
@@ -215,20 +214,20 @@ pub struct Named {
 }
 
 /// Reads a module's parameters, buffers too, and their gradients where there are any.
-pub fn named<M: Module<B>>(module: &M, gradients: Option<&Gradients>) -> Named {
+pub fn named<M: Module>(module: &M, gradients: Option<&Gradients>) -> Named {
     struct Reader<'a> {
         path: Vec<String>,
         gradients: Option<&'a Gradients>,
         named: Named,
     }
-    impl ModuleVisitor<B> for Reader<'_> {
+    impl ModuleVisitor for Reader<'_> {
         fn enter_module(&mut self, name: &str, _container_type: &str) {
             self.path.push(name.to_owned());
         }
         fn exit_module(&mut self, _name: &str, _container_type: &str) {
             self.path.pop();
         }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let (name, value) = (self.path.join("."), param.val());
             if let Some(gradient) = self.gradients.and_then(|gradients| value.grad(gradients)) {
                 self.named.gradients.insert(name.clone(), read_host(gradient));
@@ -249,9 +248,23 @@ pub fn named<M: Module<B>>(module: &M, gradients: Option<&Gradients>) -> Named {
 }
 
 /// Wraps a model with buckets of `bucket_size` elements.
-pub fn wrap<M: Net>(net: M, scene: &Scene, bucket_size: usize) -> anyhow::Result<Wrapped<M>> {
+pub fn wrap<M: Net>(net: M, scene: &Scene, bucket_size: usize) -> anyhow::Result<DistributedDataParallel<M>> {
     let config = DataParallelConfig::new().with_bucket_size(Some(bucket_size));
     Ok(DistributedDataParallel::new(net, &scene.context, config)?)
+}
+
+/// burn's gradient descent.
+pub fn sgd() -> ElementWiseOptimizer<Sgd> {
+    ElementWiseOptimizer::from(SgdConfig::new().build())
+}
+
+/// Returns the same optimizer as plain burn has it, which clips by itself.
+pub fn plain_optimizer<O: ElementWise>(optimizer: &ElementWiseOptimizer<O>) -> ModuleOptimizer {
+    let plain = ModuleOptimizer::from(optimizer.optimizer().clone());
+    match optimizer.grad_clipping() {
+        Some(clipping) => plain.with_grad_clipping(clipping.clone()),
+        None => plain,
+    }
 }
 
 /// Fails unless two sets of values are as close as asked.

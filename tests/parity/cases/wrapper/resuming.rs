@@ -1,31 +1,29 @@
 //! Checkpoints of burn modules: what is trained, frozen and counted comes back, and a run resumes bit for bit.
 
 use anyhow::{Context as _, ensure};
-use burn::grad_clipping::GradientClippingConfig;
-use burn::optim::AdamConfig;
+use burn::grad_clipping::GradientClipping;
+use burn::optim::{Adam, AdamConfig};
 use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy};
+use burn_megatron::data_parallel::{
+    DataParallelConfig, DistributedDataParallel, ElementWiseOptimizer, ShardingStrategy,
+};
 use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::training::{restore, snapshot};
 use tests::rank_folder::RankFolder;
 
 use super::nets::{ConvNet, Net, OddNet, named, same_values, wrapped_step};
 use super::{ALL, BOTH_TYPES, Check, F64, SEVERAL, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = checks! {
-    checkpoints_of_a_conv_net_go_on_with_its_running_statistics: ALL, BOTH_TYPES => resume::<ConvNet<B>>;
-    checkpoints_of_odd_parameters_go_on_with_the_frozen_ones: ALL, BOTH_TYPES => resume::<OddNet<B>>;
+    checkpoints_of_a_conv_net_go_on_with_its_running_statistics: ALL, BOTH_TYPES => resume::<ConvNet>;
+    checkpoints_of_odd_parameters_go_on_with_the_frozen_ones: ALL, BOTH_TYPES => resume::<OddNet>;
     restored_frozen_parameters_do_not_travel_in_every_step: SEVERAL, F64;
 };
 
 const STEPS: usize = 2;
 
-type Run<M> = (
-    DistributedDataParallel<B, M>,
-    ShardedOptimizer<burn_flex::Flex, burn::optim::Adam>,
-);
+type Run<M> = (DistributedDataParallel<M>, ShardedOptimizer<Adam>);
 
 /// A run before its first step, whose numbers have a name. Gradients are clipped.
 fn begin<M: Net>(scene: &Scene, numbers: &str) -> anyhow::Result<Run<M>> {
@@ -33,8 +31,8 @@ fn begin<M: Net>(scene: &Scene, numbers: &str) -> anyhow::Result<Run<M>> {
         .with_bucket_size(Some(40))
         .with_sharding(ShardingStrategy::Optim);
     let module = DistributedDataParallel::new(M::new(scene, numbers), &scene.context, config)?;
-    let adam = AdamConfig::new().with_grad_clipping(Some(GradientClippingConfig::Norm(0.1)));
-    let optimizer = ShardedOptimizer::new(&module, adam.init())?;
+    let adam = ElementWiseOptimizer::from(AdamConfig::new().build());
+    let optimizer = ShardedOptimizer::new(&module, adam.with_grad_clipping(GradientClipping::Norm(0.1)))?;
     Ok((module, optimizer))
 }
 
@@ -79,7 +77,7 @@ fn resume<M: Net>(scene: &Scene) -> anyhow::Result<()> {
 
 /// In the third step after a restore the first rank, which owns what is broadcast, sends no more than the others.
 fn restored_frozen_parameters_do_not_travel_in_every_step(scene: &Scene) -> anyhow::Result<()> {
-    let [_, mut resumed] = two_runs::<OddNet<B>>(scene)?;
+    let [_, mut resumed] = two_runs::<OddNet>(scene)?;
     let group = scene.context.data_group();
     // The parameters of the last update are on their way.
     resumed.0.wait_for_parameters()?;

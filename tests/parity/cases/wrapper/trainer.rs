@@ -2,8 +2,7 @@
 
 use anyhow::ensure;
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, backend::Backend};
-use burn_flex::FlexDevice;
+use burn::tensor::Tensor;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::DataParallelConfig;
@@ -14,7 +13,6 @@ use burn_megatron::training::{
 
 use super::nets::{named, same_values};
 use super::{ALL, Check, F64, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, SEED, Scene};
 
 pub const CHECKS: &[Check] = checks! {
@@ -26,12 +24,12 @@ const GLOBAL_BATCH: u64 = 4;
 
 /// A table of losses; tokens of even samples also get an offset.
 #[derive(Module, Debug)]
-struct SometimesOffset<B: Backend> {
-    table: Param<Tensor<B, 1>>,
-    offset: Param<Tensor<B, 1>>,
+struct SometimesOffset {
+    table: Param<Tensor<1>>,
+    offset: Param<Tensor<1>>,
 }
 
-impl SometimesOffset<B> {
+impl SometimesOffset {
     fn new(scene: &Scene) -> Self {
         let numbers = |name, len| Param::from_tensor(scene.tensor(scene.random(name, len), [len]));
         Self {
@@ -41,14 +39,14 @@ impl SometimesOffset<B> {
     }
 }
 
-impl<B: Backend> PipelineStage<B, 2> for SometimesOffset<B> {
+impl PipelineStage<2> for SometimesOffset {
     type MicroBatch = TokenBatch;
 
     fn input_shape(&self, _: &TokenBatch) -> [usize; 2] {
         unreachable!("there is one stage")
     }
 
-    fn forward(&self, _: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+    fn forward(&self, _: Option<Tensor<2>>, batch: &TokenBatch) -> StageOutput<2> {
         let tokens = batch.tokens(&self.table.val().device());
         let losses = self.table.val().select(0, tokens.reshape([batch.num_tokens()]));
         let losses = match batch.step.tokens.places()[0].sample % 2 {
@@ -59,13 +57,13 @@ impl<B: Backend> PipelineStage<B, 2> for SometimesOffset<B> {
     }
 }
 
-impl<B: Backend> LanguageModel<B> for SometimesOffset<B> {
+impl LanguageModel for SometimesOffset {
     fn vocab_size(&self) -> usize {
         VOCABULARY
     }
 }
 
-fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<B, SometimesOffset<B>>> {
+fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<SometimesOffset>> {
     let config = TrainingConfig {
         seq_length: 3,
         micro_batch_size: 1,
@@ -91,7 +89,7 @@ fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<B
         ..TrainerConfig::new()
     };
     let net = SometimesOffset::new(scene);
-    Ok(Trainer::new(vec![net], &config, options, context, &FlexDevice)?)
+    Ok(Trainer::new(vec![net], &config, options, context, &tests::device())?)
 }
 
 fn micro_batch(sample: u64) -> MicroBatch {

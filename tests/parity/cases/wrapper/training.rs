@@ -1,108 +1,106 @@
 //! Several steps with burn's own optimizers: ranks stay equal to the bit, and equal to the one-process run. A parameter
 //! that is never used does not move, though weights decay. Each rank updating its shard changes no bit.
 
-use burn::grad_clipping::GradientClippingConfig;
-use burn::optim::adaptor::OptimizerAdaptor;
+use burn::grad_clipping::GradientClipping;
 use burn::optim::momentum::MomentumConfig;
-use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, MuonConfig, Optimizer, SgdConfig};
-use burn_flex::Flex;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy};
-use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
+use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer, MuonConfig, Sgd, SgdConfig};
+use burn_megatron::data_parallel::{
+    DataParallelConfig, DistributedDataParallel, ElementWise, ElementWiseOptimizer, ShardingStrategy,
+};
+use burn_megatron::optimizer::ShardedOptimizer;
 
 use super::nets::{
-    ConvNet, CopiedNet, MatrixNet, Net, OddNet, Wrapped, named, plain_step, same_values, wrap, wrapped_step,
+    ConvNet, CopiedNet, MatrixNet, Net, OddNet, named, plain_optimizer, plain_step, same_values, wrap, wrapped_step,
 };
 use super::{ALL, BOTH_TYPES, Check, F64, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = checks! {
-    burns_adamw_trains_a_conv_net_as_in_one_process: ALL, F64 => adamw::<ConvNet<B>>;
-    burns_adamw_trains_odd_parameters_as_in_one_process: ALL, F64 => adamw::<OddNet<B>>;
-    burns_adam_trains_a_conv_net_as_in_one_process: ALL, F64 => adam::<ConvNet<B>>;
-    burns_sgd_trains_a_conv_net_as_in_one_process: ALL, F64 => sgd::<ConvNet<B>>;
-    burns_sgd_trains_odd_parameters_as_in_one_process: ALL, F64 => sgd::<OddNet<B>>;
-    sharded_optimizers_have_the_bits_of_burns_with_a_conv_net: ALL, BOTH_TYPES => sharded::<ConvNet<B>>;
-    sharded_optimizers_have_the_bits_of_burns_with_odd_parameters: ALL, BOTH_TYPES => sharded::<OddNet<B>>;
+    burns_adamw_trains_a_conv_net_as_in_one_process: ALL, F64 => adamw::<ConvNet>;
+    burns_adamw_trains_odd_parameters_as_in_one_process: ALL, F64 => adamw::<OddNet>;
+    burns_adam_trains_a_conv_net_as_in_one_process: ALL, F64 => adam::<ConvNet>;
+    burns_sgd_trains_a_conv_net_as_in_one_process: ALL, F64 => sgd::<ConvNet>;
+    burns_sgd_trains_odd_parameters_as_in_one_process: ALL, F64 => sgd::<OddNet>;
+    sharded_optimizers_have_the_bits_of_burns_with_a_conv_net: ALL, BOTH_TYPES => sharded::<ConvNet>;
+    sharded_optimizers_have_the_bits_of_burns_with_odd_parameters: ALL, BOTH_TYPES => sharded::<OddNet>;
     sharded_optimizers_have_the_bits_of_burns_with_a_module_copied_in_its_pass:
-        ALL, BOTH_TYPES => sharded::<CopiedNet<B>>;
-    burns_clipping_trains_a_conv_net_as_in_one_process: ALL, F64 => clipped::<ConvNet<B>>;
-    burns_clipping_trains_odd_parameters_as_in_one_process: ALL, F64 => clipped::<OddNet<B>>;
-    sharded_optimizers_that_clip_have_the_bits_of_whole_ones: ALL, BOTH_TYPES => clipped_sharded::<OddNet<B>>;
+        ALL, BOTH_TYPES => sharded::<CopiedNet>;
+    burns_clipping_trains_a_conv_net_as_in_one_process: ALL, F64 => clipped::<ConvNet>;
+    burns_clipping_trains_odd_parameters_as_in_one_process: ALL, F64 => clipped::<OddNet>;
+    sharded_optimizers_that_clip_have_the_bits_of_whole_ones: ALL, BOTH_TYPES => clipped_sharded::<OddNet>;
     burns_muon_trains_matrices_as_in_one_process: ALL, F64;
 };
 
 const STEPS: usize = 5;
 const LEARNING_RATE: f64 = 0.05;
 /// Below the gradients of most parameters, and of many elements.
-const CLIPPINGS: [GradientClippingConfig; 2] = [GradientClippingConfig::Norm(0.1), GradientClippingConfig::Value(0.05)];
+const CLIPPINGS: [GradientClipping; 2] = [GradientClipping::Norm(0.1), GradientClipping::Value(0.05)];
+/// Elements of a bucket: one, some, and everything.
+const BUCKET_SIZES: [usize; 3] = [1, 40, 1_000_000];
 
 fn adamw<M: Net>(scene: &Scene) -> anyhow::Result<()> {
-    train::<M, _>(scene, || AdamWConfig::new().with_weight_decay(0.1).init())
+    train::<M>(scene, AdamWConfig::new().with_weight_decay(0.1).build().into())
 }
 
 fn adam<M: Net>(scene: &Scene) -> anyhow::Result<()> {
-    train::<M, _>(scene, || AdamConfig::new().init())
+    train::<M>(scene, AdamConfig::new().build().into())
 }
 
 fn sgd<M: Net>(scene: &Scene) -> anyhow::Result<()> {
-    train::<M, _>(scene, || sgd_config().init())
+    train::<M>(scene, with_momentum())
 }
 
 /// Sgd, whose steps are as long as the gradients.
 fn clipped<M: Net>(scene: &Scene) -> anyhow::Result<()> {
-    for clipping in CLIPPINGS {
-        train::<M, _>(scene, || {
-            sgd_config().with_gradient_clipping(Some(clipping.clone())).init()
-        })?;
-    }
-    Ok(())
+    CLIPPINGS
+        .into_iter()
+        .try_for_each(|clipping| train::<M>(scene, with_momentum().with_grad_clipping(clipping)))
 }
 
-fn sgd_config() -> SgdConfig {
-    SgdConfig::new().with_momentum(Some(MomentumConfig {
+fn with_momentum() -> ElementWiseOptimizer<Sgd> {
+    let momentum = MomentumConfig {
         momentum: 0.9,
         dampening: 0.1,
         nesterov: true,
-    }))
+    };
+    ElementWiseOptimizer::from(SgdConfig::new().with_momentum(Some(momentum)).build())
 }
 
 fn sharded<M: Net>(scene: &Scene) -> anyhow::Result<()> {
-    let (adam, adamw) = (AdamConfig::new(), AdamWConfig::new().with_weight_decay(0.1));
-    let sizes = [1, 40, 1_000_000];
-    sharded_as_whole::<M, _>(scene, 40, &sizes, || adam.init())?;
-    sharded_as_whole::<M, _>(scene, 40, &sizes, || adamw.init())?;
-    sharded_as_whole::<M, _>(scene, 40, &sizes, || sgd_config().init())
+    let adamw = AdamWConfig::new().with_weight_decay(0.1).build();
+    sharded_as_whole::<M>(scene, 40, &BUCKET_SIZES, AdamConfig::new().build().into())?;
+    sharded_as_whole::<M>(scene, 40, &BUCKET_SIZES, adamw.into())?;
+    sharded_as_whole::<M>(scene, 40, &BUCKET_SIZES, with_momentum())
 }
 
 /// A norm is a sum over the pieces, which other buckets cut in other places: they are compared size by size.
 fn clipped_sharded<M: Net>(scene: &Scene) -> anyhow::Result<()> {
     for clipping in CLIPPINGS {
-        let sgd = sgd_config().with_gradient_clipping(Some(clipping));
-        for size in [1, 40, 1_000_000] {
-            sharded_as_whole::<M, _>(scene, size, &[size], || sgd.init())?;
+        for size in BUCKET_SIZES {
+            let sgd = with_momentum().with_grad_clipping(clipping.clone());
+            sharded_as_whole::<M>(scene, size, &[size], sgd)?;
         }
     }
     Ok(())
 }
 
 /// One step after the other with burn's optimizer, and with the same one in shards, in buckets of these sizes.
-fn sharded_as_whole<M: Net, O: ElementWise<Flex>>(
+fn sharded_as_whole<M: Net>(
     scene: &Scene,
     whole_size: usize,
     sizes: &[usize],
-    optimizer: impl Fn() -> OptimizerAdaptor<O, M, B>,
+    optimizer: ElementWiseOptimizer<impl ElementWise>,
 ) -> anyhow::Result<()> {
     let mut whole = wrap(M::new(scene, "net"), scene, whole_size)?;
-    let mut whole_optimizer = optimizer();
+    let mut whole_optimizer = optimizer.clone();
     let mut in_shards = Vec::new();
     for &bucket_size in sizes {
         let config = DataParallelConfig::new()
             .with_bucket_size(Some(bucket_size))
             .with_sharding(ShardingStrategy::Optim);
         let module = DistributedDataParallel::new(M::new(scene, "net"), &scene.context, config)?;
-        let optimizer = ShardedOptimizer::new(&module, optimizer())?;
-        in_shards.push((module, optimizer));
+        let sharded = ShardedOptimizer::new(&module, optimizer.clone())?;
+        in_shards.push((module, sharded));
     }
     for step in 0..STEPS {
         let gradients = wrapped_step(&mut whole, scene, step)?;
@@ -117,14 +115,11 @@ fn sharded_as_whole<M: Net, O: ElementWise<Flex>>(
     Ok(())
 }
 
-fn train<M: Net, O: ElementWise<Flex>>(
-    scene: &Scene,
-    optimizer: impl Fn() -> OptimizerAdaptor<O, M, B>,
-) -> anyhow::Result<()> {
-    let mut wrapped_optimizer = optimizer();
-    train_as_plain(scene, optimizer(), |wrapped: &mut Wrapped<M>, step| {
+fn train<M: Net>(scene: &Scene, mut optimizer: ElementWiseOptimizer<impl ElementWise>) -> anyhow::Result<()> {
+    let plain = plain_optimizer(&optimizer);
+    train_as_plain(scene, plain, |wrapped: &mut DistributedDataParallel<M>, step| {
         let gradients = wrapped_step(wrapped, scene, step)?;
-        Ok(wrapped.step(LEARNING_RATE, &mut wrapped_optimizer, gradients)?)
+        Ok(wrapped.step(LEARNING_RATE, &mut optimizer, gradients)?)
     })
 }
 
@@ -134,7 +129,7 @@ fn burns_muon_trains_matrices_as_in_one_process(scene: &Scene) -> anyhow::Result
     train_as_plain(
         scene,
         MuonConfig::new().init(),
-        |wrapped: &mut Wrapped<MatrixNet<B>>, step| {
+        |wrapped: &mut DistributedDataParallel<MatrixNet>, step| {
             let gradients = wrapped_step(wrapped, scene, step)?;
             Ok(wrapped.step_whole_parameters(LEARNING_RATE, &mut optimizer, gradients)?)
         },
@@ -143,8 +138,8 @@ fn burns_muon_trains_matrices_as_in_one_process(scene: &Scene) -> anyhow::Result
 
 fn train_as_plain<M: Net>(
     scene: &Scene,
-    mut plain_optimizer: impl Optimizer<M, B>,
-    mut wrapped_update: impl FnMut(&mut Wrapped<M>, usize) -> anyhow::Result<()>,
+    mut plain_optimizer: ModuleOptimizer,
+    mut wrapped_update: impl FnMut(&mut DistributedDataParallel<M>, usize) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut plain = M::new(scene, "net");
     let mut wrapped = wrap(M::new(scene, "net"), scene, 40)?;

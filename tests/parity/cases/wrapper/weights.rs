@@ -1,19 +1,17 @@
 //! What happens to weights when a model is wrapped: all ranks take the first one's, or a difference is refused.
 
 use anyhow::{Context as _, ensure};
-use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, WeightSync};
 use burn_megatron::parameters::{list_parameters, read_host};
 
-use super::nets::{ConvNet, Net, OddNet, Wrapped, named, same_values, wrap, wrapped_step};
+use super::nets::{ConvNet, Net, OddNet, named, same_values, sgd, wrap, wrapped_step};
 use super::{ALL, BOTH_TYPES, Check, DP2, DP4, Failure, SEVERAL, checks};
-use crate::parity::cases::B;
 use crate::parity::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = checks! {
-    all_ranks_start_from_the_weights_of_the_first: SEVERAL, BOTH_TYPES => broadcast::<ConvNet<B>>;
-    frozen_parameters_start_from_those_of_the_first_too: SEVERAL, BOTH_TYPES => broadcast::<OddNet<B>>;
+    all_ranks_start_from_the_weights_of_the_first: SEVERAL, BOTH_TYPES => broadcast::<ConvNet>;
+    frozen_parameters_start_from_those_of_the_first_too: SEVERAL, BOTH_TYPES => broadcast::<OddNet>;
     equal_weights_are_verified_and_kept: ALL, BOTH_TYPES;
 };
 
@@ -48,7 +46,7 @@ fn broadcast<M: Net>(scene: &Scene) -> anyhow::Result<()> {
     let rank = scene.context.rank();
     let start = M::new(scene, &format!("net of rank {rank}"));
     let trained = |net: &M| -> Vec<bool> {
-        let parameters = list_parameters::<B, M>(net);
+        let parameters = list_parameters(net);
         parameters.iter().map(|parameter| parameter.requires_grad).collect()
     };
     let expected_trained = trained(&start);
@@ -64,7 +62,7 @@ fn broadcast<M: Net>(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn verified<M: Net>(net: M, scene: &Scene) -> anyhow::Result<Wrapped<M>> {
+fn verified<M: Net>(net: M, scene: &Scene) -> anyhow::Result<DistributedDataParallel<M>> {
     let config = DataParallelConfig::new().with_weight_sync(WeightSync::Verify);
     Ok(DistributedDataParallel::new(net, &scene.context, config)?)
 }
@@ -99,9 +97,9 @@ fn drift(scene: &Scene) -> anyhow::Result<()> {
 fn drift_between_checks(scene: &Scene) -> anyhow::Result<()> {
     let config = DataParallelConfig::new().with_check_replicas_interval(2);
     let mut wrapped = DistributedDataParallel::new(OddNet::new(scene, "net"), &scene.context, config)?;
-    let train_step = |wrapped: &mut Wrapped<_>, step| {
+    let train_step = |wrapped: &mut DistributedDataParallel<_>, step| {
         let gradients = wrapped_step(wrapped, scene, step)?;
-        Ok::<_, anyhow::Error>(wrapped.step(0.01, &mut SgdConfig::new().init(), gradients)?)
+        Ok::<_, anyhow::Error>(wrapped.step(0.01, &mut sgd(), gradients)?)
     };
     train_step(&mut wrapped, 0)?;
     change_one_rank(&mut wrapped, scene)?;
@@ -109,7 +107,7 @@ fn drift_between_checks(scene: &Scene) -> anyhow::Result<()> {
     train_step(&mut wrapped, 2)
 }
 
-fn change_one_rank(wrapped: &mut Wrapped<OddNet<B>>, scene: &Scene) -> anyhow::Result<()> {
+fn change_one_rank(wrapped: &mut DistributedDataParallel<OddNet>, scene: &Scene) -> anyhow::Result<()> {
     wrapped.update(|mut net| {
         if scene.context.rank() == 1 {
             net.twice.weight = net.twice.weight.map(|tensor| nudge(scene, tensor));
@@ -120,7 +118,7 @@ fn change_one_rank(wrapped: &mut Wrapped<OddNet<B>>, scene: &Scene) -> anyhow::R
 }
 
 /// The tensor with the last bit of its first element turned.
-fn nudge<const D: usize>(scene: &Scene, tensor: Tensor<B, D>) -> Tensor<B, D> {
+fn nudge<const D: usize>(scene: &Scene, tensor: Tensor<D>) -> Tensor<D> {
     let shape = tensor.dims();
     let mut values = read_host(tensor);
     values[0] = f64::from_bits(values[0].to_bits() ^ 1);

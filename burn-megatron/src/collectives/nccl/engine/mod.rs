@@ -12,12 +12,12 @@ pub(crate) use connecting::connect_all;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{self, AtomicBool};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use burn_cuda::CudaDevice;
 use burn_megatron_comm::collectives::device::{DeviceEngine, GroupCore, GroupHealth, Made, ahead_of_time};
-use cubecl_kernels::cuda::server;
+use cubecl::cuda::CudaDevice;
+use cubecl_kernels::cuda::{queue, server};
 use parking_lot::Mutex;
 
 use super::communicator::{ABORT_LIMIT, Communicator, Refusal};
@@ -45,10 +45,8 @@ pub(crate) struct Nccl {
     /// By the ranks that it connects; made at its first call.
     communicators: Mutex<HashMap<Ends, Arc<Communicator>>>,
     watchdog: Mutex<Watchdog>,
-    /// What CubeCL computes on.
-    compute: Arc<OnceLock<StreamHandle>>,
     counted: Counted,
-    /// Whether a call ends on the GPU before it is taken for queued.
+    /// True if a call ends on the GPU before it is taken for queued.
     waits_for_calls: AtomicBool,
 }
 
@@ -86,8 +84,8 @@ pub(crate) fn wait_for_gpu_calls(group: &ProcessGroup, waits: bool) {
 }
 
 /// Gives the group NCCL for tensors on the GPU, if all ranks have it. Collective over the group.
-pub(crate) fn attach(group: &ProcessGroup, gpu: &CudaDevice) -> Result<(), CollectiveError> {
-    let nccl = Nccl::new(gpu, group.core());
+pub(crate) fn attach(group: &ProcessGroup, gpu: usize) -> Result<(), CollectiveError> {
+    let nccl = Nccl::new(CudaDevice::new(gpu), group.core());
     let mut versions = vec![NO_VERSION; group.size()];
     let own = nccl.as_ref().map_or(NO_VERSION, |nccl| nccl.library.version);
     group.all_gather(&[own], &mut versions)?;
@@ -116,7 +114,6 @@ pub(crate) fn attach(group: &ProcessGroup, gpu: &CudaDevice) -> Result<(), Colle
 pub(crate) struct Started {
     device: CudaDevice,
     done: Arc<Event>,
-    compute: StreamHandle,
     health: Arc<GroupHealth>,
     memory: Arc<CallMemory>,
 }
@@ -128,18 +125,20 @@ impl Started {
         let Self {
             device,
             done,
-            compute,
             health,
             memory,
         } = self;
-        let buffers = memory.take();
-        let reserved = buffers.clone().map(Buffers::reserved);
-        server(&device).submit(move |_| {
-            if let Err(error) = done.block(compute) {
-                health.poison(&format!("the CUDA driver refuses to order streams: {error:?}"));
-            }
+        let buffers = memory.take().expect("a call is waited for once");
+        let reserved = buffers.clone().reserved();
+        // Other threads' streams wait for this one where they use the buffers.
+        queue::<Started>(&server(&device), buffers.clone().of_result(), move |stream, _| {
             // Not earlier: launches that are queued before this would get the memory too.
-            drop(reserved);
+            let _reserved = reserved;
+            done.block(StreamHandle::of(stream)).map_err(|error| {
+                let refused = format!("the CUDA driver refuses to order streams: {error:?}");
+                health.poison(&refused);
+                refused
+            })
         });
         // Not earlier: a thread might write to them in place before the wait is queued.
         drop(buffers);
@@ -151,7 +150,7 @@ impl Nccl {
     ///
     /// # Errors
     /// When NCCL is not there, or a thread cannot be started.
-    pub fn new(device: &CudaDevice, core: &Arc<GroupCore>) -> Result<Self, CollectiveError> {
+    pub fn new(device: CudaDevice, core: &Arc<GroupCore>) -> Result<Self, CollectiveError> {
         let setup = |what: &str, source| CollectiveError::Setup {
             group: core.health.label.to_string(),
             what: what.to_owned(),
@@ -161,11 +160,10 @@ impl Nccl {
         let watchdog = Watchdog::start(core);
         Ok(Self {
             library,
-            device: device.clone(),
+            device,
             health: core.health.clone(),
             communicators: Mutex::default(),
             watchdog: Mutex::new(watchdog.map_err(|source| setup("start the watchdog of NCCL", source))?),
-            compute: Arc::default(),
             counted: Counted::default(),
             waits_for_calls: AtomicBool::default(),
         })
@@ -178,7 +176,7 @@ impl Nccl {
 
     /// Asks for the addresses of the buffers, and for an event after everything launched so far.
     pub fn prepare(&self, buffers: Buffers) -> Prepared {
-        Prepared::ask(&self.device, buffers, &self.compute)
+        Prepared::ask(&self.device, buffers)
     }
 
     /// Queues a call after everything that had been launched on the device when it was prepared. The first call of a
@@ -232,7 +230,6 @@ impl Nccl {
         Ok(Started {
             device: self.device.clone(),
             done,
-            compute: place.compute,
             health: self.health.clone(),
             memory,
         })

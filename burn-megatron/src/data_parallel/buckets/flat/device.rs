@@ -3,36 +3,36 @@
 use std::ops::Range;
 
 use burn::grad_clipping::GradientClipping;
-use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, VectorSums, accumulate};
 use cubecl_kernels::embedding::{TokenRange, add_rows};
 use cubecl_kernels::l2_norm::{SquaredPart, sums_of_squares};
+use cubecl_kernels::linear::add_product;
 use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, scatter_ranges};
-use cubecl_kernels::tape::{float, primitive};
 
 use super::host::count_data;
 use super::{BucketRange, NonFinite};
-use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, ReduceOp, TensorCall};
+use crate::collectives::{self, CollectiveError, PendingTensor, ProcessGroup, ReduceOp, TensorCall};
 use crate::data_parallel::buckets::summing_ranks::SummingRanks;
 
 /// A bucket in a device's memory.
 #[derive(Debug)]
-pub(in crate::data_parallel) struct DeviceBuffer<B: Backend> {
+pub(in crate::data_parallel) struct DeviceBuffer {
     /// Absent while it is written.
-    sums: Option<Tensor<B, 1>>,
+    sums: Option<Tensor<1>>,
     /// The reduced shard of this rank, after its offset in the bucket.
-    shard: Option<(usize, Tensor<B, 1>)>,
+    shard: Option<(usize, Tensor<1>)>,
 }
 
 /// A reduction of a bucket that is under way.
-pub(in crate::data_parallel) struct PendingDevice<B: Backend> {
-    pending: PendingTensor<B>,
+pub(in crate::data_parallel) struct PendingDevice {
+    pending: PendingTensor,
     /// Where a reduction of one shard begins, and the bucket itself.
-    shard_of: Option<(usize, Tensor<B, 1>)>,
+    shard_of: Option<(usize, Tensor<1>)>,
 }
 
-impl<B: CollectiveBackend> DeviceBuffer<B> {
-    pub fn zeros(len: usize, dtype: DType, device: &B::Device) -> Self {
+impl DeviceBuffer {
+    pub fn zeros(len: usize, dtype: DType, device: &Device) -> Self {
         // A launch for no elements is one too many.
         let sums = match len {
             0 => Tensor::empty([0], (device, dtype)),
@@ -57,7 +57,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     }
 
     /// Adds a gradient, and notes it if it is not finite.
-    pub fn accumulate(&mut self, gradient: Tensor<B, 1>, place: GradientPlace, non_finite: &mut NonFinite<B>) {
+    pub fn accumulate(&mut self, gradient: Tensor<1>, place: GradientPlace, non_finite: &mut NonFinite) {
         self.replace(|sums| added(sums, gradient, place), non_finite);
     }
 
@@ -65,13 +65,13 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     pub fn lend(
         &mut self,
         places: Vec<GradientPlace>,
-        add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>,
-        non_finite: &mut NonFinite<B>,
+        add: &mut dyn FnMut(VectorSums) -> GradientSums,
+        non_finite: &mut NonFinite,
     ) {
         self.replace(|sums| add(VectorSums { sums, places }), non_finite);
     }
 
-    fn replace(&mut self, add: impl FnOnce(GradientSums<B>) -> GradientSums<B>, non_finite: &mut NonFinite<B>) {
+    fn replace(&mut self, add: impl FnOnce(GradientSums) -> GradientSums, non_finite: &mut NonFinite) {
         self.shard = None;
         let flags = taken_flags(non_finite, self.sums());
         let added = add(GradientSums {
@@ -83,20 +83,20 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     }
 
     /// Adds a product.
-    pub fn add_product(&mut self, a: Tensor<B, 2>, b: Tensor<B, 2>, place: GradientPlace) {
+    pub fn add_product(&mut self, a: Tensor<2>, b: Tensor<2>, place: GradientPlace) {
         self.shard = None;
-        self.sums = Some(B::add_product(taken(&mut self.sums), a, b, place));
+        self.sums = Some(add_product(taken(&mut self.sums), a, b, place));
     }
 
     /// Adds the gradients of embeddings.
-    pub fn add_rows(&mut self, offset: usize, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange) {
+    pub fn add_rows(&mut self, offset: usize, tokens: Tensor<1, Int>, gradient: Tensor<2>, range: TokenRange) {
         self.shard = None;
         let sums = add_rows(taken(&mut self.sums), offset, tokens, gradient, range);
         self.sums = Some(sums.unwrap_or_else(|error| panic!("{error}")));
     }
 
     /// Returns the sum of squares of each of some ranges of the whole bucket.
-    pub fn squares(&self, ranges: Vec<Range<usize>>) -> Tensor<B, 1> {
+    pub fn squares(&self, ranges: Vec<Range<usize>>) -> Tensor<1> {
         let count = ranges.len();
         let of_range = |(sum, range)| SquaredPart { buffer: 0, range, sum };
         let parts: Vec<SquaredPart> = ranges.into_iter().enumerate().map(of_range).collect();
@@ -116,14 +116,14 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     }
 
     /// Writes elements of the shard, or of the whole where there is none.
-    pub fn write(&mut self, offset: usize, values: Tensor<B, 1>) {
+    pub fn write(&mut self, offset: usize, values: Tensor<1>) {
         let first = offset - self.shard.as_ref().map_or(0, |(start, _)| *start);
         let range = first..first + values.dims()[0];
         self.scatter(values, &[RangeTarget { range, start: 0 }]);
     }
 
     /// Writes values to ranges of the shard, or of the whole where there is none.
-    fn scatter(&mut self, values: Tensor<B, 1>, targets: &[RangeTarget]) {
+    fn scatter(&mut self, values: Tensor<1>, targets: &[RangeTarget]) {
         let write = |buffer| scatter_ranges(buffer, values, targets).unwrap_or_else(|error| panic!("{error}"));
         match self.shard.take() {
             Some((start, shard)) => self.shard = Some((start, write(shard))),
@@ -131,27 +131,27 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
-    pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingDevice<B> {
+    pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingDevice {
         let sums = self.sums.expect(THERE);
         PendingDevice {
-            pending: B::start(primitive(sums), TensorCall::AllReduce(op), group),
+            pending: collectives::start(sums, TensorCall::AllReduce(op), group),
             shard_of: None,
         }
     }
 
-    pub fn reduce_scatter_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingDevice<B> {
+    pub fn reduce_scatter_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingDevice {
         let sums = self.sums.expect(THERE);
         let start = sums.dims()[0] / group.size() * group.rank();
         PendingDevice {
-            pending: B::start(primitive(sums.clone()), TensorCall::ReduceScatter(op), group),
+            pending: collectives::start(sums.clone(), TensorCall::ReduceScatter(op), group),
             shard_of: Some((start, sums)),
         }
     }
 
-    pub fn all_gather_start(self, group: &ProcessGroup) -> PendingDevice<B> {
+    pub fn all_gather_start(self, group: &ProcessGroup) -> PendingDevice {
         let (_, shard) = self.shard.expect("only a shard is here");
         PendingDevice {
-            pending: B::start(primitive(shard), TensorCall::AllGather, group),
+            pending: collectives::start(shard, TensorCall::AllGather, group),
             shard_of: None,
         }
     }
@@ -172,7 +172,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     }
 
     /// Replaces the elements of a range by what `change` makes of them.
-    fn change(&mut self, range: Range<usize>, change: impl FnOnce(Tensor<B, 1>) -> Tensor<B, 1>) {
+    fn change(&mut self, range: Range<usize>, change: impl FnOnce(Tensor<1>) -> Tensor<1>) {
         if !range.is_empty() {
             let changed = change(self.part(range.clone()));
             self.write(range.start, changed);
@@ -186,7 +186,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         count_data(&data, from_start)
     }
 
-    pub fn tensor(&self, range: Range<usize>, _device: &B::Device) -> Tensor<B, 1> {
+    pub fn tensor(&self, range: Range<usize>, _device: &Device) -> Tensor<1> {
         self.part(range)
     }
 
@@ -197,8 +197,8 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
-    /// What is complete of the bucket here, and its first element: the shard, or the whole where there is none.
-    fn current(&self) -> (usize, Tensor<B, 1>) {
+    /// Returns what is complete of the bucket here, and its first element: the shard, or the whole where there is none.
+    fn current(&self) -> (usize, Tensor<1>) {
         match &self.shard {
             Some((start, shard)) => (*start, shard.clone()),
             None => (0, self.sums().clone()),
@@ -206,7 +206,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     }
 
     /// The elements of a range.
-    pub fn part(&self, range: Range<usize>) -> Tensor<B, 1> {
+    pub fn part(&self, range: Range<usize>) -> Tensor<1> {
         match &self.shard {
             Some((start, shard)) if range.start >= *start && range.end <= start + shard.dims()[0] => {
                 part(shard.clone(), range.start - start..range.end - start)
@@ -215,7 +215,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
-    fn sums(&self) -> &Tensor<B, 1> {
+    fn sums(&self) -> &Tensor<1> {
         self.sums.as_ref().expect(THERE)
     }
 }
@@ -223,22 +223,22 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
 const REDUCED: &str = "it was reduced to a shard";
 const THERE: &str = "absent only while it is written";
 
-fn added<B: CollectiveBackend>(sums: GradientSums<B>, values: Tensor<B, 1>, place: GradientPlace) -> GradientSums<B> {
+fn added(sums: GradientSums, values: Tensor<1>, place: GradientPlace) -> GradientSums {
     accumulate(sums, values, place).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn taken<B: Backend>(tensor: &mut Option<Tensor<B, 1>>) -> Tensor<B, 1> {
+fn taken(tensor: &mut Option<Tensor<1>>) -> Tensor<1> {
     tensor.take().expect(THERE)
 }
 
 /// Takes the flags, zeros at first, to be written.
-fn taken_flags<B: Backend>(non_finite: &mut NonFinite<B>, sums: &Tensor<B, 1>) -> Tensor<B, 1> {
+fn taken_flags(non_finite: &mut NonFinite, sums: &Tensor<1>) -> Tensor<1> {
     let zeros = || Tensor::zeros([non_finite.parameters], (&sums.device(), sums.dtype()));
     non_finite.flags.take().unwrap_or_else(zeros)
 }
 
 /// Returns the elements of a range; the same memory, where the device's alignment allows it.
-pub(in crate::data_parallel) fn part<B: Backend>(whole: Tensor<B, 1>, range: Range<usize>) -> Tensor<B, 1> {
+pub(in crate::data_parallel) fn part(whole: Tensor<1>, range: Range<usize>) -> Tensor<1> {
     match range.len() {
         0 => Tensor::empty([0], (&whole.device(), whole.dtype())),
         length if length == whole.dims()[0] => whole,
@@ -246,9 +246,9 @@ pub(in crate::data_parallel) fn part<B: Backend>(whole: Tensor<B, 1>, range: Ran
     }
 }
 
-impl<B: CollectiveBackend> PendingDevice<B> {
-    pub fn wait(self) -> Result<DeviceBuffer<B>, CollectiveError> {
-        let result = float(self.pending.wait()?);
+impl PendingDevice {
+    pub fn wait(self) -> Result<DeviceBuffer, CollectiveError> {
+        let result = self.pending.tensor()?;
         Ok(match self.shard_of {
             None => DeviceBuffer {
                 sums: Some(result),
@@ -264,12 +264,12 @@ impl<B: CollectiveBackend> PendingDevice<B> {
 
 /// Returns, for each set of ranges, the sum of squares over all of them, and the elements of other tensors one after
 /// the other. The device is waited for once.
-pub(super) fn squares_of_sets<'a, B: CollectiveBackend>(
-    buffers: impl Iterator<Item = &'a DeviceBuffer<B>>,
+pub(super) fn squares_of_sets<'a>(
+    buffers: impl Iterator<Item = &'a DeviceBuffer>,
     sets: &[Vec<BucketRange>],
-    others: Vec<Tensor<B, 1>>,
+    others: Vec<Tensor<1>>,
 ) -> (Vec<f64>, Vec<f64>) {
-    let (starts, buffers): (Vec<usize>, Vec<Tensor<B, 1>>) = buffers.map(DeviceBuffer::current).unzip();
+    let (starts, buffers): (Vec<usize>, Vec<Tensor<1>>) = buffers.map(DeviceBuffer::current).unzip();
     let part_of = |sum, part: &BucketRange| {
         let start = starts[part.bucket];
         let range = part.range.start - start..part.range.end - start;
@@ -293,8 +293,8 @@ pub(super) fn squares_of_sets<'a, B: CollectiveBackend>(
 }
 
 /// Reads tensors, one after the other: all at once, where they have one type.
-pub(super) fn read_together<B: CollectiveBackend>(tensors: Vec<Tensor<B, 1>>) -> Vec<f64> {
-    let read = |tensor: Tensor<B, 1>| tensor.into_data().iter::<f64>().collect::<Vec<f64>>();
+pub(super) fn read_together(tensors: Vec<Tensor<1>>) -> Vec<f64> {
+    let read = |tensor: Tensor<1>| tensor.into_data().iter::<f64>().collect::<Vec<f64>>();
     let (dtypes, ranges): (Vec<DType>, Vec<BufferRange>) = (tensors.iter().enumerate())
         .map(|(buffer, tensor)| {
             (
@@ -314,12 +314,12 @@ pub(super) fn read_together<B: CollectiveBackend>(tensors: Vec<Tensor<B, 1>>) ->
 }
 
 /// Sums ranges of buckets over a group, all in one call.
-pub(super) fn sum_over<B: CollectiveBackend>(
-    buffers: &mut [&mut DeviceBuffer<B>],
+pub(super) fn sum_over(
+    buffers: &mut [&mut DeviceBuffer],
     ranges: &[BucketRange],
     ranks: SummingRanks<'_>,
 ) -> Result<(), CollectiveError> {
-    let (starts, tensors): (Vec<usize>, Vec<Tensor<B, 1>>) = buffers.iter().map(|buffer| buffer.current()).unzip();
+    let (starts, tensors): (Vec<usize>, Vec<Tensor<1>>) = buffers.iter().map(|buffer| buffer.current()).unzip();
     let filled: Vec<BufferRange> = (ranges.iter().filter(|part| !part.range.is_empty()))
         .map(|part| BufferRange {
             buffer: part.bucket,
@@ -330,8 +330,8 @@ pub(super) fn sum_over<B: CollectiveBackend>(
         return Ok(());
     }
     let together = gather_ranges(tensors, &filled).unwrap_or_else(|error| panic!("{error}"));
-    let together = primitive(ranks.among_all(together.expect("there is a bucket")));
-    let sums: Tensor<B, 1> = float(B::run(together, TensorCall::AllReduce(ReduceOp::Sum), ranks.group)?);
+    let together = ranks.among_all(together.expect("there is a bucket"));
+    let sums = collectives::run(together, TensorCall::AllReduce(ReduceOp::Sum), ranks.group)?;
     let sums = ranks.of_all(sums);
     let (mut targets, mut start) = (vec![Vec::new(); buffers.len()], 0);
     for BufferRange { buffer, range } in filled {

@@ -3,7 +3,7 @@
 
 use std::ops::{AddAssign, Deref, DerefMut, MulAssign, Range};
 
-use burn::tensor::{DType, Element, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Device, Element, Tensor, TensorData};
 use cubecl_kernels::accumulate::GradientPlace;
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -32,7 +32,7 @@ impl MainElement for f32 {
     }
 
     fn add(sums: &mut [Self], gradient: &TensorData, is_first: bool) {
-        match gradient.dtype {
+        match gradient.dtype() {
             DType::F32 => add(sums, slice::<f32>(gradient), is_first, |g| g),
             DType::BF16 => add(sums, slice::<bf16>(gradient), is_first, bf16::to_f32),
             DType::F16 => add(sums, slice::<f16>(gradient), is_first, f16::to_f32),
@@ -47,7 +47,7 @@ impl MainElement for f64 {
     }
 
     fn add(sums: &mut [Self], gradient: &TensorData, is_first: bool) {
-        match gradient.dtype {
+        match gradient.dtype() {
             DType::F64 => add(sums, slice::<f64>(gradient), is_first, |g| g),
             other => panic!("a gradient of {other:?} for an f64 parameter"),
         }
@@ -130,7 +130,7 @@ impl<T: MainElement> HostBuffer<T> {
         &mut self.memory[range]
     }
 
-    /// Where a range of the bucket is. One of no elements may be in another shard.
+    /// Returns where a range of the bucket is. One of no elements may be in another shard.
     fn in_memory(&self, range: Range<usize>) -> Range<usize> {
         if range.is_empty() {
             0..0
@@ -140,12 +140,7 @@ impl<T: MainElement> HostBuffer<T> {
     }
 
     /// Adds a gradient, and notes it if it is not finite.
-    pub fn accumulate<B: Backend>(
-        &mut self,
-        gradient: Tensor<B, 1>,
-        place: GradientPlace,
-        non_finite: &mut NonFinite<B>,
-    ) {
+    pub fn accumulate(&mut self, gradient: Tensor<1>, place: GradientPlace, non_finite: &mut NonFinite) {
         let gradient = gradient.into_data();
         if non_finite.first.is_none() && !is_finite(&gradient) {
             non_finite.first = Some(place.parameter);
@@ -159,7 +154,7 @@ impl<T: MainElement> HostBuffer<T> {
         add(&mut self.memory, &other.memory, false, |value| value);
     }
 
-    pub fn write<B: Backend>(&mut self, offset: usize, values: Tensor<B, 1>) {
+    pub fn write(&mut self, offset: usize, values: Tensor<1>) {
         T::add(&mut self.memory[offset - self.start..], &values.into_data(), true);
     }
 
@@ -226,7 +221,7 @@ impl<T: MainElement> HostBuffer<T> {
         count(&self.memory, in_memory)
     }
 
-    pub fn tensor<B: Backend>(&self, range: Range<usize>, device: &B::Device) -> Tensor<B, 1> {
+    pub fn tensor(&self, range: Range<usize>, device: &Device) -> Tensor<1> {
         Tensor::from_data(self.data(range), (device, T::dtype()))
     }
 
@@ -280,7 +275,7 @@ pub(super) fn sum_over<T: MainElement>(
     Ok(is_somewhere)
 }
 
-/// Whether every element is finite: no exponent is all ones.
+/// Returns whether every element is finite: no exponent is all ones.
 pub(super) fn is_finite(gradient: &TensorData) -> bool {
     /// The largest magnitude as bits, of which a comparison is one instruction for many elements.
     fn largest<T: Element, U: Copy + Default + Ord>(gradient: &TensorData, magnitude: impl Fn(T) -> U) -> U {
@@ -288,7 +283,7 @@ pub(super) fn is_finite(gradient: &TensorData) -> bool {
             .iter()
             .fold(U::default(), |max, &value| max.max(magnitude(value)))
     }
-    match gradient.dtype {
+    match gradient.dtype() {
         DType::F64 => largest(gradient, |v: f64| v.to_bits() & (u64::MAX >> 1)) < f64::INFINITY.to_bits(),
         DType::F32 => largest(gradient, |v: f32| v.to_bits() & (u32::MAX >> 1)) < f32::INFINITY.to_bits(),
         DType::F16 => largest(gradient, |v: f16| v.to_bits() & (u16::MAX >> 1)) < f16::INFINITY.to_bits(),
@@ -299,7 +294,7 @@ pub(super) fn is_finite(gradient: &TensorData) -> bool {
 
 /// Returns how many elements of ranges are zero, and how many are infinite or not a number.
 pub(super) fn count_data(data: &TensorData, ranges: impl Iterator<Item = Range<usize>>) -> (usize, usize) {
-    match data.dtype {
+    match data.dtype() {
         DType::F64 => count(slice::<f64>(data), ranges),
         _ => count(slice::<f32>(data), ranges),
     }

@@ -1,15 +1,14 @@
 //! `FlatBuffer`: a bucket's numbers, f32 or f64: in host memory, which the ranks of a node reduce in place, or on a
 //! device, where gradients are added up, reduced and used without passing through the host.
 //!
-//! Which of them it is depends on the backend, and is chosen in `allocate`. It is no associated type of the backend:
-//! these have no defaults in Rust, and `impl CollectiveBackend for MyBackend {}` is promised to be empty.
+//! Which of them it is depends on the device, and is chosen in `allocate`.
 
 mod device;
 mod host;
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, VectorSums};
 use cubecl_kernels::embedding::TokenRange;
 
@@ -17,21 +16,21 @@ pub(in crate::data_parallel) use self::device::part;
 use self::device::{DeviceBuffer, PendingDevice};
 use self::host::{HostBuffer, PendingHost};
 use super::summing_ranks::SummingRanks;
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp, has_device_memory};
 
 /// Main gradients: f64 where the parameters are f64, f32 otherwise.
 #[derive(Debug)]
-pub(in crate::data_parallel) enum FlatBuffer<B: Backend> {
+pub(in crate::data_parallel) enum FlatBuffer {
     F32(HostBuffer<f32>),
     F64(HostBuffer<f64>),
-    Device(DeviceBuffer<B>),
+    Device(DeviceBuffer),
 }
 
 /// A collective on a flat buffer that is under way.
-pub(in crate::data_parallel) enum PendingFlat<B: Backend> {
+pub(in crate::data_parallel) enum PendingFlat {
     F32(PendingHost<f32>),
     F64(PendingHost<f64>),
-    Device(PendingDevice<B>),
+    Device(PendingDevice),
 }
 
 /// Evaluates `$body` with `$inside` bound to what is inside a `$from`; `$to($body)` makes a `$to` of the result.
@@ -54,14 +53,14 @@ macro_rules! on_each {
 
 /// Which parameters received a gradient that is not finite.
 #[derive(Debug)]
-pub(in crate::data_parallel) struct NonFinite<B: Backend> {
+pub(in crate::data_parallel) struct NonFinite {
     parameters: usize,
     /// In host memory: the first that did.
     first: Option<usize>,
     /// On a device, once a gradient has come: by parameter 0, or 1 if it did.
-    flags: Option<Tensor<B, 1>>,
+    flags: Option<Tensor<1>>,
     /// On a device, of gradients that were added up in their bucket: parameters, and the sum of squares of each.
-    squares: Vec<(Vec<usize>, Tensor<B, 1>)>,
+    squares: Vec<(Vec<usize>, Tensor<1>)>,
 }
 
 /// A range of elements of a bucket.
@@ -80,31 +79,26 @@ pub(crate) fn main_type(dtype: DType) -> DType {
 }
 
 /// No elements, to stand where a buffer is away.
-impl<B: Backend> Default for FlatBuffer<B> {
+impl Default for FlatBuffer {
     fn default() -> Self {
         FlatBuffer::F32(HostBuffer::default())
     }
 }
 
-impl<B: CollectiveBackend> FlatBuffer<B> {
+impl FlatBuffer {
     /// Zeros for the gradients of parameters of `dtype`, for collectives over `group`. Collective over it.
-    pub fn allocate(
-        len: usize,
-        dtype: DType,
-        group: &ProcessGroup,
-        device: &B::Device,
-    ) -> Result<Self, CollectiveError> {
+    pub fn allocate(len: usize, dtype: DType, group: &ProcessGroup, device: &Device) -> Result<Self, CollectiveError> {
         Ok(match main_type(dtype) {
-            main if B::HAS_DEVICE_MEMORY => FlatBuffer::Device(DeviceBuffer::zeros(len, main, device)),
+            main if has_device_memory(device) => FlatBuffer::Device(DeviceBuffer::zeros(len, main, device)),
             DType::F64 => FlatBuffer::F64(HostBuffer::allocate(len, group)?),
             _ => FlatBuffer::F32(HostBuffer::allocate(len, group)?),
         })
     }
 
     /// Zeros for the gradients of parameters of `dtype`, in memory of this rank's own.
-    pub fn zeros(len: usize, dtype: DType, device: &B::Device) -> Self {
+    pub fn zeros(len: usize, dtype: DType, device: &Device) -> Self {
         match main_type(dtype) {
-            main if B::HAS_DEVICE_MEMORY => FlatBuffer::Device(DeviceBuffer::zeros(len, main, device)),
+            main if has_device_memory(device) => FlatBuffer::Device(DeviceBuffer::zeros(len, main, device)),
             DType::F64 => FlatBuffer::F64(HostBuffer::zeros(len)),
             _ => FlatBuffer::F32(HostBuffer::zeros(len)),
         }
@@ -131,12 +125,12 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
 
     /// Adds a parameter's gradient, `[len]`, to its place, or writes it there when it is the first; notes it if it is
     /// not finite.
-    pub fn accumulate(&mut self, gradient: Tensor<B, 1>, place: GradientPlace, non_finite: &mut NonFinite<B>) {
+    pub fn accumulate(&mut self, gradient: Tensor<1>, place: GradientPlace, non_finite: &mut NonFinite) {
         on_each!(FlatBuffer(buffer) = self => buffer.accumulate(gradient, place, non_finite))
     }
 
     /// Adds a product, a parameter's gradient, to its place, or writes it there when it is the first. On devices only.
-    pub fn add_product(&mut self, a: Tensor<B, 2>, b: Tensor<B, 2>, place: GradientPlace) {
+    pub fn add_product(&mut self, a: Tensor<2>, b: Tensor<2>, place: GradientPlace) {
         match self {
             FlatBuffer::Device(buffer) => buffer.add_product(a, b, place),
             _ => unreachable!("products come to buckets on devices"),
@@ -147,8 +141,8 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
     pub fn lend(
         &mut self,
         places: Vec<GradientPlace>,
-        add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>,
-        non_finite: &mut NonFinite<B>,
+        add: &mut dyn FnMut(VectorSums) -> GradientSums,
+        non_finite: &mut NonFinite,
     ) {
         match self {
             FlatBuffer::Device(buffer) => buffer.lend(places, add, non_finite),
@@ -157,7 +151,7 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
     }
 
     /// Adds the gradients of embeddings to that of their table. On devices only.
-    pub fn add_rows(&mut self, offset: usize, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange) {
+    pub fn add_rows(&mut self, offset: usize, tokens: Tensor<1, Int>, gradient: Tensor<2>, range: TokenRange) {
         match self {
             FlatBuffer::Device(buffer) => buffer.add_rows(offset, tokens, gradient, range),
             _ => unreachable!("rows come to buckets on devices"),
@@ -166,7 +160,7 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
 
     /// Notes which of these parameters have a gradient, in their ranges, that is not finite, or too large for its
     /// squares to be added up. On devices only.
-    pub fn note(&self, parameters: Vec<usize>, ranges: Vec<Range<usize>>, non_finite: &mut NonFinite<B>) {
+    pub fn note(&self, parameters: Vec<usize>, ranges: Vec<Range<usize>>, non_finite: &mut NonFinite) {
         match self {
             FlatBuffer::Device(buffer) => non_finite.squares.push((parameters, buffer.squares(ranges))),
             _ => unreachable!("products come to buckets on devices"),
@@ -174,7 +168,7 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
     }
 
     /// Writes elements from `offset` on.
-    pub fn write(&mut self, offset: usize, values: Tensor<B, 1>) {
+    pub fn write(&mut self, offset: usize, values: Tensor<1>) {
         on_each!(FlatBuffer(buffer) = self => buffer.write(offset, values))
     }
 
@@ -184,17 +178,17 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
     }
 
     /// Starts the reduction of the whole buffer over the group that it was allocated for.
-    pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingFlat<B> {
+    pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingFlat {
         on_each!(FlatBuffer(buffer) = self => PendingFlat(buffer.all_reduce_start(op, group)))
     }
 
     /// Starts the reduction of this rank's shard over the group that it was allocated for; the other shards stay.
-    pub fn reduce_scatter_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingFlat<B> {
+    pub fn reduce_scatter_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingFlat {
         on_each!(FlatBuffer(buffer) = self => PendingFlat(buffer.reduce_scatter_start(op, group)))
     }
 
     /// Starts to fetch the shards of the other ranks of the group that it was allocated for.
-    pub fn all_gather_start(self, group: &ProcessGroup) -> PendingFlat<B> {
+    pub fn all_gather_start(self, group: &ProcessGroup) -> PendingFlat {
         on_each!(FlatBuffer(buffer) = self => PendingFlat(buffer.all_gather_start(group)))
     }
 
@@ -224,7 +218,7 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
     }
 
     /// Returns a range as a tensor, `[len]`.
-    pub fn tensor(&self, range: Range<usize>, device: &B::Device) -> Tensor<B, 1> {
+    pub fn tensor(&self, range: Range<usize>, device: &Device) -> Tensor<1> {
         on_each!(FlatBuffer(buffer) = self => buffer.tensor(range, device))
     }
 
@@ -250,7 +244,7 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
     pub fn sums_of_squares_and(
         buffers: &[Self],
         sets: &[Vec<BucketRange>],
-        others: Vec<Tensor<B, 1>>,
+        others: Vec<Tensor<1>>,
     ) -> (Vec<f64>, Vec<f64>) {
         if let Some(FlatBuffer::Device(_)) = buffers.first() {
             let buffers = buffers.iter().map(|buffer| match buffer {
@@ -284,7 +278,7 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
                 host::sum_over(&mut buffers.collect::<Vec<_>>(), ranges, is_there, ranks)
             }
             Some(FlatBuffer::Device(_)) => {
-                let mut buffers: Vec<&mut DeviceBuffer<B>> = buffers.iter_mut().map(device_of).collect();
+                let mut buffers: Vec<&mut DeviceBuffer> = buffers.iter_mut().map(device_of).collect();
                 device::sum_over(&mut buffers, ranges, ranks)?;
                 let start = ranks.part() * is_there.len();
                 let mut counts = vec![0_i32; ranks.num_parts() * is_there.len()];
@@ -308,21 +302,21 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
 
 const ALIKE: &str = "all buckets of a module are alike";
 
-fn device_of<B: Backend>(buffer: &mut FlatBuffer<B>) -> &mut DeviceBuffer<B> {
+fn device_of(buffer: &mut FlatBuffer) -> &mut DeviceBuffer {
     match buffer {
         FlatBuffer::Device(buffer) => buffer,
         _ => unreachable!("{ALIKE}"),
     }
 }
 
-impl<B: CollectiveBackend> PendingFlat<B> {
+impl PendingFlat {
     /// Waits for the buffer.
-    pub fn wait(self) -> Result<FlatBuffer<B>, CollectiveError> {
+    pub fn wait(self) -> Result<FlatBuffer, CollectiveError> {
         Ok(on_each!(PendingFlat(pending) = self => FlatBuffer(pending.wait()?)))
     }
 }
 
-impl<B: Backend> NonFinite<B> {
+impl NonFinite {
     /// Returns a record in which none of the parameters is marked.
     pub fn none(parameters: usize) -> Self {
         Self {

@@ -1,12 +1,9 @@
 //! What a buffer on a device does is what one in host memory does; here the device is Flex's.
 
-use burn_flex::Flex;
 use half::bf16;
 use proptest::prelude::*;
 
 use super::*;
-
-type B = Flex;
 
 /// A parameter's place and its gradients, one for each micro-batch.
 #[derive(Clone, Debug)]
@@ -30,8 +27,8 @@ fn filled(
     parameters: &[Parameter],
     is_half: bool,
     group: &ProcessGroup,
-) -> ([FlatBuffer<B>; 2], [NonFinite<B>; 2], Vec<BucketRange>) {
-    let device = Default::default();
+) -> ([FlatBuffer; 2], [NonFinite; 2], Vec<BucketRange>) {
+    let device = Device::flex();
     let mut ranges = Vec::new();
     let mut end = 0;
     for parameter in parameters {
@@ -63,7 +60,7 @@ fn filled(
                 } else {
                     TensorData::new(gradient.clone(), [range.len()])
                 };
-                let dtype = data.dtype;
+                let dtype = data.dtype();
                 let gradient = Tensor::from_data(data, (&device, dtype));
                 buffer.accumulate(gradient, place(range, number, is_first), non_finite);
                 is_first = false;
@@ -77,17 +74,17 @@ fn filled(
     (buffers, non_finite, parts.collect())
 }
 
-fn same(buffers: &[FlatBuffer<B>; 2], parts: &[BucketRange]) -> Result<(), TestCaseError> {
+fn same(buffers: &[FlatBuffer; 2], parts: &[BucketRange]) -> Result<(), TestCaseError> {
     for BucketRange { range, .. } in parts {
         let [host, on_device] = buffers.each_ref().map(|buffer| buffer.data(range.clone()));
         let tensors = buffers.each_ref().map(|buffer| {
-            let tensor = buffer.tensor(range.clone(), &Default::default());
+            let tensor = buffer.tensor(range.clone(), &Device::flex());
             tensor.into_data()
         });
         // The bits: what is not a number is not equal to itself.
-        prop_assert_eq!(&host.bytes, &on_device.bytes, "{:?}", range);
-        prop_assert_eq!(&tensors[0].bytes, &host.bytes);
-        prop_assert_eq!(&tensors[1].bytes, &host.bytes);
+        prop_assert_eq!(host.as_bytes(), on_device.as_bytes(), "{:?}", range);
+        prop_assert_eq!(tensors[0].as_bytes(), host.as_bytes());
+        prop_assert_eq!(tensors[1].as_bytes(), host.as_bytes());
     }
     Ok(())
 }

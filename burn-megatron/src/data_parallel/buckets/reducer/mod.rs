@@ -9,18 +9,19 @@ mod state;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use burn::tensor::{DType, FloatDType, Int, Shape, Tensor, TensorMetadata, backend::Backend, ops::FloatTensor};
+use burn::backend::DispatchTensor;
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use cubecl_kernels::accumulate::vectors::VectorSink;
 use cubecl_kernels::accumulate::{GradientSums, VectorSums};
 use cubecl_kernels::embedding::TokenRange;
 use cubecl_kernels::linear::destination::WeightSink;
-use cubecl_kernels::tape::float;
+use cubecl_kernels::linear::multiplies_in_library;
 use parking_lot::Mutex;
 
 use super::bucket::BucketLayout;
 use super::flat::{FlatBuffer, NonFinite, main_type};
 use crate::autodiff::GradientSink;
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp, has_device_memory, unwrap_or_unwind};
 use crate::data_parallel::progress::{Progress, Stated};
 use crate::data_parallel::sharding_strategy::ShardingStrategy;
 use crate::device_memory::allocate_exactly;
@@ -31,8 +32,8 @@ use state::{Bucket, State};
 /// Calls are started under the lock, which their order needs. The time that the host takes for one holds up no other
 /// thread: a rank's passes, its wrapper and its optimizer run on one.
 #[derive(Debug)]
-pub(in crate::data_parallel) struct Reducer<B: Backend> {
-    state: Mutex<State<B>>,
+pub(in crate::data_parallel) struct Reducer {
+    state: Mutex<State>,
 }
 
 /// How buckets are reduced.
@@ -44,23 +45,23 @@ pub(in crate::data_parallel) struct Reduction {
     pub(in crate::data_parallel) data_group: ProcessGroup,
     pub(in crate::data_parallel) op: ReduceOp,
     pub(in crate::data_parallel) sharding: ShardingStrategy,
-    /// Whether a bucket is reduced as soon as it is full, during the backward pass. Where each rank keeps its shards
+    /// `true` if a bucket is reduced as soon as it is full, during the backward pass. Where each rank keeps its shards
     /// only, whether the backward pass continues meanwhile: buckets are reduced during it in any case.
     pub(in crate::data_parallel) overlaps: bool,
 }
 
 /// A step's gradients, reduced.
-pub(in crate::data_parallel) struct Reduced<B: Backend> {
-    pub(in crate::data_parallel) buckets: Vec<FlatBuffer<B>>,
+pub(in crate::data_parallel) struct Reduced {
+    pub(in crate::data_parallel) buckets: Vec<FlatBuffer>,
     /// By parameter: whether some data-parallel rank has received a gradient of it.
     pub(in crate::data_parallel) present: Vec<bool>,
     /// True if all data-parallel ranks have made the same steps and updates, and state the same.
     pub(in crate::data_parallel) is_in_step: bool,
     /// The parameters that received a gradient on this rank, before any reduction, that is not finite.
-    pub(in crate::data_parallel) non_finite: NonFinite<B>,
+    pub(in crate::data_parallel) non_finite: NonFinite,
 }
 
-impl<B: CollectiveBackend> Reducer<B> {
+impl Reducer {
     /// Returns empty buckets, allocated once and used in every step. Collective over the group.
     ///
     /// # Errors
@@ -68,14 +69,14 @@ impl<B: CollectiveBackend> Reducer<B> {
     pub(in crate::data_parallel) fn new(
         layout: BucketLayout,
         dtype: DType,
-        device: &B::Device,
+        device: &Device,
         reduction: Reduction,
     ) -> Result<Self, CollectiveError> {
         let num_buckets = layout.lengths().len();
         let keeps_shards = reduction.sharding.shards_gradients();
-        if B::HAS_DEVICE_MEMORY && !keeps_shards {
+        if has_device_memory(device) && !keeps_shards {
             let lengths = (0..layout.lengths().len()).map(|bucket| layout.padded_length(bucket));
-            allocate_exactly::<B>(lengths, main_type(dtype), device);
+            allocate_exactly(lengths, main_type(dtype), device);
         }
         let buckets = (0..num_buckets)
             .map(|bucket| {
@@ -109,8 +110,8 @@ impl<B: CollectiveBackend> Reducer<B> {
         })
     }
 
-    /// Whether the buckets are laid out like this.
-    pub(in crate::data_parallel) fn is_for(&self, layout: &BucketLayout, dtype: DType, device: &B::Device) -> bool {
+    /// Returns whether the buckets are laid out like this.
+    pub(in crate::data_parallel) fn is_for(&self, layout: &BucketLayout, dtype: DType, device: &Device) -> bool {
         let state = self.state.lock();
         (&state.layout, state.dtype, &state.device) == (layout, dtype, device)
     }
@@ -168,7 +169,7 @@ impl<B: CollectiveBackend> Reducer<B> {
         }
     }
 
-    /// Whether the step's buckets have been launched and not yet been given back.
+    /// Returns whether the step's buckets have been launched and not yet been given back.
     pub(in crate::data_parallel) fn is_launched(&self) -> bool {
         let state = self.state.lock();
         if state.keeps_shards() {
@@ -211,7 +212,7 @@ impl<B: CollectiveBackend> Reducer<B> {
         &self,
         progress: Progress,
         stated: Stated,
-    ) -> Result<Reduced<B>, CollectiveError> {
+    ) -> Result<Reduced, CollectiveError> {
         self.launch_rest(progress, stated);
         let mut state = self.state.lock();
         let presence = state.presence.take();
@@ -235,7 +236,7 @@ impl<B: CollectiveBackend> Reducer<B> {
 
     /// Takes the buckets back for the next step, except those that are [given back](Self::give_back) by others. Shards
     /// are freed: those of the next step come with its passes.
-    pub(in crate::data_parallel) fn restart(&self, buckets: Vec<Option<FlatBuffer<B>>>) {
+    pub(in crate::data_parallel) fn restart(&self, buckets: Vec<Option<FlatBuffer>>) {
         let mut state = self.state.lock();
         if state.keeps_shards() {
             state.begin_step();
@@ -250,13 +251,14 @@ impl<B: CollectiveBackend> Reducer<B> {
     }
 
     /// Takes a bucket back for the next step, which may have begun, but not come to its gradients.
-    pub(in crate::data_parallel) fn give_back(&self, number: usize, buffer: FlatBuffer<B>) {
+    pub(in crate::data_parallel) fn give_back(&self, number: usize, buffer: FlatBuffer) {
         self.state.lock().take_back(number, buffer);
     }
 }
 
-impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
-    fn receive(&self, index: usize, gradient: FloatTensor<B>) {
+impl GradientSink for Reducer {
+    fn receive(&self, index: usize, gradient: DispatchTensor) {
+        let gradient = Tensor::<1>::from_dispatch(gradient);
         let mut state = self.state.lock();
         let slot = state.layout.slots()[index];
         let length = gradient.shape().num_elements();
@@ -270,7 +272,7 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
             "a gradient of {length} elements for parameter {index} of {}",
             slot.len
         );
-        let gradient = float(B::float_reshape(gradient, Shape::new([length])));
+        let gradient = gradient.reshape([length]);
         if slot.bucket >= state.layout.num_early() {
             let sum = match state.reused.remove(&index) {
                 None => gradient,
@@ -286,18 +288,21 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
         state.complete(index);
     }
 
-    fn product_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn WeightSink<B>>> {
-        let is_taken = B::HAS_DEVICE_MEMORY && B::multiplies_in_library() && self.state.lock().takes_products(index);
-        is_taken.then(|| Arc::new(ProductSink { reducer: self, index }) as Arc<dyn WeightSink<B>>)
+    fn product_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn WeightSink>> {
+        let is_taken = {
+            let state = self.state.lock();
+            state.takes_products(index) && multiplies_in_library(&state.device)
+        };
+        is_taken.then(|| Arc::new(ProductSink { reducer: self, index }) as Arc<dyn WeightSink>)
     }
 
-    fn vector_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn VectorSink<B>>> {
-        let is_taken = B::HAS_DEVICE_MEMORY && self.state.lock().takes_products(index);
-        is_taken.then_some(self as Arc<dyn VectorSink<B>>)
+    fn vector_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn VectorSink>> {
+        let is_taken = self.state.lock().takes_products(index);
+        is_taken.then_some(self as Arc<dyn VectorSink>)
     }
 }
 
-impl<B: CollectiveBackend> VectorSink<B> for Reducer<B> {
+impl VectorSink for Reducer {
     fn lends(&self, parameters: &[usize]) -> bool {
         let state = self.state.lock();
         let bucket_of = |index: &usize| state.layout.slots()[*index].bucket;
@@ -306,24 +311,24 @@ impl<B: CollectiveBackend> VectorSink<B> for Reducer<B> {
             .all(|pair| bucket_of(&pair[0]) == bucket_of(&pair[1]))
     }
 
-    fn lend(&self, parameters: &[usize], add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>) {
+    fn lend(&self, parameters: &[usize], add: &mut dyn FnMut(VectorSums) -> GradientSums) {
         self.state.lock().lend(parameters, add);
     }
 }
 
 /// Adds products, and rows of embeddings, to a parameter's gradient.
 #[derive(Debug)]
-struct ProductSink<B: Backend> {
-    reducer: Arc<Reducer<B>>,
+struct ProductSink {
+    reducer: Arc<Reducer>,
     index: usize,
 }
 
-impl<B: CollectiveBackend> WeightSink<B> for ProductSink<B> {
-    fn add_product(&self, a: Tensor<B, 2>, b: Tensor<B, 2>) {
+impl WeightSink for ProductSink {
+    fn add_product(&self, a: Tensor<2>, b: Tensor<2>) {
         self.reducer.state.lock().add_product(self.index, a, b);
     }
 
-    fn add_rows(&self, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange) {
+    fn add_rows(&self, tokens: Tensor<1, Int>, gradient: Tensor<2>, range: TokenRange) {
         self.reducer.state.lock().add_rows(self.index, tokens, gradient, range);
     }
 }

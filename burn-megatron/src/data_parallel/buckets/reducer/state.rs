@@ -2,33 +2,33 @@
 
 use std::collections::HashMap;
 
-use burn::tensor::{DType, Int, Tensor, backend::Backend};
+use burn::tensor::{DType, Device, Int, Tensor};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, VectorSums};
 use cubecl_kernels::embedding::TokenRange;
 
 use super::super::bucket::BucketLayout;
 use super::super::flat::{FlatBuffer, NonFinite, PendingFlat};
 use super::Reduction;
-use crate::collectives::{CollectiveBackend, CollectiveError, Pending, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, Pending, has_device_memory, unwrap_or_unwind};
 
-pub(super) struct State<B: Backend> {
+pub(super) struct State {
     pub(super) layout: BucketLayout,
     pub(super) dtype: DType,
-    pub(super) device: B::Device,
+    pub(super) device: Device,
     pub(super) reduction: Reduction,
-    pub(super) buckets: Vec<Bucket<B>>,
+    pub(super) buckets: Vec<Bucket>,
     /// By bucket, where each rank keeps its shards only: the sum over the passes of the step, absent before the first.
-    pub(super) shards: Vec<Option<FlatBuffer<B>>>,
+    pub(super) shards: Vec<Option<FlatBuffer>>,
     /// What the backward pass at hand gave to reused parameters: a pass may reach one twice, in graphs of its own, and
     /// the sum must have the bits that one graph gives it.
-    pub(super) reused: HashMap<usize, Tensor<B, 1>>,
-    /// Whether a parameter has received a gradient in this step.
+    pub(super) reused: HashMap<usize, Tensor<1>>,
+    /// `true` if a parameter has received a gradient in this step.
     pub(super) received: Vec<bool>,
-    /// Whether what its bucket holds now has a gradient of a parameter.
+    /// `true` if what its bucket holds now has a gradient of a parameter.
     pub(super) written: Vec<bool>,
-    /// Whether products, or rows of embeddings, were added to a parameter's gradient in this step.
+    /// `true` if products, or rows of embeddings, were added to a parameter's gradient in this step.
     pub(super) multiplied: Vec<bool>,
-    /// Whether a parameter has received a gradient of the micro-batch that its bucket is reduced in.
+    /// `true` if a parameter has received a gradient of the micro-batch that its bucket is reduced in.
     pub(super) completed: Vec<bool>,
     /// Parameters that each bucket still waits for in this micro-batch.
     pub(super) missing: Vec<usize>,
@@ -41,19 +41,19 @@ pub(super) struct State<B: Backend> {
     /// the buckets.
     pub(super) presence: Option<Pending<Vec<i32>>>,
     /// Which parameters received a gradient that is not finite.
-    pub(super) non_finite: NonFinite<B>,
+    pub(super) non_finite: NonFinite,
 }
 
-pub(super) enum Bucket<B: Backend> {
+pub(super) enum Bucket {
     /// Has no memory before the first gradient of a pass comes, where each rank keeps its shards only.
     Empty,
-    Filling(FlatBuffer<B>),
-    Reducing(PendingFlat<B>),
+    Filling(FlatBuffer),
+    Reducing(PendingFlat),
     /// Between steps, until parameters that took its memory have come, and for the blink of a state change.
     Away,
 }
 
-impl<B: CollectiveBackend> State<B> {
+impl State {
     pub(super) fn begin_step(&mut self) {
         self.reused.clear();
         self.received.fill(false);
@@ -74,7 +74,7 @@ impl<B: CollectiveBackend> State<B> {
         self.folded = 0;
     }
 
-    /// Whether each rank keeps its shards only, to which every pass is reduced.
+    /// Returns whether each rank keeps its shards only, to which every pass is reduced.
     pub(super) fn keeps_shards(&self) -> bool {
         self.reduction.sharding.shards_gradients()
     }
@@ -109,7 +109,7 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     /// The shards of a step whose passes have been reduced.
-    pub(super) fn take_shards(&mut self) -> Result<Vec<FlatBuffer<B>>, CollectiveError> {
+    pub(super) fn take_shards(&mut self) -> Result<Vec<FlatBuffer>, CollectiveError> {
         let shards = self.shards.iter_mut();
         Ok(shards
             .map(|shard| shard.take().expect("each pass has reduced all buckets"))
@@ -117,9 +117,9 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     /// Waits for all buckets.
-    pub(super) fn take_buckets(&mut self) -> Result<Vec<FlatBuffer<B>>, CollectiveError> {
+    pub(super) fn take_buckets(&mut self) -> Result<Vec<FlatBuffer>, CollectiveError> {
         let buckets = self.buckets.iter_mut();
-        let pending: Vec<PendingFlat<B>> = buckets
+        let pending: Vec<PendingFlat> = buckets
             .map(|bucket| match std::mem::replace(bucket, Bucket::Away) {
                 Bucket::Reducing(pending) => pending,
                 _ => unreachable!("every bucket was launched"),
@@ -129,13 +129,13 @@ impl<B: CollectiveBackend> State<B> {
         results.into_iter().collect()
     }
 
-    pub(super) fn take_back(&mut self, number: usize, mut buffer: FlatBuffer<B>) {
+    pub(super) fn take_back(&mut self, number: usize, mut buffer: FlatBuffer) {
         buffer.forget_step();
         self.buckets[number] = Bucket::Filling(buffer);
     }
 
     /// Forgets which gradients were not finite, and returns it.
-    pub(super) fn take_non_finite(&mut self) -> NonFinite<B> {
+    pub(super) fn take_non_finite(&mut self) -> NonFinite {
         std::mem::replace(&mut self.non_finite, NonFinite::none(self.received.len()))
     }
 
@@ -146,7 +146,7 @@ impl<B: CollectiveBackend> State<B> {
         }
     }
 
-    pub(super) fn add(&mut self, index: usize, gradient: Tensor<B, 1>) {
+    pub(super) fn add(&mut self, index: usize, gradient: Tensor<1>) {
         let place = self.next_place(index);
         let mut non_finite = self.take_non_finite();
         self.filling(index).accumulate(gradient, place, &mut non_finite);
@@ -154,7 +154,7 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     /// Adds a product to the gradient of a parameter that [takes products](Self::takes_products).
-    pub(super) fn add_product(&mut self, index: usize, a: Tensor<B, 2>, b: Tensor<B, 2>) {
+    pub(super) fn add_product(&mut self, index: usize, a: Tensor<2>, b: Tensor<2>) {
         let slot = self.layout.slots()[index];
         let length = a.dims()[0] * b.dims()[1];
         assert_eq!(
@@ -168,7 +168,7 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     /// Lends the sums of parameters, all in one bucket, to a kernel that adds to them.
-    pub(super) fn lend(&mut self, parameters: &[usize], add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>) {
+    pub(super) fn lend(&mut self, parameters: &[usize], add: &mut dyn FnMut(VectorSums) -> GradientSums) {
         let places = parameters.iter().map(|&index| self.next_place(index)).collect();
         let mut non_finite = self.take_non_finite();
         self.filling(parameters[0]).lend(places, add, &mut non_finite);
@@ -177,13 +177,7 @@ impl<B: CollectiveBackend> State<B> {
 
     /// Adds the gradients of embeddings to that of their table, a parameter that
     /// [takes products](Self::takes_products).
-    pub(super) fn add_rows(
-        &mut self,
-        index: usize,
-        tokens: Tensor<B, 1, Int>,
-        gradient: Tensor<B, 2>,
-        range: TokenRange,
-    ) {
+    pub(super) fn add_rows(&mut self, index: usize, tokens: Tensor<1, Int>, gradient: Tensor<2>, range: TokenRange) {
         let (slot, place) = (self.layout.slots()[index], self.next_place(index));
         self.multiplied[index] = true;
         let bucket = self.filling(index);
@@ -194,13 +188,13 @@ impl<B: CollectiveBackend> State<B> {
         bucket.add_rows(slot.offset, tokens, gradient, range);
     }
 
-    /// Whether parts of a parameter's gradient may come before the graph has summed them: not those of a single number,
-    /// which looks like the zero that the graph gets in their place.
+    /// Returns whether parts of a parameter's gradient may come before the graph has summed them, in the memory of a
+    /// device: not those of a single number, which looks like the zero that the graph gets in their place.
     pub(super) fn takes_products(&self, index: usize) -> bool {
-        self.layout.slots()[index].len > 1
+        has_device_memory(&self.device) && self.layout.slots()[index].len > 1
     }
 
-    /// Where a parameter's next gradient of this step goes.
+    /// Returns where a parameter's next gradient of this step goes.
     pub(super) fn next_place(&mut self, index: usize) -> GradientPlace {
         self.received[index] = true;
         GradientPlace {
@@ -211,7 +205,7 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     /// The bucket of a parameter whose gradient has come.
-    pub(super) fn filling(&mut self, index: usize) -> &mut FlatBuffer<B> {
+    pub(super) fn filling(&mut self, index: usize) -> &mut FlatBuffer {
         let number = self.layout.slots()[index].bucket;
         if matches!(self.buckets[number], Bucket::Empty) && number >= self.launched {
             self.buckets[number] = Bucket::Filling(self.empty(number));
@@ -226,7 +220,7 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     /// Memory for a pass's gradients of a bucket.
-    pub(super) fn empty(&self, number: usize) -> FlatBuffer<B> {
+    pub(super) fn empty(&self, number: usize) -> FlatBuffer {
         FlatBuffer::zeros(self.layout.padded_length(number), self.dtype, &self.device)
     }
 
@@ -290,7 +284,7 @@ impl<B: CollectiveBackend> State<B> {
     }
 }
 
-impl<B: Backend> std::fmt::Debug for State<B> {
+impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reducer")
             .field("buckets", &self.layout.lengths())

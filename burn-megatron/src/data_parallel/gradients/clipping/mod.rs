@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use burn::grad_clipping::GradientClipping;
 
 use super::reduced::ReducedGradients;
-use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp};
+use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::data_parallel::buckets::flat::{BucketRange, FlatBuffer};
 use crate::data_parallel::buckets::gradient_entry::GradientEntry;
 
-impl<B: CollectiveBackend> ReducedGradients<B> {
+impl ReducedGradients {
     /// Clips the gradient of each parameter by itself, as burn's optimizers do with
     /// [`with_grad_clipping`](burn::optim::AdamWConfig::with_grad_clipping).
     ///
@@ -56,7 +56,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
                 Some(GradientClipping::Value(threshold)) => self.buckets[bucket].clamp_range(range, *threshold),
                 Some(GradientClipping::Norm(threshold)) => {
                     let coefficient = norm_coefficient(norm, *threshold);
-                    if coefficient < 1.0 {
+                    // Also where it is not a number, as burn 0.22 does.
+                    if coefficient.is_nan() || coefficient < 1.0 {
                         self.buckets[bucket].scale_range(range, coefficient);
                     }
                 }
@@ -105,7 +106,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         Ok(self.entries.iter().map(norm).collect())
     }
 
-    /// What this rank adds to the norm of a parameter: of the ranks that hold the same elements, one does.
+    /// Returns what this rank adds to the norm of a parameter: of the ranks that hold the same elements, one does.
     fn counted_here(&self, entry: &GradientEntry, shard: usize) -> Vec<BucketRange> {
         if !self.finalisation.counts_in_group(entry) {
             return Vec::new();
@@ -119,7 +120,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 }
 
-/// What burn multiplies a gradient of this norm by, unless it is above 1.
+/// Returns what burn multiplies a gradient of this norm by, unless it is above 1.
 pub(in crate::data_parallel) fn norm_coefficient(norm: f64, threshold: f32) -> f64 {
     f64::from(threshold) / (norm + f64::MIN_POSITIVE)
 }

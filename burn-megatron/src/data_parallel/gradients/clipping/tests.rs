@@ -1,25 +1,21 @@
 //! On one rank, what burn's own clipping gives.
 
-use burn::backend::Autodiff;
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
-use burn_flex::Flex;
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use proptest::prelude::*;
 
 use super::*;
 use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, ShardingStrategy, StepPart};
 
-type B = Autodiff<Flex>;
-
 /// Parameters whose gradients are chosen.
 #[derive(Module, Debug)]
-struct Parameters<B: Backend> {
-    parts: Vec<Param<Tensor<B, 1>>>,
+struct Parameters {
+    parts: Vec<Param<Tensor<1>>>,
 }
 
-fn tensor<T: Backend>(values: &[f64], dtype: DType) -> Tensor<T, 1> {
+fn tensor(values: &[f64], dtype: DType) -> Tensor<1> {
     let data = TensorData::new(values.to_vec(), [values.len()]).convert_dtype(dtype);
-    Tensor::from_data(data, (&Default::default(), dtype))
+    Tensor::from_data(data, (&Device::flex().autodiff(), dtype))
 }
 
 /// Returns the gradients of parameters, as they are given.
@@ -28,15 +24,15 @@ fn reduced(
     dtype: DType,
     config: DataParallelConfig,
     context: &ParallelContext,
-) -> ReducedGradients<Flex> {
+) -> ReducedGradients {
     let parts = gradients.iter().map(|gradient| {
-        let value = tensor::<B>(gradient, dtype).zeros_like();
+        let value = tensor(gradient, dtype).zeros_like();
         Param::from_tensor(value)
     });
     let module = Parameters { parts: parts.collect() };
-    let mut wrapped = DistributedDataParallel::<B, _>::new(module, context, config).expect("one rank");
-    let given: Vec<Tensor<B, 1>> = gradients.iter().map(|gradient| tensor(gradient, dtype)).collect();
-    let loss = |module: Parameters<B>| {
+    let mut wrapped = DistributedDataParallel::new(module, context, config).expect("one rank");
+    let given: Vec<Tensor<1>> = gradients.iter().map(|gradient| tensor(gradient, dtype)).collect();
+    let loss = |module: Parameters| {
         let parts = module.parts.iter().zip(given);
         Tensor::cat(parts.map(|(part, given)| (part.val() * given).sum()).collect(), 0).sum()
     };
@@ -88,7 +84,7 @@ proptest! {
             (true, false) => 1e-5,
         };
         for (entry, gradient) in clipped.entries().iter().zip(&gradients) {
-            let expected = clipping.clip_gradient(tensor::<Flex>(gradient, dtype)).into_data();
+            let expected = clipping.clip_gradient(tensor(gradient, dtype)).into_data();
             for (found, expected) in clipped.values(entry).into_iter().zip(expected.iter::<f64>()) {
                 prop_assert!((found - expected).abs() <= tolerance * expected.abs(), "{} for {}", found, expected);
             }
@@ -104,7 +100,7 @@ fn a_gradient_that_is_not_finite_changes_its_own_parameter_only() {
         let mut clipped = reduced(&gradients, DType::F64, DataParallelConfig::new(), &context);
         clipped.clip_each(&clipping, &context).expect("one rank");
         for (entry, gradient) in clipped.entries().iter().zip(&gradients) {
-            let expected = clipping.clip_gradient(tensor::<Flex>(gradient, DType::F64)).into_data();
+            let expected = clipping.clip_gradient(tensor(gradient, DType::F64)).into_data();
             for (found, expected) in clipped.values(entry).into_iter().zip(expected.iter::<f64>()) {
                 let is_same = (found - expected).abs() <= 1e-15 || found.is_nan() && expected.is_nan();
                 assert!(is_same, "{}: {found} for {expected}", entry.name);

@@ -18,7 +18,7 @@ fn an_error_of_one_rank_is_an_error_of_all() {
                     Ok(model)
                 }
             };
-            compare(&CompareConfig::new(), &layouts(mesh), &FlexDevice, program).unwrap_err()
+            compare(&CompareConfig::new(), &layouts(mesh), &new_device().autodiff(), program).unwrap_err()
         });
         let place = if fails_in_layout { "in tp2" } else { "on one rank" };
         let expected = format!("rank 1 failed: the program failed {place}: no file");
@@ -35,7 +35,7 @@ fn an_error_of_one_rank_ends_the_collectives_that_others_wait_in() {
         let errors = on_mesh(DATA_2_TENSOR_2, |world, mesh| {
             let is_failing = |run: &Run| world.rank() == 1 && run.layout().is_some();
             let program = |run: &mut Run| {
-                let mut model = run.parallelize(Net::<B>::new(&FlexDevice))?;
+                let mut model = run.parallelize(Net::new(run.device()))?;
                 let mut optimizer = AdamWConfig::new().init();
                 for number in 1..=3 {
                     let (tokens, labels) = batch(number, run);
@@ -51,7 +51,7 @@ fn an_error_of_one_rank_ends_the_collectives_that_others_wait_in() {
             };
             let layouts = [Layout::new("tp2dp2", mesh, plan())];
             let start = Instant::now();
-            let error = compare(&CompareConfig::new(), &layouts, &FlexDevice, program).unwrap_err();
+            let error = compare(&CompareConfig::new(), &layouts, &new_device().autodiff(), program).unwrap_err();
             let seconds = start.elapsed();
             assert!(seconds < Duration::from_secs(10), "{seconds:?}: {error}");
             error.to_string()
@@ -78,9 +78,14 @@ fn the_beginning_of_a_long_error_is_reported() {
                 steps(run)
             }
         };
-        compare(&CompareConfig::new(), &layouts(mesh)[..1], &FlexDevice, program)
-            .unwrap_err()
-            .to_string()
+        compare(
+            &CompareConfig::new(),
+            &layouts(mesh)[..1],
+            &new_device().autodiff(),
+            program,
+        )
+        .unwrap_err()
+        .to_string()
     });
     assert!(
         errors[0].starts_with("rank 1 failed: the program failed in tp2: éé") && errors[0].ends_with('é'),

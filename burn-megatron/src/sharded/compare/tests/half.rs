@@ -3,9 +3,9 @@
 use super::*;
 
 /// The program of the other tests, in the type that `dtype` says.
-fn program_in(dtype: impl Fn(&Run) -> FloatDType) -> impl Fn(&mut Run) -> Result<Net<B>, Failure> {
+fn program_in(dtype: impl Fn(&Run) -> FloatDType) -> impl Fn(&mut Run) -> Result<Net, Failure> {
     move |run| {
-        let mut model = run.parallelize(Net::<B>::new(&FlexDevice).map(&mut In(dtype(run))))?;
+        let mut model = run.parallelize(Net::new(run.device()).map(&mut In(dtype(run))))?;
         let mut optimizer = AdamWConfig::new().with_weight_decay(0.1).init();
         for number in 1..=3 {
             let (tokens, labels) = batch(number, run);
@@ -22,7 +22,7 @@ fn tolerance() -> Tolerance {
     let one = [Layout::new("bf16", &Mesh::new([]).unwrap(), Plan::new())];
     let program = program_in(|run| run.layout().map_or(FloatDType::F32, |_| FloatDType::BF16));
     let config = CompareConfig::new().with_trace(Trace::Never);
-    let own = compare(&config, &one, &FlexDevice, program)
+    let own = compare(&config, &one, &new_device().autodiff(), program)
         .unwrap()
         .remove(0)
         .judgement;
@@ -42,7 +42,13 @@ fn a_layout_in_bf16_is_as_near_to_one_rank_as_that_is_to_f32() {
             let config = CompareConfig::new()
                 .with_tolerance(tolerance())
                 .with_trace(Trace::Always);
-            compare(&config, &layouts, &FlexDevice, program_in(|_| FloatDType::BF16)).unwrap()
+            compare(
+                &config,
+                &layouts,
+                &new_device().autodiff(),
+                program_in(|_| FloatDType::BF16),
+            )
+            .unwrap()
         });
         for comparison in &all[0] {
             println!("{comparison}");
@@ -57,10 +63,10 @@ fn a_layout_in_bf16_is_as_near_to_one_rank_as_that_is_to_f32() {
 fn a_fault_in_bf16_is_named() {
     let mut all = on_mesh(TENSOR_2, |_, mesh| {
         let tolerance = tolerance();
-        plant(Some(Fault::AddedPerRank("linear")));
+        plant(Some(Fault::AddedPerRank("float_add")));
         let config = CompareConfig::new().with_tolerance(tolerance);
         let program = program_in(|_| FloatDType::BF16);
-        compare(&config, &layouts(mesh)[..1], &FlexDevice, program)
+        compare(&config, &layouts(mesh)[..1], &new_device().autodiff(), program)
             .unwrap()
             .remove(0)
     });
@@ -68,7 +74,7 @@ fn a_fault_in_bf16_is_named() {
     println!("{comparison}");
     assert!(!comparison.is_equal(), "{comparison}");
     let first = comparison.first.unwrap();
-    assert_eq!(first.operation, "linear", "{first}");
+    assert_eq!(first.operation, "float_add", "{first}");
     assert!(
         first.near.contains(&"encoder.layers.0.mha.output.bias".to_owned()),
         "{first}"
@@ -80,7 +86,7 @@ fn a_loss_in_bf16_without_a_tolerance_is_refused_by_its_type() {
     let error = compare(
         &CompareConfig::new(),
         &[],
-        &FlexDevice,
+        &new_device().autodiff(),
         program_in(|_| FloatDType::BF16),
     )
     .unwrap_err()

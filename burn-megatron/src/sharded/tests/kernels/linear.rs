@@ -1,20 +1,18 @@
 //! Fused linear layers whose rows, columns or sums are cut, and the update of their weights.
 
-use burn::tensor::{DType, Tensor};
-use burn_flex::{Flex, FlexDevice};
-use cubecl_kernels::KernelBackend;
+use burn::tensor::{DType, Device, Tensor};
 use cubecl_kernels::adamw::{AdamWStep, adamw_elements};
 use cubecl_kernels::linear::{linear, linear_transposed};
 
-use super::super::super::{AxisRole, Mesh, Sharded, distribute, whole};
+use super::super::super::{AxisRole, Mesh, distribute, whole};
 use super::super::ranks::{DATA_2_TENSOR_2, TENSOR_2, on_mesh};
-use super::{expect_same, numbers, operand, plain};
+use super::{expect_same, numbers, operand, placed_device, plain};
 
 const INPUT: [usize; 2] = [5, 6];
 const WEIGHT: [usize; 2] = [6, 7];
 const TURNED: [usize; 2] = [7, 6];
 
-fn forward<B: KernelBackend>(turned: bool, [input, weight]: [Tensor<B, 2>; 2], bias: Tensor<B, 1>) -> Tensor<B, 2> {
+fn forward(turned: bool, [input, weight]: [Tensor<2>; 2], bias: Tensor<1>) -> Tensor<2> {
     if turned {
         linear_transposed(input, weight).expect("they fit")
     } else {
@@ -66,7 +64,6 @@ fn products_are_the_same_over_rows_columns_and_sums() {
 /// No rank sees more of a parameter than its part, whichever dimension is cut.
 #[test]
 fn adamw_updates_each_ranks_part() {
-    type S = Sharded<Flex>;
     let step = AdamWStep {
         learning_rate: 0.1,
         beta_1: 0.9,
@@ -79,12 +76,12 @@ fn adamw_updates_each_ranks_part() {
     let made = |seed: usize| numbers(seed, &WEIGHT);
     on_mesh(TENSOR_2, |_, mesh| {
         let expected = {
-            let tensor = |seed| Tensor::<Flex, 2>::from_data(made(seed), (&FlexDevice, DType::F64));
+            let tensor = |seed| Tensor::<2>::from_data(made(seed), (&Device::flex(), DType::F64));
             let moments = [tensor(0), tensor(1), tensor(2).abs()];
             adamw_elements(moments, tensor(3), &step).expect("they fit")
         };
         for dimension in [0, 1] {
-            let tensor = |seed| Tensor::<S, 2>::from_data(made(seed), (&FlexDevice, DType::F64));
+            let tensor = |seed| Tensor::<2>::from_data(made(seed), (&placed_device().inner(), DType::F64));
             let cut = |tensor| distribute(tensor, mesh, AxisRole::Tensor, dimension);
             mesh.start_counting();
             // Moments that every rank has, as they are before the first step.

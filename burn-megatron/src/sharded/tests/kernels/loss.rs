@@ -1,31 +1,29 @@
 //! Cross-entropy of logits whose rows or vocabulary are cut.
 
-use burn::tensor::{Int, Tensor, TensorData};
-use burn_flex::FlexDevice;
-use cubecl_kernels::KernelBackend;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use cubecl_kernels::cross_entropy::cross_entropy;
 
 use super::super::super::{AxisRole, Mesh, TrafficKind, distribute};
 use super::super::ranks::{DATA_2_TENSOR_2, Layout, TENSOR_2, TENSOR_4, on_mesh};
-use super::{Cuts, Placed, expect_same, operand, plain};
+use super::{Cuts, expect_same, operand, placed_device, plain, plain_device};
 
 /// Rows, and a vocabulary that no number of ranks cuts evenly.
 const LOGITS: [usize; 2] = [6, 10];
 /// Of four ranks, the last one's columns are padding alone.
 const VALID: usize = 7;
 
-fn targets<B: KernelBackend<Device = FlexDevice>>() -> Tensor<B, 1, Int> {
-    Tensor::from_data(TensorData::from([0i64, 6, 3, 2, 5, 1]), &FlexDevice)
+fn targets(device: &Device) -> Tensor<1, Int> {
+    Tensor::from_data(TensorData::from([0i64, 6, 3, 2, 5, 1]), device)
 }
 
-fn losses<B: KernelBackend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+fn losses(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
     cross_entropy(logits, targets, VALID, |own| own).expect("they fit")
 }
 
 /// The targets' rows are cut on every axis of a role that `rows` names.
-fn placed_losses(mesh: &Mesh, cuts: Cuts, rows: &[AxisRole]) -> (Tensor<Placed, 1>, Tensor<Placed, 2>) {
+fn placed_losses(mesh: &Mesh, cuts: Cuts, rows: &[AxisRole]) -> (Tensor<1>, Tensor<2>) {
     let logits = operand(4, LOGITS, mesh, cuts);
-    let mut of_rows = targets::<Placed>();
+    let mut of_rows = targets(&placed_device());
     for &role in rows {
         of_rows = distribute(of_rows, mesh, role, 0);
     }
@@ -50,7 +48,7 @@ fn cross_entropy_is_the_same_over_rows_and_vocabulary() {
                 let cuts = [(AxisRole::Data, data), (AxisRole::Tensor, tensor)];
                 let (output, logits) = placed_losses(mesh, cuts, rows);
                 let other = plain(4, LOGITS);
-                let expected = losses(other.clone(), targets());
+                let expected = losses(other.clone(), targets(&plain_device()));
                 let name = format!("cut {data:?} and {tensor:?}, targets over {rows:?}");
                 expect_same(&name, (output, vec![logits]), (expected, vec![other]));
             }
@@ -65,7 +63,7 @@ fn a_cut_vocabulary_costs_two_all_reduces_of_rows() {
         let cuts = [(AxisRole::Data, None), (AxisRole::Tensor, Some(1))];
         let logits = operand(4, LOGITS, mesh, cuts);
         mesh.start_counting();
-        let loss = losses(logits.clone(), targets()).mean();
+        let loss = losses(logits.clone(), targets(&placed_device())).mean();
         let gradients = loss.backward();
         assert!(logits.grad(&gradients).is_some());
         let traffic = mesh.stop_counting();

@@ -4,10 +4,8 @@ mod linear;
 mod loss;
 mod rows;
 
-use burn::backend::Autodiff;
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
-use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::flash_attention::{
     AttentionMask, AttentionOptions, Documents, KeyLengths, PackedHeads, flash_attention, flash_attention_packed,
@@ -18,11 +16,22 @@ use cubecl_kernels::random::{RowDropout, RowPlace};
 use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout, rotary};
 use cubecl_kernels::swiglu::swiglu;
 
-use super::super::{AxisRole, Mesh, Sharded, distribute, whole};
+use super::super::{AxisRole, Mesh, device, distribute, whole};
 use super::ranks::{DATA_2_TENSOR_2, TENSOR_2, on_mesh};
 
-type Plain = Autodiff<Flex>;
-type Placed = Autodiff<Sharded<Flex>>;
+thread_local! {
+    /// Of a rank, which is a thread.
+    static PLACED: Device = device::<Flex>(FlexDevice).autodiff();
+}
+
+/// This rank's device.
+fn placed_device() -> Device {
+    PLACED.with(Device::clone)
+}
+
+fn plain_device() -> Device {
+    Device::flex().autodiff()
+}
 
 /// Samples, tokens, heads and the width of a head; of two ranks one has more samples.
 const QUERIES: [usize; 4] = [3, 4, 4, 5];
@@ -37,8 +46,8 @@ fn numbers(seed: usize, shape: &[usize]) -> TensorData {
 /// The dimension of an operand that is cut over the ranks of a role, if one is.
 type Cuts = [(AxisRole, Option<usize>); 2];
 
-fn operand<const D: usize>(seed: usize, shape: [usize; D], mesh: &Mesh, cuts: Cuts) -> Tensor<Placed, D> {
-    let mut tensor = Tensor::<Placed, D>::from_data(numbers(seed, &shape), (&FlexDevice, DType::F64));
+fn operand<const D: usize>(seed: usize, shape: [usize; D], mesh: &Mesh, cuts: Cuts) -> Tensor<D> {
+    let mut tensor = Tensor::<D>::from_data(numbers(seed, &shape), (&placed_device(), DType::F64));
     for (role, dimension) in cuts {
         if let Some(dimension) = dimension {
             tensor = distribute(tensor, mesh, role, dimension);
@@ -47,19 +56,22 @@ fn operand<const D: usize>(seed: usize, shape: [usize; D], mesh: &Mesh, cuts: Cu
     tensor.require_grad()
 }
 
-fn plain<const D: usize>(seed: usize, shape: [usize; D]) -> Tensor<Plain, D> {
-    Tensor::from_data(numbers(seed, &shape), (&FlexDevice, DType::F64)).require_grad()
+fn plain<const D: usize>(seed: usize, shape: [usize; D]) -> Tensor<D> {
+    Tensor::from_data(numbers(seed, &shape), (&plain_device(), DType::F64)).require_grad()
 }
 
 /// Compares an output and the gradients of operands, for another gradient of each of the output's elements.
 fn expect_same<const D: usize, const E: usize>(
     name: &str,
-    (output, operands): (Tensor<Placed, D>, Vec<Tensor<Placed, E>>),
-    (expected, plain): (Tensor<Plain, D>, Vec<Tensor<Plain, E>>),
+    (output, operands): (Tensor<D>, Vec<Tensor<E>>),
+    (expected, plain): (Tensor<D>, Vec<Tensor<E>>),
 ) {
     let weights = numbers(9, &expected.dims());
-    let of_placed = (output.clone() * Tensor::from_data(weights.clone(), (&FlexDevice, DType::F64))).sum();
-    let of_plain = (expected.clone() * Tensor::from_data(weights, (&FlexDevice, DType::F64))).sum();
+    let weighted = |output: &Tensor<D>| {
+        let weights = Tensor::from_data(weights.clone(), (&output.device(), DType::F64));
+        (output.clone() * weights).sum()
+    };
+    let (of_placed, of_plain) = (weighted(&output), weighted(&expected));
     let (gradients, others) = (of_placed.backward(), of_plain.backward());
     let mut pairs = vec![(whole(output.inner()).into_data(), expected.inner().into_data())];
     for (placed, plain) in operands.iter().zip(&plain) {
@@ -70,7 +82,7 @@ fn expect_same<const D: usize, const E: usize>(
         ));
     }
     for (number, (found, expected)) in pairs.iter().enumerate() {
-        assert_eq!(found.shape, expected.shape, "{name}, tensor {number}");
+        assert_eq!(found.shape(), expected.shape(), "{name}, tensor {number}");
         let largest = found.iter::<f64>().zip(expected.iter::<f64>());
         let largest = largest.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(largest < 1e-12, "{name}, tensor {number} differs by {largest:e}");
@@ -126,7 +138,7 @@ fn attention_is_the_same_over_samples_and_heads() {
                 };
                 let placed: Vec<_> = (0..3).map(|n| operand(n, shapes[n], mesh, of_operand(n))).collect();
                 let others: Vec<_> = (0..3).map(|n| plain(n, shapes[n])).collect();
-                fn run<B: KernelBackend>(tensors: &[Tensor<B, 4>], options: AttentionOptions) -> Tensor<B, 4> {
+                fn run(tensors: &[Tensor<4>], options: AttentionOptions) -> Tensor<4> {
                     let [query, key, value] = [0, 1, 2].map(|n| tensors[n].clone());
                     flash_attention(query, key, value, options).expect("they fit")
                 }
@@ -163,11 +175,7 @@ fn attention_with_a_bias_is_the_same_over_samples_and_heads() {
                 let other_bias = plain(3, [4, 7]);
                 let own: Vec<_> = (0..3).map(|n| operand(n, shapes[n], mesh, cuts)).collect();
                 let others: Vec<_> = (0..3).map(|n| plain(n, shapes[n])).collect();
-                fn run<B: KernelBackend>(
-                    tensors: &[Tensor<B, 4>],
-                    bias: Tensor<B, 2>,
-                    options: AttentionOptions,
-                ) -> Tensor<B, 4> {
+                fn run(tensors: &[Tensor<4>], bias: Tensor<2>, options: AttentionOptions) -> Tensor<4> {
                     let [query, key, value] = [0, 1, 2].map(|n| tensors[n].clone());
                     flash_attention_with_bias(query, key, value, Some(bias), options).expect("they fit")
                 }
@@ -271,16 +279,12 @@ fn attention_of_one_packed_tensor_is_the_same() {
 }
 
 /// Angles of seven positions for `tokens` tokens.
-fn angles<B: Backend>(tokens: i64, half: usize) -> RotaryAngles<B>
-where
-    B::Device: Default,
-{
-    let device = B::Device::default();
-    let table = |seed| Tensor::from_data(numbers(seed, &[7, half]), (&device, DType::F64));
+fn angles(tokens: i64, half: usize, device: &Device) -> RotaryAngles {
+    let table = |seed| Tensor::from_data(numbers(seed, &[7, half]), (device, DType::F64));
     RotaryAngles {
         cosine: table(3),
         sine: table(4),
-        positions: Tensor::arange(0..tokens, &device).mul_scalar(3).remainder_scalar(7),
+        positions: Tensor::arange(0..tokens, device).mul_scalar(3).remainder_scalar(7),
         layout: RotaryLayout::Interleaved,
     }
 }
@@ -300,8 +304,9 @@ fn rotary_is_the_same_over_tokens_and_heads() {
             let cuts = [(AxisRole::Data, cuts[0]), (AxisRole::Tensor, cuts[1])];
             for is_turned in [true, false] {
                 let (own, other) = (operand(0, shape, mesh, cuts), plain(0, shape));
-                let output = rotary(own.clone(), is_turned.then(|| angles(5, 2))).expect("it fits");
-                let expected = rotary(other.clone(), is_turned.then(|| angles(5, 2))).expect("it fits");
+                let output = rotary(own.clone(), is_turned.then(|| angles(5, 2, &placed_device()))).expect("it fits");
+                let expected =
+                    rotary(other.clone(), is_turned.then(|| angles(5, 2, &plain_device()))).expect("it fits");
                 expect_same("rotary", (output, vec![own]), (expected, vec![other]));
             }
         }

@@ -1,27 +1,25 @@
 //! Sums of a residual stream, alone and with the norm after them, and softmax: over rows, samples and heads.
 
-use burn::backend::Autodiff;
-use burn::tensor::{Bool, Tensor, TensorData};
-use burn_flex::{Flex, FlexDevice};
-use cubecl_kernels::KernelBackend;
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
+use cubecl_kernels::linear::linear;
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, norm_of_stream};
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 
-use super::super::super::{AxisRole, Mesh, Sharded, TrafficKind};
+use super::super::super::{AxisRole, Mesh, TrafficKind};
 use super::super::ranks::{DATA_2_TENSOR_2, TENSOR_2, on_mesh};
-use super::{Cuts, Placed, Plain, expect_same, operand, plain};
+use super::{Cuts, expect_same, operand, placed_device, plain, plain_device};
 
 const ROWS: [usize; 2] = [5, 6];
 
 /// The matrices and vectors of a sum and its norm.
-struct Operands<B: KernelBackend> {
-    matrices: [Tensor<B, 2>; 2],
-    vectors: [Tensor<B, 1>; 3],
+struct Operands {
+    matrices: [Tensor<2>; 2],
+    vectors: [Tensor<1>; 3],
 }
 
-fn placed(mesh: &Mesh, cuts: [Cuts; 2]) -> Operands<Placed> {
+fn placed(mesh: &Mesh, cuts: [Cuts; 2]) -> Operands {
     let whole = [(AxisRole::Data, None), (AxisRole::Tensor, None)];
     Operands {
         matrices: [0, 1].map(|n| operand(n, ROWS, mesh, cuts[n])),
@@ -29,7 +27,7 @@ fn placed(mesh: &Mesh, cuts: [Cuts; 2]) -> Operands<Placed> {
     }
 }
 
-fn serial() -> Operands<Plain> {
+fn serial() -> Operands {
     Operands {
         matrices: [0, 1].map(|n| plain(n, ROWS)),
         vectors: [2, 3, 4].map(|n| plain(n, [ROWS[1]])),
@@ -73,7 +71,7 @@ impl Form {
         })
     }
 
-    fn addends<B: KernelBackend>(self, of: &Operands<B>) -> Addends<B> {
+    fn addends(self, of: &Operands) -> Addends {
         let [input, residual] = of.matrices.clone();
         Addends {
             input,
@@ -83,7 +81,7 @@ impl Form {
         }
     }
 
-    fn parameters<B: KernelBackend>(self, of: &Operands<B>) -> NormParameters<B> {
+    fn parameters(self, of: &Operands) -> NormParameters {
         NormParameters {
             kind: self.kind,
             weight: of.vectors[1].clone(),
@@ -93,7 +91,7 @@ impl Form {
     }
 
     /// A tensor that the sum, the norm, or both have a part in.
-    fn run<B: KernelBackend>(self, use_of: usize, of: &Operands<B>) -> Tensor<B, 2> {
+    fn run(self, use_of: usize, of: &Operands) -> Tensor<2> {
         let fused = || add_norm(self.addends(of), self.parameters(of)).expect("they fit");
         match use_of {
             0 => bias_dropout_add(self.addends(of)).expect("they fit"),
@@ -111,7 +109,7 @@ impl Form {
     }
 
     /// The vectors that the operation has.
-    fn vectors<B: KernelBackend>(self, use_of: usize, of: &Operands<B>) -> Vec<Tensor<B, 1>> {
+    fn vectors(self, use_of: usize, of: &Operands) -> Vec<Tensor<1>> {
         let bias = (self.has_bias && use_of < 4).then(|| of.vectors[0].clone());
         let has_norm = matches!(use_of, 1 | 2 | 4);
         let of_norm = has_norm.then(|| of.vectors[1].clone());
@@ -119,7 +117,7 @@ impl Form {
         bias.into_iter().chain(of_norm).chain(of_layer).collect()
     }
 
-    fn matrices<B: KernelBackend>(use_of: usize, of: &Operands<B>) -> Vec<Tensor<B, 2>> {
+    fn matrices(use_of: usize, of: &Operands) -> Vec<Tensor<2>> {
         of.matrices[..if use_of < 4 { 2 } else { 1 }].to_vec()
     }
 }
@@ -157,10 +155,10 @@ fn sums_and_their_norms_are_the_same_over_rows() {
 fn a_sum_that_meets_a_cut_stream_is_scattered() {
     on_mesh(TENSOR_2, |_, mesh| {
         let cuts = |cut| [(AxisRole::Data, None), (AxisRole::Tensor, cut)];
-        let input: Tensor<Sharded<Flex>, 2> = operand(0, [4, 8], mesh, cuts(Some(1))).inner();
+        let input: Tensor<2> = operand(0, [4, 8], mesh, cuts(Some(1))).inner();
         let weight = operand(1, [8, 6], mesh, cuts(Some(0))).inner();
         let stream = operand(2, [4, 6], mesh, cuts(Some(0))).inner();
-        let product = Sharded::<Flex>::multiply(input, weight, None);
+        let product = linear(input, weight, None).expect("they fit");
         mesh.start_counting();
         let addends = Addends {
             input: product,
@@ -177,18 +175,15 @@ fn a_sum_that_meets_a_cut_stream_is_scattered() {
 #[test]
 fn softmax_is_the_same_over_samples_heads_and_queries() {
     const SCORES: [usize; 4] = [3, 4, 5, 5];
-    fn given<B: KernelBackend<Device = FlexDevice>>() -> Tensor<B, 4, Bool> {
+    fn given(device: &Device) -> Tensor<4, Bool> {
         let is_masked: Vec<bool> = (0..75).map(|index| index % 7 == 3).collect();
-        Tensor::from_data(TensorData::new(is_masked, [3, 1, 5, 5]), &FlexDevice)
+        Tensor::from_data(TensorData::new(is_masked, [3, 1, 5, 5]), device)
     }
-    fn mask<B: KernelBackend<Device = FlexDevice>>(which: usize) -> SoftmaxMask<Autodiff<B>>
-    where
-        Autodiff<B>: KernelBackend<Device = FlexDevice>,
-    {
+    fn mask(which: usize, device: &Device) -> SoftmaxMask {
         match which {
             0 => SoftmaxMask::Nothing,
             1 => SoftmaxMask::Causal,
-            _ => SoftmaxMask::Given(given()),
+            _ => SoftmaxMask::Given(given(device)),
         }
     }
     on_mesh(DATA_2_TENSOR_2, |_, mesh| {
@@ -196,8 +191,9 @@ fn softmax_is_the_same_over_samples_heads_and_queries() {
             for (data, tensor) in [(None, None), (Some(0), Some(1)), (Some(0), Some(2)), (None, Some(3))] {
                 let own = operand(0, SCORES, mesh, [(AxisRole::Data, data), (AxisRole::Tensor, tensor)]);
                 let other = plain(0, SCORES);
-                let output = scaled_masked_softmax(own.clone(), mask::<Sharded<Flex>>(which), 0.7).expect("it fits");
-                let expected = scaled_masked_softmax(other.clone(), mask::<Flex>(which), 0.7).expect("it fits");
+                let output = scaled_masked_softmax(own.clone(), mask(which, &placed_device()), 0.7).expect("it fits");
+                let expected =
+                    scaled_masked_softmax(other.clone(), mask(which, &plain_device()), 0.7).expect("it fits");
                 let name = format!("mask {which}, cut {data:?} and {tensor:?}");
                 expect_same(&name, (output, vec![own]), (expected, vec![other]));
             }

@@ -1,6 +1,6 @@
 //! Operations on booleans, element by element and over dimensions.
 
-use burn::tensor::{FloatDType, IntDType};
+use burn_backend::{FloatDType, IntDType};
 
 use super::super::case::{Case, Value, case, cases};
 use super::super::draw::{Draw, Input, truth};
@@ -27,7 +27,7 @@ pub fn cases() -> Vec<Case> {
     cases.push(case!("bool_argwhere", |d| d.one(truth), |_, values| {
         let places = B::bool_argwhere(values.bool(), IntDType::I64);
         [Value::Int(
-            burn::tensor::try_read_sync(places).expect("the backend reads at once"),
+            burn_backend::try_read_sync(places).expect("the backend reads at once"),
         )]
     }));
     cases

@@ -1,8 +1,8 @@
 //! Tensors that are made of nothing, and what reads and moves whole tensors.
 
-use burn::tensor::backend::Backend;
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{BoolDType, DType, FloatDType, IntDType, Shape, TensorData, TensorMetadata};
+use burn_backend::Backend;
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{BoolDType, DType, FloatDType, IntDType, Shape, TensorData, TensorMetadata};
 
 use super::super::case::{Case, Value, case};
 use super::super::draw::{Draw, Inputs, float, int, truth};
@@ -44,7 +44,7 @@ fn floats() -> Vec<Case> {
         }),
         case!("float_empty", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            let (shape, device) = (tensor.shape(), B::bool_device(&tensor));
+            let (shape, device) = (tensor.shape(), tensor.device());
             let all = B::bool_or(tensor.clone(), B::bool_not(tensor));
             let empty = B::float_empty(shape, &device, FloatDType::F64);
             [Value::Float(B::float_mask_fill(empty, all, 1.5f64.into()))]
@@ -75,7 +75,7 @@ fn ints() -> Vec<Case> {
         }),
         case!("int_empty", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            let (shape, device) = (tensor.shape(), B::bool_device(&tensor));
+            let (shape, device) = (tensor.shape(), tensor.device());
             let all = B::bool_or(tensor.clone(), B::bool_not(tensor));
             [Value::Int(B::int_mask_fill(
                 B::int_empty(shape, &device, IntDType::I64),
@@ -85,14 +85,14 @@ fn ints() -> Vec<Case> {
         }),
         case!("int_arange_step", numbered, |a, values| {
             let tensor = values.int();
-            let device = B::int_device(&tensor);
+            let device = tensor.device();
             let (start, step) = (a[0] as i64 - 5, a[1]);
             let numbers = B::int_arange_step(start..start + a[2] as i64, step, &device, IntDType::I64);
             [Value::Int(B::int_add(tensor, numbers.clone())), Value::Int(numbers)]
         }),
         case!("int_arange", numbered_by_one, |a, values| {
             let tensor = values.int();
-            let device = B::int_device(&tensor);
+            let device = tensor.device();
             let numbers = B::int_arange(2..2 + a[0] as i64, &device, IntDType::I64);
             [Value::Int(B::int_add(numbers, tensor))]
         }),
@@ -103,17 +103,17 @@ fn bools() -> Vec<Case> {
     vec![
         case!("bool_zeros", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            let zeros = B::bool_zeros(tensor.shape(), &B::bool_device(&tensor), BoolDType::Native);
+            let zeros = B::bool_zeros(tensor.shape(), &tensor.device(), BoolDType::Native);
             [Value::Bool(B::bool_or(tensor, zeros))]
         }),
         case!("bool_ones", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            let ones = B::bool_ones(tensor.shape(), &B::bool_device(&tensor), BoolDType::Native);
+            let ones = B::bool_ones(tensor.shape(), &tensor.device(), BoolDType::Native);
             [Value::Bool(B::bool_xor(ones, tensor))]
         }),
         case!("bool_empty", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            let empty = B::bool_empty(tensor.shape(), &B::bool_device(&tensor), BoolDType::Native);
+            let empty = B::bool_empty(tensor.shape(), &tensor.device(), BoolDType::Native);
             let all = B::bool_or(tensor.clone(), B::bool_not(tensor));
             [Value::Bool(B::bool_mask_fill(empty, all, true.into()))]
         }),
@@ -124,7 +124,7 @@ fn transfers() -> Vec<Case> {
     vec![
         case!("float_into_data", |d| d.one(float), |_, values| {
             let (tensor, _, device) = described::<B>(values.float());
-            let data = finished(burn::tensor::try_read_sync(B::float_into_data(tensor)));
+            let data = finished(burn_backend::try_read_sync(B::float_into_data(tensor)));
             [Value::Float(B::float_from_data(data, &device))]
         }),
         case!("float_from_data", |d| d.one(float), |_, values| {
@@ -134,7 +134,7 @@ fn transfers() -> Vec<Case> {
         }),
         case!("float_device", |d| d.one(float), |_, values| {
             let tensor = values.float();
-            assert_eq!(B::float_device(&tensor), Default::default());
+            assert_eq!(tensor.device(), Default::default());
             [Value::Float(tensor)]
         }),
         case!("float_to_device", |d| d.one(float), |_, values| {
@@ -143,7 +143,7 @@ fn transfers() -> Vec<Case> {
         }),
         case!("int_into_data", |d| d.one(int), |_, values| {
             let (tensor, _, device) = described_int::<B>(values.int());
-            let data = finished(burn::tensor::try_read_sync(B::int_into_data(tensor)));
+            let data = finished(burn_backend::try_read_sync(B::int_into_data(tensor)));
             [Value::Int(B::int_from_data(data, &device))]
         }),
         case!("int_from_data", |d| d.one(int), |_, values| {
@@ -153,7 +153,7 @@ fn transfers() -> Vec<Case> {
         }),
         case!("int_device", |d| d.one(int), |_, values| {
             let tensor = values.int();
-            assert_eq!(B::int_device(&tensor), Default::default());
+            assert_eq!(tensor.device(), Default::default());
             [Value::Int(tensor)]
         }),
         case!("int_to_device", |d| d.one(int), |_, values| {
@@ -162,40 +162,40 @@ fn transfers() -> Vec<Case> {
         }),
         case!("bool_into_data", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            let device = B::bool_device(&tensor);
-            let data = finished(burn::tensor::try_read_sync(B::bool_into_data(tensor)));
+            let device = tensor.device();
+            let data = finished(burn_backend::try_read_sync(B::bool_into_data(tensor)));
             [Value::Bool(B::bool_from_data(data, &device))]
         }),
         case!("bool_from_data", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            let device = B::bool_device(&tensor);
+            let device = tensor.device();
             let count = tensor.shape().num_elements();
             let data = TensorData::new(vec![true; count], tensor.shape());
-            assert_eq!(data.dtype, DType::Bool(burn::tensor::BoolStore::Native));
+            assert_eq!(data.dtype(), DType::Bool(burn_backend::BoolStore::Native));
             [Value::Bool(B::bool_and(tensor, B::bool_from_data(data, &device)))]
         }),
         case!("bool_device", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            assert_eq!(B::bool_device(&tensor), Default::default());
+            assert_eq!(tensor.device(), Default::default());
             [Value::Bool(tensor)]
         }),
         case!("bool_to_device", |d| d.one(truth), |_, values| {
             let tensor = values.bool();
-            let device = B::bool_device(&tensor);
+            let device = tensor.device();
             [Value::Bool(B::bool_to_device(tensor, &device))]
         }),
     ]
 }
 
 fn described<B: Backend>(tensor: FloatTensor<B>) -> (FloatTensor<B>, Shape, B::Device) {
-    let (shape, device) = (tensor.shape(), B::float_device(&tensor));
+    let (shape, device) = (tensor.shape(), tensor.device());
     (tensor, shape, device)
 }
 
 fn described_int<B: Backend>(
-    tensor: burn::tensor::ops::IntTensor<B>,
-) -> (burn::tensor::ops::IntTensor<B>, Shape, B::Device) {
-    let (shape, device) = (tensor.shape(), B::int_device(&tensor));
+    tensor: burn_backend::tensor::IntTensor<B>,
+) -> (burn_backend::tensor::IntTensor<B>, Shape, B::Device) {
+    let (shape, device) = (tensor.shape(), tensor.device());
     (tensor, shape, device)
 }
 

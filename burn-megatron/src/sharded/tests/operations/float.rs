@@ -1,6 +1,6 @@
 //! Operations on floats, element by element, and products.
 
-use burn::tensor::{BoolDType, FloatDType, IntDType};
+use burn_backend::{BoolDType, FloatDType, IntDType};
 
 use super::super::case::{Case, cases};
 use super::super::draw::{

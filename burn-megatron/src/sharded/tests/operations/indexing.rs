@@ -1,17 +1,41 @@
 //! Operations that take elements by index, of each kind of tensor.
 
-use burn::tensor::IndexingUpdateOp;
+use burn_backend::tensor::IndexingUpdateOp;
 
 use super::super::case::{Case, Value, case, cases};
 use super::super::draw::{Draw, Input, Inputs, Make, float, int, positive, truth};
 
+const ADD: IndexingUpdateOp = IndexingUpdateOp::Add;
+
 pub fn cases() -> Vec<Case> {
     [
-        indexing!(Float, float, float; float_select, float_select_add, float_gather, float_scatter_add),
-        indexing!(Int, int, int; int_select, int_select_add, int_gather, int_scatter_add),
+        indexing!(Float, float, float; float_select, float_select_assign, float_gather, float_scatter; ADD),
+        indexing!(Int, int, int; int_select, int_select_assign, int_gather, int_scatter; ADD),
         indexing!(Bool, bool, truth; bool_select, bool_select_or, bool_gather, bool_scatter_or),
         of_many_dimensions!(Float, float, float, float_gather_nd, float_scatter_nd),
         of_many_dimensions!(Int, int, int, int_gather_nd, int_scatter_nd),
+        vec![
+            case!(
+                "float_select_assign, products",
+                |d| select_added(d, float),
+                |a, values| [Value::Float(B::float_select_assign(
+                    values.float(),
+                    a[0],
+                    values.int(),
+                    values.float(),
+                    IndexingUpdateOp::Mul
+                ))]
+            ),
+            case!("float_scatter, maxima", |d| scattered(d, float), |a, values| [
+                Value::Float(B::float_scatter(
+                    a[0],
+                    values.float(),
+                    values.int(),
+                    values.float(),
+                    IndexingUpdateOp::Max
+                ))
+            ]),
+        ],
         cases! { |a|
             float_scatter_nd "with duplicates": |d| duplicates(d, positive) =>
                 float(float, int, float; IndexingUpdateOp::Add);
@@ -23,19 +47,20 @@ pub fn cases() -> Vec<Case> {
 macro_rules! indexing {
     (
         $kind:ident, $take:ident, $make:expr; $select:ident, $select_add:ident, $gather:ident, $scatter_add:ident
+        $( ; $update:expr )?
     ) => {
         vec![
             case!(stringify!($select), |d| selected(d, $make), |a, values| [Value::$kind(
                 B::$select(values.$take(), a[0], values.int())
             )]),
             case!(stringify!($select_add), |d| select_added(d, $make), |a, values| [
-                Value::$kind(B::$select_add(values.$take(), a[0], values.int(), values.$take()))
+                Value::$kind(B::$select_add(values.$take(), a[0], values.int(), values.$take() $(, $update )?))
             ]),
             case!(stringify!($gather), |d| gathered(d, $make), |a, values| [Value::$kind(
                 B::$gather(a[0], values.$take(), values.int())
             )]),
             case!(stringify!($scatter_add), |d| scattered(d, $make), |a, values| [
-                Value::$kind(B::$scatter_add(a[0], values.$take(), values.int(), values.$take()))
+                Value::$kind(B::$scatter_add(a[0], values.$take(), values.int(), values.$take() $(, $update )?))
             ]),
         ]
     };
@@ -71,7 +96,7 @@ use of_many_dimensions;
 /// A tensor, indices of one dimension, the dimension.
 fn selected(draw: &mut Draw, make: Make) -> Inputs {
     let mut inputs = draw.along(make);
-    let length = inputs.tensors[0].data.shape[inputs.arguments[0]];
+    let length = inputs.tensors[0].data.shape()[inputs.arguments[0]];
     let count = draw.length();
     inputs.tensors.push(draw.indices(&[count], length));
     inputs
@@ -80,8 +105,8 @@ fn selected(draw: &mut Draw, make: Make) -> Inputs {
 /// The same with values for each index.
 fn select_added(draw: &mut Draw, make: Make) -> Inputs {
     let mut inputs = selected(draw, make);
-    let mut shape = inputs.tensors[0].data.shape.to_vec();
-    shape[inputs.arguments[0]] = inputs.tensors[1].data.shape[0];
+    let mut shape = inputs.tensors[0].data.shape().to_vec();
+    shape[inputs.arguments[0]] = inputs.tensors[1].data.shape()[0];
     inputs.tensors.push(make(draw, &shape));
     inputs
 }
@@ -89,7 +114,7 @@ fn select_added(draw: &mut Draw, make: Make) -> Inputs {
 /// A tensor, indices of the same number of dimensions, the dimension.
 fn gathered(draw: &mut Draw, make: Make) -> Inputs {
     let mut inputs = draw.along(make);
-    let mut shape = inputs.tensors[0].data.shape.to_vec();
+    let mut shape = inputs.tensors[0].data.shape().to_vec();
     let length = shape[inputs.arguments[0]];
     shape[inputs.arguments[0]] = draw.length();
     inputs.tensors.push(draw.indices(&shape, length));
@@ -99,7 +124,7 @@ fn gathered(draw: &mut Draw, make: Make) -> Inputs {
 /// The same with values for each index.
 fn scattered(draw: &mut Draw, make: Make) -> Inputs {
     let mut inputs = gathered(draw, make);
-    let shape = inputs.tensors[1].data.shape.to_vec();
+    let shape = inputs.tensors[1].data.shape().to_vec();
     inputs.tensors.push(make(draw, &shape));
     inputs
 }

@@ -1,6 +1,6 @@
 //! Operations on integers, element by element.
 
-use burn::tensor::{BoolDType, FloatDType, IntDType};
+use burn_backend::{BoolDType, FloatDType, IntDType};
 
 use super::super::case::{Case, cases};
 use super::super::draw::{bit, int, natural, truth};

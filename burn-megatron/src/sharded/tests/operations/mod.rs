@@ -14,11 +14,12 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::Tensor;
+use burn_backend::{DType, TensorData};
 use burn_flex::{Flex, FlexDevice};
 
 use super::super::traffic::{Phase, in_phase};
-use super::super::{AxisRole, Mesh, Sharded, distribute, operation_rules};
+use super::super::{AxisRole, Mesh, Sharded, device, distribute, operation_rules};
 use super::case::{Case, Value, Values};
 use super::draw::{Draw, Inputs};
 use super::place::{compare, deferred, placed, placements, plain, read, reductions};
@@ -87,9 +88,8 @@ fn every_operation_that_has_a_rule_has_a_case() {
         .chain(ELSEWHERE.iter().map(|&(name, _)| name))
         .collect();
     let rules = operation_rules();
-    // The fused operations' are in `kernels`: their arguments are no tables of operands.
-    let burns = rules.iter().filter(|rule| rule.group != "KernelBackend");
-    let missing: Vec<&str> = burns
+    let missing: Vec<&str> = rules
+        .iter()
         .map(|rule| rule.name)
         .filter(|name| !tested.contains(name))
         .collect();
@@ -135,8 +135,9 @@ fn every_operation_on_ranks_of_tensor_parallelism_and_of_data() {
 #[test]
 fn products_and_means_of_all_are_those_of_the_inner_backend() {
     let of_all = |_: &World, mesh: &Mesh| {
+        let device = device::<Flex>(FlexDevice);
         let tensor = |values: &[f32], dtype: DType| {
-            let whole = Tensor::<Sharded<Flex>, 1>::from_data(TensorData::from(values), (&FlexDevice, dtype));
+            let whole = Tensor::<1>::from_data(TensorData::from(values), (&device, dtype));
             distribute(whole, mesh, AxisRole::Data, 0)
         };
         let numbers = |values: &[f32]| tensor(values, DType::F32);
@@ -148,7 +149,7 @@ fn products_and_means_of_all_are_those_of_the_inner_backend() {
             large().mean(),
             large().reshape([4, 1]).mean_dim(0).reshape([1]),
         ]
-        .map(|result| result.cast(DType::F32).into_scalar())
+        .map(|result| result.cast(DType::F32).into_scalar::<f32>())
     };
     for results in on_mesh(ranks::DATA_2, of_all) {
         assert_eq!(results, [-600.0, 231.0, 48000.0, 48000.0]);
@@ -253,7 +254,7 @@ fn run(case: &Case, mesh: &Mesh, mut draw: Draw) -> Result<(), String> {
     let mut operands = Vec::new();
     let mut placed_as = Vec::new();
     for input in &tensors {
-        let places = placements(&mut draw, mesh.shape(), &input.data.shape, reductions(input));
+        let places = placements(&mut draw, mesh.shape(), input.data.shape(), reductions(input));
         let operand = if draw.chance(8) {
             deferred(&input.data)
         } else {

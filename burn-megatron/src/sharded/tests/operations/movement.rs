@@ -1,6 +1,6 @@
 //! Operations that move elements, of each kind of tensor.
 
-use burn::tensor::{Shape, Slice};
+use burn_backend::{Shape, Slice};
 
 use super::super::case::{Case, Value, case, cases};
 use super::super::draw::{Draw, Input, Inputs, Make, float, int, truth};
@@ -66,7 +66,7 @@ fn of_rank(draw: &mut Draw, least: usize, make: Make) -> Inputs {
 
 fn swapped(draw: &mut Draw, make: Make) -> Inputs {
     let inputs = draw.one(make);
-    let rank = inputs.tensors[0].data.shape.len();
+    let rank = inputs.tensors[0].data.shape().len();
     let dimensions = [draw.below(rank), draw.below(rank)];
     inputs.with(dimensions)
 }
@@ -81,13 +81,13 @@ fn shuffled(draw: &mut Draw, rank: usize) -> Vec<usize> {
 
 fn permuted(draw: &mut Draw, make: Make) -> Inputs {
     let inputs = draw.one(make);
-    let order = shuffled(draw, inputs.tensors[0].data.shape.len());
+    let order = shuffled(draw, inputs.tensors[0].data.shape().len());
     inputs.with(order)
 }
 
 fn flipped(draw: &mut Draw, make: Make) -> Inputs {
     let inputs = draw.one(make);
-    let rank = inputs.tensors[0].data.shape.len();
+    let rank = inputs.tensors[0].data.shape().len();
     let count = 1 + draw.below(rank);
     let mut dimensions = shuffled(draw, rank);
     dimensions.truncate(count);

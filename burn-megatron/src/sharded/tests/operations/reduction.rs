@@ -1,6 +1,6 @@
 //! Operations over a dimension or over all, and along a dimension.
 
-use burn::tensor::{BoolDType, IntDType};
+use burn_backend::{BoolDType, IntDType};
 
 use super::super::case::{Case, cases};
 use super::super::draw::{Inputs, bit, few_values, float, int, natural};

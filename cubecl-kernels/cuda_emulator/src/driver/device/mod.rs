@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::attributes::attribute;
 use super::error::{Error, Outcome, tell};
+use crate::Architecture;
 use crate::exported::{Out, exported};
 use crate::recording;
 use multiprocessors::Multiprocessors;
@@ -31,6 +32,8 @@ pub struct Device {
     pub ordinal: usize,
     /// Its number among all, whatever `CUDA_VISIBLE_DEVICES` says.
     number: usize,
+    /// The GPU that it is by its attributes.
+    pub architecture: Architecture,
     /// Its memory in bytes.
     pub memory: usize,
     pub multiprocessors: Multiprocessors,
@@ -85,12 +88,14 @@ fn of_context(context: *mut c_void) -> Outcome<&'static Device> {
 
 impl Device {
     fn new(ordinal: usize, number: usize) -> Self {
+        let architecture = architecture(number);
         let memory = number_in_environment("CUDA_EMULATOR_MEMORY_MB").map(|megabytes| megabytes << 20);
         Self {
             ordinal,
             number,
+            architecture,
             memory: memory.unwrap_or(MEMORY),
-            multiprocessors: Multiprocessors::new(),
+            multiprocessors: Multiprocessors::new(architecture),
             retained: AtomicUsize::new(0),
             fault: Mutex::default(),
             default: OnceLock::new(),
@@ -166,6 +171,23 @@ fn visible(count: usize) -> Vec<usize> {
         .collect()
 }
 
+/// Returns the GPU that a device is: that of its place in `CUDA_EMULATOR_GPUS`, or an A100.
+fn architecture(number: usize) -> Architecture {
+    let names = std::env::var("CUDA_EMULATOR_GPUS").unwrap_or_default();
+    let named = names
+        .split(',')
+        .nth(number)
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    let found = named.map(|name| (name, Architecture::named(name)));
+    if let Some((name, None)) = found {
+        tell(&format!(
+            "CUDA_EMULATOR_GPUS: {name} is neither A100 nor H100, and taken for an A100"
+        ));
+    }
+    found.and_then(|(_, found)| found).unwrap_or(Architecture::Sm80)
+}
+
 fn find_devices() -> Vec<Device> {
     let count = number_in_environment("CUDA_EMULATOR_DEVICES").unwrap_or(1);
     let numbers = visible(count).into_iter().enumerate();
@@ -200,6 +222,11 @@ exported! {
         version.give(VERSION)
     }
 
+    // There are none. The real NVRTC asks, and fails only where the function is missing.
+    fn cuGetExportTable(_table: Out<*const c_void>, _id: *const c_void) {
+        Err(Error::NOT_SUPPORTED)
+    }
+
     fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) {
         get(ordinal)?;
         device.give(ordinal)
@@ -210,8 +237,8 @@ exported! {
     }
 
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) {
-        get(device)?;
-        give_text("CUDA emulator (as NVIDIA A100)", name, length)
+        let model = get(device)?.architecture.name();
+        give_text(&format!("CUDA emulator (as NVIDIA {model})"), name, length)
     }
 
     fn cuDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) {
@@ -238,10 +265,10 @@ exported! {
     }
 
     fn cuDeviceGetAttribute(value: Out<c_int>, asked: c_uint, device: c_int) {
-        get(device)?;
+        let device = get(device)?;
         let found = match asked {
-            multiprocessors::ATTRIBUTE => Ok(multiprocessors::count() as c_int),
-            _ => attribute(asked),
+            multiprocessors::ATTRIBUTE => Ok(device.multiprocessors.count as c_int),
+            _ => attribute(asked, device.architecture),
         };
         value.give(found.inspect_err(|_| tell(&format!("the device attribute {asked} is not known")))?)
     }

@@ -1,23 +1,23 @@
 //! The multiprocessors that NCCL's kernels hold: a block of theirs stays on one until the other ranks have come.
 
 use std::ffi::c_uint;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::number_in_environment;
+use crate::Architecture;
 
 /// The number of `CUdevice_attribute` that asks for them.
 pub const ATTRIBUTE: c_uint = 16;
-/// Multiprocessors of an A100.
-const COUNT: usize = 108;
 /// Time between two looks at whether a kernel that waits for them is to end.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// A device's multiprocessors.
 #[derive(Debug)]
 pub struct Multiprocessors {
+    /// Their number.
+    pub count: usize,
     free: Mutex<usize>,
     changed: Condvar,
 }
@@ -29,16 +29,14 @@ pub struct Held<'a> {
     blocks: usize,
 }
 
-/// Returns the number that a device has: `CUDA_EMULATOR_MULTIPROCESSORS`, or 108.
-pub fn count() -> usize {
-    static NUMBER: OnceLock<usize> = OnceLock::new();
-    *NUMBER.get_or_init(|| number_in_environment("CUDA_EMULATOR_MULTIPROCESSORS").unwrap_or(COUNT))
-}
-
 impl Multiprocessors {
-    pub fn new() -> Self {
+    /// Returns those of a GPU: `CUDA_EMULATOR_MULTIPROCESSORS`, or those of its architecture.
+    pub fn new(architecture: Architecture) -> Self {
+        let asked = number_in_environment("CUDA_EMULATOR_MULTIPROCESSORS");
+        let count = asked.unwrap_or(architecture.multiprocessors());
         Self {
-            free: Mutex::new(count()),
+            count,
+            free: Mutex::new(count),
             changed: Condvar::new(),
         }
     }

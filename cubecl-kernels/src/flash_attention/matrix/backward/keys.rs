@@ -17,15 +17,15 @@ use super::scores::{ScorePlace, add_scores, hide, is_edge, left_tiles, multiply_
 use super::split::{KeysTile, Share};
 use super::store::store_rows;
 use crate::cube::dropout::DroppedRows;
-use crate::cube::nvidia::{commit_copies, include_copies, opaque, wait_for_copies};
+use crate::cube::nvidia::{commit_copies, opaque, wait_for_copies};
 
 /// Two blocks each of queries, of the gradients of the output and of what is known of each query.
 #[derive(CubeType)]
 struct Blocks<F: Float, N: Size> {
-    queries: SharedMemory<Vector<F, N>>,
-    gradients: SharedMemory<Vector<F, N>>,
-    log_sum_exp: SharedMemory<f32>,
-    along: SharedMemory<f32>,
+    queries: Shared<[Vector<F, N>]>,
+    gradients: Shared<[Vector<F, N>]>,
+    log_sum_exp: Shared<[f32]>,
+    along: Shared<[f32]>,
 }
 
 /// A block of queries.
@@ -51,27 +51,26 @@ struct QueryBlock {
 )]
 #[allow(clippy::too_many_arguments)]
 pub fn gradients_mma<F: Float, N: Size, O: Size>(
-    query: &Array<Vector<F, N>>,
-    key: &Array<Vector<F, N>>,
-    value: &Array<Vector<F, N>>,
-    gradient: &Array<Vector<F, N>>,
-    log_sum_exp: &Array<f32>,
-    along: &Array<f32>,
-    query_sums: &mut ComptimeOption<Array<Atomic<f32>>>,
-    of_bias: &mut ComptimeOption<Array<Atomic<f32>>>,
-    of_key: &mut Array<Vector<F, O>>,
-    of_value: &mut Array<Vector<F, O>>,
+    query: &[Vector<F, N>],
+    key: &[Vector<F, N>],
+    value: &[Vector<F, N>],
+    gradient: &[Vector<F, N>],
+    log_sum_exp: &[f32],
+    along: &[f32],
+    query_sums: ComptimeOption<&[Atomic<f32>]>,
+    of_bias: ComptimeOption<&[Atomic<f32>]>,
+    of_key: &mut [Vector<F, O>],
+    of_value: &mut [Vector<F, O>],
     places: BackwardPlaces,
     problem: Problem,
     ranges: ComptimeOption<KeyRanges>,
     bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: KeysTile,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
     let size!(P) = def.vector_size(cmma::MatrixIdent::Accumulator);
-    include_copies();
     let rows = comptime!(tile.rows());
     let kept = comptime!(tile.key_gradients());
     let key_head = CUBE_POS_X as usize;
@@ -80,17 +79,17 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let query_heads = CUBE_COUNT_X as usize * problem.group;
     let first_head = key_head * problem.group;
 
-    let mut keys = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(tile.keys * tile.vectors()), 128usize);
-    let mut values = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(tile.keys * tile.vectors()), 128usize);
+    let mut keys = Shared::<[Vector<F, N>]>::new_aligned_slice(comptime!(tile.keys * tile.vectors()), 128usize);
+    let mut values = Shared::<[Vector<F, N>]>::new_aligned_slice(comptime!(tile.keys * tile.vectors()), 128usize);
     let mut blocks = Blocks::<F, N> {
-        queries: SharedMemory::new_aligned(comptime!(2 * tile.queries * tile.vectors()), 128usize),
-        gradients: SharedMemory::new_aligned(comptime!(2 * tile.queries * tile.vectors()), 128usize),
-        log_sum_exp: SharedMemory::new_aligned(comptime!(2 * tile.queries), 16usize),
-        along: SharedMemory::new_aligned(comptime!(2 * tile.queries), 16usize),
+        queries: Shared::new_aligned_slice(comptime!(2 * tile.queries * tile.vectors()), 128usize),
+        gradients: Shared::new_aligned_slice(comptime!(2 * tile.queries * tile.vectors()), 128usize),
+        log_sum_exp: Shared::new_aligned_slice(comptime!(2 * tile.queries), 16usize),
+        along: Shared::new_aligned_slice(comptime!(2 * tile.queries), 16usize),
     };
     let pairs = comptime!(tile.queries * tile.keys / LOAD);
-    let mut weights = SharedMemory::<Vector<F, N>>::new_aligned(pairs, 128usize);
-    let mut of_scores = SharedMemory::<Vector<F, N>>::new_aligned(pairs, 128usize);
+    let mut weights = Shared::<[Vector<F, N>]>::new_aligned_slice(pairs, 128usize);
+    let mut of_scores = Shared::<[Vector<F, N>]>::new_aligned_slice(pairs, 128usize);
 
     let end = first_key + tile.keys;
     let seeing = queries_seeing(&ranges, &problem, sample, first_key, end, tile.queries);
@@ -101,25 +100,9 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let mut of_keys = zeros::<P>(comptime!(kept.accumulators()));
     let mut of_values = zeros::<P>(comptime!(kept.accumulators()));
     let of_key_head = places.key.rows(sample, key_head, problem.keys, problem.d_head);
-    copy::<F, N>(
-        &key.to_slice(),
-        &of_key_head,
-        first_key,
-        &mut keys,
-        0usize,
-        tile.keys,
-        rows,
-    );
+    copy::<F, N>(key, &of_key_head, first_key, &mut keys, 0usize, tile.keys, rows);
     let of_value_head = places.value.rows(sample, key_head, problem.keys, problem.d_head);
-    copy::<F, N>(
-        &value.to_slice(),
-        &of_value_head,
-        first_key,
-        &mut values,
-        0usize,
-        tile.keys,
-        rows,
-    );
+    copy::<F, N>(value, &of_value_head, first_key, &mut values, 0usize, tile.keys, rows);
     let block = QueryBlock {
         sample,
         head: first_head,
@@ -237,10 +220,10 @@ fn share_column(#[comptime] share: Share) -> usize {
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn load<F: Float, N: Size>(
-    query: &Array<Vector<F, N>>,
-    gradient: &Array<Vector<F, N>>,
-    log_sum_exp: &Array<f32>,
-    along: &Array<f32>,
+    query: &[Vector<F, N>],
+    gradient: &[Vector<F, N>],
+    log_sum_exp: &[f32],
+    along: &[f32],
     places: &BackwardPlaces,
     problem: &Problem,
     block: &QueryBlock,
@@ -253,21 +236,13 @@ fn load<F: Float, N: Size>(
     let first = block.first;
     let at = stage * comptime!(tile.queries * tile.vectors());
     let from = places.query.rows(block.sample, block.head, count, problem.d_head);
-    copy::<F, N>(&query.to_slice(), &from, first, &mut to.queries, at, tile.queries, rows);
+    copy::<F, N>(query, &from, first, &mut to.queries, at, tile.queries, rows);
     let from = places.gradient.rows(block.sample, block.head, count, problem.d_head);
-    copy::<F, N>(
-        &gradient.to_slice(),
-        &from,
-        first,
-        &mut to.gradients,
-        at,
-        tile.queries,
-        rows,
-    );
+    copy::<F, N>(gradient, &from, first, &mut to.gradients, at, tile.queries, rows);
     let numbers = (block.sample * block.heads + block.head) * count;
     let at = stage * tile.queries;
     copy_numbers(
-        &log_sum_exp.to_slice(),
+        log_sum_exp,
         numbers,
         count,
         first,
@@ -275,23 +250,15 @@ fn load<F: Float, N: Size>(
         at,
         tile.queries,
     );
-    copy_numbers(
-        &along.to_slice(),
-        numbers,
-        count,
-        first,
-        &mut to.along,
-        at,
-        tile.queries,
-    );
+    copy_numbers(along, numbers, count, first, &mut to.along, at, tile.queries);
 }
 
 /// Computes a plane's share of a block's weights and of the gradients of its scores, and writes them for the others.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn weigh_block<F: Float, N: Size, P: Size>(
-    keys: &SharedMemory<Vector<F, N>>,
-    values: &SharedMemory<Vector<F, N>>,
+    keys: &Shared<[Vector<F, N>]>,
+    values: &Shared<[Vector<F, N>]>,
     blocks: &Blocks<F, N>,
     stage: usize,
     problem: &Problem,
@@ -301,9 +268,9 @@ fn weigh_block<F: Float, N: Size, P: Size>(
     block: &QueryBlock,
     common: &Span,
     first_key: usize,
-    weights: &mut SharedMemory<Vector<F, N>>,
-    of_scores: &mut SharedMemory<Vector<F, N>>,
-    of_bias: &mut ComptimeOption<Array<Atomic<f32>>>,
+    weights: &mut Shared<[Vector<F, N>]>,
+    of_scores: &mut Shared<[Vector<F, N>]>,
+    of_bias: ComptimeOption<&[Atomic<f32>]>,
     #[comptime] tile: KeysTile,
 ) {
     let share = comptime!(tile.scores());
@@ -384,7 +351,7 @@ fn weigh_block<F: Float, N: Size, P: Size>(
 #[cube]
 fn exchange<F: Float, N: Size, P: Size>(
     from: &Array<Vector<f32, P>>,
-    to: &mut SharedMemory<Vector<F, N>>,
+    to: &mut Shared<[Vector<F, N>]>,
     row: usize,
     column: usize,
     #[comptime] share: Share,
@@ -398,7 +365,7 @@ fn exchange<F: Float, N: Size, P: Size>(
             // Eight elements are one load.
             let vector = column / LOAD + tile_column;
             let place = fragment_place(0usize, row + index * 8, lane / 4, vector, 0usize, tile);
-            let mut pairs = to.slice_mut(place, place + 1).with_vector_size::<P>();
+            let pairs = to.slice_mut(place, place + 1).with_vector_size_mut::<P>();
             let pair = from[(index / 2 * share.columns + tile_column) * 2 + index % 2];
             pairs[lane % 4] = Vector::cast_from(pair);
         }
@@ -409,8 +376,8 @@ fn exchange<F: Float, N: Size, P: Size>(
 /// transposed, with rows of the queries.
 #[cube]
 fn add_to_keys<F: Float, N: Size, P: Size>(
-    weights: &SharedMemory<Vector<F, N>>,
-    rows: &SharedMemory<Vector<F, N>>,
+    weights: &Shared<[Vector<F, N>]>,
+    rows: &Shared<[Vector<F, N>]>,
     at: usize,
     sums: &mut Array<Vector<f32, P>>,
     #[comptime] tile: KeysTile,
@@ -443,9 +410,9 @@ fn add_to_keys<F: Float, N: Size, P: Size>(
 /// Adds a block's part of the gradients of its queries to those of all cubes.
 #[cube]
 fn add_to_queries<F: Float, N: Size, P: Size>(
-    of_scores: &SharedMemory<Vector<F, N>>,
-    keys: &SharedMemory<Vector<F, N>>,
-    sums: &mut Array<Atomic<f32>>,
+    of_scores: &Shared<[Vector<F, N>]>,
+    keys: &Shared<[Vector<F, N>]>,
+    sums: &[Atomic<f32>],
     block: &QueryBlock,
     queries: usize,
     #[comptime] tile: KeysTile,
@@ -476,7 +443,7 @@ fn add_to_queries<F: Float, N: Size, P: Size>(
         for index in 0..comptime!(share.columns * 4) {
             let pair = part[row * comptime!(share.columns * 2) + index / 2];
             let place = at + comptime!(row * SIDE * tile.width + index * PLANE);
-            sums[place].fetch_add(pair[index % 2]);
+            sums[place].fetch_add(pair.extract(index % 2));
         }
     }
 }

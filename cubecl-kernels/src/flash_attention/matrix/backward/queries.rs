@@ -14,13 +14,13 @@ use super::scores::{ScorePlace, add_scores, hide, is_edge, left_tiles, multiply_
 use super::split::{query_scores, query_sums};
 use super::store::store_rows;
 use crate::cube::dropout::DroppedRows;
-use crate::cube::nvidia::{commit_copies, include_copies, wait_for_copies};
+use crate::cube::nvidia::{commit_copies, wait_for_copies};
 
 /// Where keys and values are that go by, and two blocks of each.
 #[derive(CubeType)]
 struct Blocks<F: Float, N: Size> {
-    keys: SharedMemory<Vector<F, N>>,
-    values: SharedMemory<Vector<F, N>>,
+    keys: Shared<[Vector<F, N>]>,
+    values: Shared<[Vector<F, N>]>,
     key: HeadRows,
     value: HeadRows,
 }
@@ -35,24 +35,23 @@ struct Blocks<F: Float, N: Size> {
 )]
 #[allow(clippy::too_many_arguments)]
 pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
-    query: &Array<Vector<F, N>>,
-    key: &Array<Vector<F, N>>,
-    value: &Array<Vector<F, N>>,
-    gradient: &Array<Vector<F, N>>,
-    log_sum_exp: &Array<f32>,
-    along: &Array<f32>,
-    of_query: &mut Array<Vector<F, O>>,
+    query: &[Vector<F, N>],
+    key: &[Vector<F, N>],
+    value: &[Vector<F, N>],
+    gradient: &[Vector<F, N>],
+    log_sum_exp: &[f32],
+    along: &[f32],
+    of_query: &mut [Vector<F, O>],
     places: BackwardPlaces,
     problem: Problem,
     ranges: ComptimeOption<KeyRanges>,
     bias: ComptimeOption<RelativeBias>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
     let size!(P) = def.vector_size(cmma::MatrixIdent::Accumulator);
-    include_copies();
     let share = comptime!(query_scores(tile));
     let summed = comptime!(query_sums(tile));
     let steps = comptime!(tile.width / SIDE);
@@ -63,11 +62,11 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
     let key_head = head / problem.group;
     let plane_row = UNIT_POS as usize / PLANE * SIDE;
 
-    let mut queries = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(staying * tile.vectors()), 128usize);
-    let mut gradients = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(staying * tile.vectors()), 128usize);
+    let mut queries = Shared::<[Vector<F, N>]>::new_aligned_slice(comptime!(staying * tile.vectors()), 128usize);
+    let mut gradients = Shared::<[Vector<F, N>]>::new_aligned_slice(comptime!(staying * tile.vectors()), 128usize);
     let mut blocks = Blocks::<F, N> {
-        keys: SharedMemory::new_aligned(comptime!(2 * tile.passing * tile.vectors()), 128usize),
-        values: SharedMemory::new_aligned(comptime!(2 * tile.passing * tile.vectors()), 128usize),
+        keys: Shared::new_aligned_slice(comptime!(2 * tile.passing * tile.vectors()), 128usize),
+        values: Shared::new_aligned_slice(comptime!(2 * tile.passing * tile.vectors()), 128usize),
         key: places.key.rows(sample, key_head, problem.keys, problem.d_head),
         value: places.value.rows(sample, key_head, problem.keys, problem.d_head),
     };
@@ -76,25 +75,9 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
     let common = common_keys(&ranges, &problem, sample, first_query + plane_row, plane_end);
 
     let from = places.query.rows(sample, head, problem.queries, problem.d_head);
-    copy::<F, N>(
-        &query.to_slice(),
-        &from,
-        first_query,
-        &mut queries,
-        0usize,
-        staying,
-        tile,
-    );
+    copy::<F, N>(query, &from, first_query, &mut queries, 0usize, staying, tile);
     let from = places.gradient.rows(sample, head, problem.queries, problem.d_head);
-    copy::<F, N>(
-        &gradient.to_slice(),
-        &from,
-        first_query,
-        &mut gradients,
-        0usize,
-        staying,
-        tile,
-    );
+    copy::<F, N>(gradient, &from, first_query, &mut gradients, 0usize, staying, tile);
     load::<F, N>(key, value, &mut blocks, seen.from, 0usize, tile);
     commit_copies();
 
@@ -197,32 +180,22 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
 /// Starts the copies of a block of keys and values.
 #[cube]
 fn load<F: Float, N: Size>(
-    key: &Array<Vector<F, N>>,
-    value: &Array<Vector<F, N>>,
+    key: &[Vector<F, N>],
+    value: &[Vector<F, N>],
     blocks: &mut Blocks<F, N>,
     first: usize,
     stage: usize,
     #[comptime] tile: Tile,
 ) {
     let at = stage * comptime!(tile.passing * tile.vectors());
-    let rows = blocks.key;
-    copy::<F, N>(&key.to_slice(), &rows, first, &mut blocks.keys, at, tile.passing, tile);
-    let rows = blocks.value;
-    copy::<F, N>(
-        &value.to_slice(),
-        &rows,
-        first,
-        &mut blocks.values,
-        at,
-        tile.passing,
-        tile,
-    );
+    copy::<F, N>(key, &blocks.key, first, &mut blocks.keys, at, tile.passing, tile);
+    copy::<F, N>(value, &blocks.value, first, &mut blocks.values, at, tile.passing, tile);
 }
 
 /// Loads the left fragments of the first `steps` steps.
 #[cube]
 fn held_tiles<F: Float, N: Size, P: Size>(
-    from: &SharedMemory<Vector<F, N>>,
+    from: &Shared<[Vector<F, N>]>,
     row: usize,
     #[comptime] steps: usize,
     #[comptime] tile: Tile,
@@ -243,7 +216,7 @@ fn held_tiles<F: Float, N: Size, P: Size>(
 #[cube]
 fn kept_tile<F: Float, N: Size, P: Size>(
     held: &Array<Vector<F, P>>,
-    from: &SharedMemory<Vector<F, N>>,
+    from: &Shared<[Vector<F, N>]>,
     row: usize,
     #[comptime] step: usize,
     #[comptime] steps: usize,
@@ -263,7 +236,7 @@ fn kept_tile<F: Float, N: Size, P: Size>(
 
 /// A number, 0 where there is none.
 #[cube]
-fn number(numbers: &Array<f32>, row: usize, is_there: bool) -> f32 {
+fn number(numbers: &[f32], row: usize, is_there: bool) -> f32 {
     let mut value = 0.0f32;
     if is_there {
         value = numbers[row];

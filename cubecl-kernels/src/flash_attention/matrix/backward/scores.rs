@@ -1,4 +1,4 @@
-//! What both forms compute first: the scores of a block, its weights, and the gradients of the scores.
+//! Scores of a block, its weights, and the gradients of the scores: both forms compute them first.
 //!
 //! Rows are queries, columns keys. A plane has its share of both in accumulators.
 
@@ -13,9 +13,9 @@ use crate::cube::dropout::DroppedRows;
 /// Where a plane's share of a block's scores is.
 #[derive(CubeType, Clone, Copy)]
 pub struct ScorePlace {
-    /// Its first query.
+    /// First query.
     pub query: usize,
-    /// Its first key.
+    /// First key.
     pub key: usize,
     /// The queries' head.
     pub head: usize,
@@ -36,7 +36,7 @@ pub fn zeros<P: Size>(#[comptime] count: usize) -> Array<Vector<f32, P>> {
 /// Loads left fragments of tiles of 16 rows one below the other.
 #[cube]
 pub fn left_tiles<F: Float, N: Size, P: Size>(
-    from: &SharedMemory<Vector<F, N>>,
+    from: &Shared<[Vector<F, N>]>,
     row: usize,
     vector: usize,
     #[comptime] rows: usize,
@@ -84,8 +84,8 @@ pub fn multiply_tiles<F: Float, P: Size>(
 pub fn add_scores<F: Float, N: Size, P: Size>(
     queries: &Array<Vector<F, P>>,
     gradients: &Array<Vector<F, P>>,
-    keys: &SharedMemory<Vector<F, N>>,
-    values: &SharedMemory<Vector<F, N>>,
+    keys: &Shared<[Vector<F, N>]>,
+    values: &Shared<[Vector<F, N>]>,
     row: usize,
     vector: usize,
     scores: &mut Array<Vector<f32, P>>,
@@ -154,8 +154,8 @@ pub fn weigh<P: Size>(
                 if comptime!(has_dropout) {
                     #[unroll]
                     for element in 0..2usize {
-                        kept[element] = weight[element] * factors[half * 2 + element];
-                        gradient[element] = gradient[element] * factors[half * 2 + element];
+                        kept.insert(element, weight.extract(element) * factors[half * 2 + element]);
+                        gradient.insert(element, gradient.extract(element) * factors[half * 2 + element]);
                     }
                 }
                 scores[index] = kept;
@@ -165,7 +165,8 @@ pub fn weigh<P: Size>(
     }
 }
 
-/// Whether a plane's share of a block has pairs of which the query does not see the key, or of which there is none.
+/// Returns whether a plane's share of a block has pairs of which the query does not see the key, or of which there is
+/// none.
 #[cube]
 pub fn is_edge(place: &ScorePlace, problem: &Problem, #[comptime] share: Share) -> bool {
     let end = place.key + comptime!(share.columns * COLUMNS);
@@ -203,8 +204,8 @@ pub fn hide<P: Size>(
                         || key >= problem.keys
                         || (problem.is_causal != 0 && key > query)
                         || is_outside(ranges, &own, key, key + 1);
-                    weight[element] = select(is_hidden, 0.0f32, weight[element]);
-                    of_score[element] = select(is_hidden, 0.0f32, of_score[element]);
+                    weight.insert(element, select(is_hidden, 0.0f32, weight.extract(element)));
+                    of_score.insert(element, select(is_hidden, 0.0f32, of_score.extract(element)));
                 }
                 weights[index] = weight;
                 of_scores[index] = of_score;
@@ -213,7 +214,7 @@ pub fn hide<P: Size>(
     }
 }
 
-/// What a query's `log Σ exp` is among exponents of 2; where it sees nothing, what makes its weights 0.
+/// Returns a query's `log Σ exp` among exponents of 2; where it sees nothing, what makes its weights 0.
 #[cube]
 pub fn statistic(log_sum_exp: f32, nothing: f32) -> f32 {
     let value = select(log_sum_exp == nothing, 0.0f32 - nothing, log_sum_exp);

@@ -11,7 +11,7 @@ use super::split::Share;
 pub fn store_rows<F: Float, O: Size, P: Size>(
     sums: &Array<Vector<f32, P>>,
     scale: f32,
-    to: &mut Array<Vector<F, O>>,
+    to: &mut [Vector<F, O>],
     rows: &HeadRows,
     row: usize,
     element: usize,
@@ -41,8 +41,8 @@ pub fn store_rows<F: Float, O: Size, P: Size>(
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn finish_queries<F: Float, N: Size>(
-    sums: &Array<Vector<f32, Const<4>>>,
-    of_query: &mut Array<Vector<F, N>>,
+    sums: &[Vector<f32, Const<4>>],
+    of_query: &mut [Vector<F, N>],
     place: HeadsAt,
     queries: usize,
     heads: usize,
@@ -51,7 +51,7 @@ pub fn finish_queries<F: Float, N: Size>(
     units: usize,
     scale: f32,
     #[comptime] width: usize,
-    #[define(F)] _dtype: StorageType,
+    #[define(F)] _dtype: ElemType,
 ) {
     let vectors = d_head / LOAD;
     if ABSOLUTE_POS < units {
@@ -68,8 +68,8 @@ pub fn finish_queries<F: Float, N: Size>(
         let mut elements = Vector::<F, N>::empty();
         #[unroll]
         for lane in 0..4usize {
-            elements[lane * 2] = F::cast_from(first[lane] * scale);
-            elements[lane * 2 + 1] = F::cast_from(second[lane] * scale);
+            elements.insert(lane * 2, F::cast_from(first.extract(lane) * scale));
+            elements.insert(lane * 2 + 1, F::cast_from(second.extract(lane) * scale));
         }
         let to = place.rows(sample, head, queries, d_head);
         of_query[(to.start + query * to.stride) / LOAD + vector] = elements;

@@ -3,7 +3,6 @@ pub use super::*; // re-export test types
 
 mod activation;
 mod grid;
-mod linalg;
 mod module;
 mod ops;
 mod primitive;

@@ -1,6 +1,6 @@
 //! Convolutions and their gradients, in one to three dimensions.
 
-use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use burn_backend::ops::{ConvOptions, ConvTransposeOptions};
 
 use super::super::super::case::{Case, cases};
 use super::super::super::draw::{Draw, Inputs, float};

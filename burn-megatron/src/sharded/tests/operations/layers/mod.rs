@@ -3,8 +3,8 @@
 mod convolution;
 mod pooling;
 
-use burn::tensor::TensorData;
-use burn::tensor::ops::{
+use burn_backend::TensorData;
+use burn_backend::ops::{
     AttentionModuleOptions, DeformConvOptions, GridSampleOptions, InterpolateMode, InterpolateOptions, UnfoldOptions,
 };
 
@@ -70,8 +70,6 @@ fn normalised() -> Vec<Case> {
         layer_norm: |d| rows(d, 3) => float(float, float, some_float; 1e-5);
         layer_norm "without beta": |d| rows(d, 2) => float(float, float; None, 1e-5);
         ctc_loss: transcribed => float(float, int, int, int; 0);
-        rfft: spectrum => float_float(float; a[0], None);
-        irfft: half_spectrum => float(float, float; a[0], None);
     }
 }
 
@@ -97,7 +95,7 @@ fn transcribed(draw: &mut Draw) -> Inputs {
     // Below zero, as the logarithm of a probability.
     scores.data = TensorData::new(
         scores.data.iter::<f64>().map(|score| -score).collect(),
-        scores.data.shape,
+        scores.data.shape().clone(),
     );
     Inputs::new([
         scores,
@@ -105,20 +103,6 @@ fn transcribed(draw: &mut Draw) -> Inputs {
         Input::new(of_inputs, &[batch]),
         Input::new(of_targets, &[batch]),
     ])
-}
-
-fn spectrum(draw: &mut Draw) -> Inputs {
-    let mut shape = draw.shape(1, 3);
-    let dimension = draw.below(shape.len());
-    shape[dimension] = draw.pick(&[2, 4, 8]);
-    Inputs::new([float(draw, &shape)]).with([dimension])
-}
-
-fn half_spectrum(draw: &mut Draw) -> Inputs {
-    let mut shape = draw.shape(1, 3);
-    let dimension = draw.below(shape.len());
-    shape[dimension] = draw.pick(&[2, 3, 5]);
-    Inputs::new([float(draw, &shape), float(draw, &shape)]).with([dimension])
 }
 
 fn attention() -> Vec<Case> {
@@ -206,7 +190,7 @@ fn enlarged(draw: &mut Draw, has_gradient: bool) -> Inputs {
 
 fn sampled(draw: &mut Draw) -> Inputs {
     let mut inputs = image(draw, &[]);
-    let batch = inputs.tensors[0].data.shape[0];
+    let batch = inputs.tensors[0].data.shape()[0];
     inputs.tensors.push(fraction(draw, &[batch, 3, 5, 2]));
     inputs
 }
@@ -272,7 +256,7 @@ fn deformable(draw: &mut Draw, has_mask_and_bias: bool) -> Inputs {
 
 fn deformable_backward(draw: &mut Draw, has_mask_and_bias: bool) -> Inputs {
     let mut inputs = deformable(draw, has_mask_and_bias);
-    let (batch, output) = (inputs.tensors[0].data.shape[0], inputs.tensors[2].data.shape[0]);
+    let (batch, output) = (inputs.tensors[0].data.shape()[0], inputs.tensors[2].data.shape()[0]);
     inputs.tensors.push(halves(draw, &[batch, output, 3, 4]));
     inputs
 }

@@ -1,5 +1,7 @@
 //! Pooling and its gradients.
 
+use burn_backend::IntDType;
+
 use super::super::super::case::{Case, Value, case, cases};
 use super::super::super::draw::{Draw, Inputs, float};
 
@@ -18,6 +20,8 @@ fn without_indices() -> Vec<Case> {
         adaptive_avg_pool1d_backward: |d| pooled(d, &[0, 4]) => float(float, float);
         adaptive_avg_pool2d: |d| pooled(d, &[0, 0]) => float(float; [4, 3]);
         adaptive_avg_pool2d_backward: |d| pooled(d, &[0, 0, 4, 3]) => float(float, float);
+        adaptive_avg_pool3d: |d| pooled(d, &[0, 0, 0]) => float(float; [4, 3, 2]);
+        adaptive_avg_pool3d_backward: |d| pooled(d, &[0, 0, 0, 4, 3, 2]) => float(float, float);
         max_pool1d: |d| pooled(d, &[0]) => float(float; 2, 2, 0, 1, false);
         max_pool2d: |d| pooled(d, &[0, 0]) => float(float; [2, 2], [2, 2], [0, 0], [1, 1], false);
     }
@@ -26,7 +30,7 @@ fn without_indices() -> Vec<Case> {
 fn with_indices() -> Vec<Case> {
     vec![
         case!("max_pool1d_with_indices", |d| pooled(d, &[0]), |_, values| {
-            let pooled = B::max_pool1d_with_indices(values.float(), 2, 2, 0, 1, false);
+            let pooled = B::max_pool1d_with_indices(values.float(), 2, 2, 0, 1, false, IntDType::I64);
             [Value::Float(pooled.output), Value::Int(pooled.indices)]
         }),
         case!(
@@ -35,13 +39,14 @@ fn with_indices() -> Vec<Case> {
             |_, values| {
                 // The indices are those of the forward pass, cut as its result is.
                 let (x, gradient) = (values.float(), values.float());
-                let indices = B::max_pool1d_with_indices(x.clone(), 2, 2, 0, 1, false).indices;
+                let indices = B::max_pool1d_with_indices(x.clone(), 2, 2, 0, 1, false, IntDType::I64).indices;
                 let pooled = B::max_pool1d_with_indices_backward(x, 2, 2, 0, 1, false, gradient, indices);
                 [Value::Float(pooled.x_grad)]
             }
         ),
         case!("max_pool2d_with_indices", |d| pooled(d, &[0, 0]), |_, values| {
-            let pooled = B::max_pool2d_with_indices(values.float(), [2, 2], [2, 2], [0, 0], [1, 1], false);
+            let pooled =
+                B::max_pool2d_with_indices(values.float(), [2, 2], [2, 2], [0, 0], [1, 1], false, IntDType::I64);
             [Value::Float(pooled.output), Value::Int(pooled.indices)]
         }),
         case!(
@@ -49,7 +54,8 @@ fn with_indices() -> Vec<Case> {
             |d| pooled(d, &[0, 0, 3, 3]),
             |_, values| {
                 let (x, gradient) = (values.float(), values.float());
-                let indices = B::max_pool2d_with_indices(x.clone(), [2, 2], [2, 2], [0, 0], [1, 1], false).indices;
+                let indices =
+                    B::max_pool2d_with_indices(x.clone(), [2, 2], [2, 2], [0, 0], [1, 1], false, IntDType::I64).indices;
                 let pooled =
                     B::max_pool2d_with_indices_backward(x, [2, 2], [2, 2], [0, 0], [1, 1], false, gradient, indices);
                 [Value::Float(pooled.x_grad)]

@@ -5,7 +5,10 @@ use burn_tensor::Tolerance;
 use burn_tensor::module::attention;
 use burn_tensor::module::attention_fallback;
 use burn_tensor::ops::AttentionModuleOptions;
-use num_traits::{Signed, cast::cast};
+use num_traits::cast::cast;
+
+#[allow(unused)]
+use num_traits::Signed; // f16
 
 #[test]
 fn test_attention_no_mask() {
@@ -48,8 +51,7 @@ fn test_attention_no_mask() {
         Default::default(),
     );
 
-    let expected =
-        attention_fallback::<TestBackend>(query, key, value, None, None, Default::default());
+    let expected = attention_fallback(query, key, value, None, None, Default::default());
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -91,7 +93,7 @@ fn test_attention_custom_scale() {
         options,
     );
 
-    let expected = attention_fallback::<TestBackend>(query, key, value, None, None, options);
+    let expected = attention_fallback(query, key, value, None, None, options);
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -133,8 +135,7 @@ fn test_attention_attn_bias() {
         Default::default(),
     );
 
-    let expected =
-        attention_fallback::<TestBackend>(query, key, value, None, Some(bias), Default::default());
+    let expected = attention_fallback(query, key, value, None, Some(bias), Default::default());
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -176,7 +177,7 @@ fn test_attention_softcap() {
         options,
     );
 
-    let expected = attention_fallback::<TestBackend>(query, key, value, None, None, options);
+    let expected = attention_fallback(query, key, value, None, None, options);
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -218,7 +219,7 @@ fn test_attention_is_causal() {
         options,
     );
 
-    let expected = attention_fallback::<TestBackend>(query, key, value, None, None, options);
+    let expected = attention_fallback(query, key, value, None, None, options);
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -266,7 +267,7 @@ fn test_attention_cross_attention_with_bias() {
         options,
     );
 
-    let expected = attention_fallback::<TestBackend>(query, key, value, None, Some(bias), options);
+    let expected = attention_fallback(query, key, value, None, Some(bias), options);
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -304,7 +305,7 @@ fn test_attention_softcap_preserves_causal_mask() {
         ..Default::default()
     };
 
-    let output = attention_fallback::<TestBackend>(query, key, value.clone(), None, None, options);
+    let output = attention_fallback(query, key, value.clone(), None, None, options);
 
     // With causal masking, position 0 can only attend to itself (softmax = [1, 0, 0, 0]).
     // So output[..., 0, :] must equal value[..., 0, :].
@@ -349,8 +350,7 @@ fn test_attention_fully_masked_rows_no_nan() {
         &Default::default(),
     );
 
-    let output =
-        attention_fallback::<TestBackend>(query, key, value, Some(mask), None, Default::default());
+    let output = attention_fallback(query, key, value, Some(mask), None, Default::default());
 
     let output_data = output.into_data();
     let values = output_data.as_slice::<FloatElem>().unwrap();
@@ -415,7 +415,7 @@ fn test_attention_fully_masked_rows_causal_no_nan() {
         ..Default::default()
     };
 
-    let output = attention_fallback::<TestBackend>(query, key, value, Some(mask), None, options);
+    let output = attention_fallback(query, key, value, Some(mask), None, options);
 
     let output_data = output.into_data();
     let values = output_data.as_slice::<FloatElem>().unwrap();
@@ -486,8 +486,7 @@ fn test_attention_all_options() {
         options,
     );
 
-    let expected =
-        attention_fallback::<TestBackend>(query, key, value, Some(mask), Some(bias), options);
+    let expected = attention_fallback(query, key, value, Some(mask), Some(bias), options);
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -533,8 +532,7 @@ fn test_attention_bias_broadcast_batch_and_heads() {
         Default::default(),
     );
 
-    let expected =
-        attention_fallback::<TestBackend>(query, key, value, None, Some(bias), Default::default());
+    let expected = attention_fallback(query, key, value, None, Some(bias), Default::default());
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -578,8 +576,7 @@ fn test_attention_bias_broadcast_heads_only() {
         Default::default(),
     );
 
-    let expected =
-        attention_fallback::<TestBackend>(query, key, value, None, Some(bias), Default::default());
+    let expected = attention_fallback(query, key, value, None, Some(bias), Default::default());
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),
@@ -636,8 +633,7 @@ fn test_attention_bool_mask_broadcast_batch_and_heads() {
         Default::default(),
     );
 
-    let expected =
-        attention_fallback::<TestBackend>(query, key, value, Some(mask), None, Default::default());
+    let expected = attention_fallback(query, key, value, Some(mask), None, Default::default());
 
     output.into_data().assert_approx_eq::<FloatElem>(
         &expected.into_data(),

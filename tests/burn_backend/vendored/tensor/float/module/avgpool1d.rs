@@ -1,7 +1,7 @@
 use super::*;
 use burn_tensor::Shape;
 use burn_tensor::Tolerance;
-use burn_tensor::module::avg_pool1d;
+use burn_backend_tests::module::avg_pool1d;
 
 #[test]
 fn test_avg_pool1d_simple() {

@@ -1,6 +1,6 @@
 use super::*;
 use burn_tensor::Tolerance;
-use burn_tensor::module::interpolate;
+use burn_backend_tests::module::interpolate;
 use burn_tensor::ops::{InterpolateMode, InterpolateOptions};
 use burn_tensor::{DType, Shape};
 

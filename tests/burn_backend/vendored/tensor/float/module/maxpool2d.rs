@@ -1,7 +1,7 @@
 use super::*;
 use burn_tensor::TensorData;
 use burn_tensor::Tolerance;
-use burn_tensor::module::{max_pool2d, max_pool2d_with_indices};
+use burn_backend_tests::module::{max_pool2d, max_pool2d_with_indices};
 
 #[test]
 fn test_max_pool2d_simple() {

@@ -1,7 +1,7 @@
 use super::*;
 use burn_tensor::Shape;
 use burn_tensor::Tolerance;
-use burn_tensor::module::interpolate;
+use burn_backend_tests::module::interpolate;
 use burn_tensor::ops::{InterpolateMode, InterpolateOptions};
 
 #[test]

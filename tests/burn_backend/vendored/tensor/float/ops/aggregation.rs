@@ -1,7 +1,8 @@
+#![allow(clippy::identity_op)]
+
 use super::*;
 use burn_tensor::TensorData;
 use burn_tensor::Tolerance;
-use burn_tensor::backend::Backend;
 
 #[test]
 fn test_should_mean() {
@@ -225,7 +226,7 @@ fn test_sum_and_squeeze_dims() {
 #[test]
 fn test_sum_dim_1_reshape_maybe_fused() {
     let tensor = TestTensorInt::placed_arange(0..9, &Default::default()).float();
-    TestBackend::sync(&tensor.device()).unwrap();
+    tensor.device().sync().unwrap();
 
     let output = tensor.reshape([3, 3]) + 2;
     let output = output.sum_dim(1);
@@ -242,7 +243,7 @@ fn test_sum_dim_1_swap_dims_maybe_fused() {
     // by `test_sum_transposed`.
     let tensor = TestTensorInt::placed_arange(0..9, &Default::default()).float();
     let tensor = tensor.reshape([3, 3]);
-    TestBackend::sync(&tensor.device()).unwrap();
+    tensor.device().sync().unwrap();
 
     let output = tensor.swap_dims(0, 1) + 2;
     let output = output.sum_dim(1);
@@ -254,7 +255,7 @@ fn test_sum_dim_1_swap_dims_maybe_fused() {
 #[test]
 fn test_sum_dim_2_reshape_maybe_fused_broadcast() {
     let tensor = TestTensorInt::placed_arange(0..9, &Default::default()).float();
-    TestBackend::sync(&tensor.device()).unwrap();
+    tensor.device().sync().unwrap();
 
     let output = tensor.reshape([1, 3, 3]) + 2;
     let output = output.sum_dim(2);
@@ -269,10 +270,10 @@ fn test_sum_dim_2_maybe_fused_on_write() {
     let tensor_2 = TestTensorInt::placed_arange(10..12, &Default::default()).float();
     let tensor_1 = tensor_1.reshape([1, 2, 4]);
     let tensor_2 = tensor_2.reshape([1, 2, 1]);
-    TestBackend::sync(&tensor_1.device()).unwrap();
+    tensor_1.device().sync().unwrap();
 
     let output = (tensor_1 + tensor_2.clone()).sum_dim(2) + tensor_2;
-    TestBackend::sync(&output.device()).unwrap();
+    output.device().sync().unwrap();
     let expected = TensorData::from([[[56.0], [77.0]]]);
 
     output.into_data().assert_eq(&expected, false);
@@ -288,7 +289,7 @@ fn test_sum_dim_3_maybe_fused_on_read_not_contiguous() {
 
     let tensor_2 = tensor_2.reshape([1, 4, 2]);
     let tensor_2 = tensor_2.swap_dims(1, 2);
-    TestBackend::sync(&tensor_1.device()).unwrap();
+    tensor_1.device().sync().unwrap();
 
     let output = (tensor_1 + tensor_2).sum_dim(2);
     let expected = TensorData::from([[[88.0], [96.0]]]);
@@ -308,7 +309,7 @@ fn test_sum_dim_4_maybe_fused_on_read_not_contiguous_mixed() {
 
     let tensor_2 = tensor_2.reshape([1, 4, 2]);
     let tensor_2 = tensor_2.swap_dims(1, 2);
-    TestBackend::sync(&tensor_1.device()).unwrap();
+    tensor_1.device().sync().unwrap();
 
     let output = (tensor_3 + tensor_1 + tensor_2).sum_dim(2);
     let expected = TensorData::from([[[222.0], [246.0]]]);
@@ -328,7 +329,7 @@ fn test_sum_dim_5_maybe_fused_on_read_not_contiguous_mixed() {
 
     let tensor_2 = tensor_2.reshape([1, 4, 2]);
     let tensor_2 = tensor_2.swap_dims(1, 2);
-    TestBackend::sync(&tensor_1.device()).unwrap();
+    tensor_1.device().sync().unwrap();
 
     let output = (tensor_3 + tensor_1 + tensor_2).sum_dim(1);
     let expected = TensorData::from([[[102.0, 112.0, 122.0, 132.0]]]);
@@ -347,12 +348,12 @@ fn test_sum_dim_6_maybe_fused_on_read_not_contiguous_broadcasted() {
 
     let tensor_2 = tensor_2.reshape([1, 2, 2, 2]);
 
-    TestBackend::sync(&tensor_1.device()).unwrap();
+    tensor_1.device().sync().unwrap();
     let sum = tensor_2.clone().sum_dim(0);
     let sum = sum.sum_dim(1);
     let sum = sum.sum_dim(2);
 
-    TestBackend::sync(&tensor_1.device()).unwrap();
+    tensor_1.device().sync().unwrap();
 
     let _tmp = sum.clone() + 2;
     let output = (tensor_1 + tensor_2 + sum).sum_dim(1);
@@ -372,7 +373,7 @@ fn test_sum_dim_7_maybe_fused_on_read_reshaped() {
 
     let tensor_1 = tensor_1.reshape([4, 4]);
 
-    TestBackend::sync(&tensor_1.device()).unwrap();
+    tensor_1.device().sync().unwrap();
 
     let reshaped = tensor_1.reshape([1, 4, 4]);
     let tmp = reshaped + 5.0;
@@ -641,4 +642,96 @@ fn test_should_mean_overflow_intermediate_sum() {
     output
         .into_data()
         .assert_approx_eq::<FloatElem>(&TensorData::from([511.5]), Tolerance::default());
+}
+
+// Reducing zero elements returns the identity of the folded operation. The extrema have no
+// identity; those cases live in `maxmin.rs`.
+#[test]
+fn test_should_sum_empty() {
+    let tensor = TestTensor::<1>::empty([0], &Default::default());
+
+    let output = tensor.sum();
+
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([0.0]), false);
+}
+
+#[test]
+fn test_should_prod_empty() {
+    let tensor = TestTensor::<1>::empty([0], &Default::default());
+
+    let output = tensor.prod();
+
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([1.0]), false);
+}
+
+#[test]
+fn test_should_mean_empty_is_nan() {
+    let tensor = TestTensor::<1>::empty([0], &Default::default());
+
+    let output = tensor.mean().into_data();
+
+    let values = output.as_slice::<FloatElem>().unwrap();
+    assert_eq!(values.len(), 1);
+    assert!(values[0].is_nan(), "mean of an empty tensor should be NaN");
+}
+
+// Shape [3, 0]: the reduced axis is empty but the output is not, so an identity has to be written
+// per surviving position. This is the case that had no viable autotune candidate.
+#[test]
+fn test_should_sum_dim_empty_axis() {
+    let tensor = TestTensor::<2>::empty([3, 0], &Default::default());
+
+    let output = tensor.sum_dim(1);
+
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([[0.0], [0.0], [0.0]]), false);
+}
+
+#[test]
+fn test_should_prod_dim_empty_axis() {
+    let tensor = TestTensor::<2>::empty([3, 0], &Default::default());
+
+    let output = tensor.prod_dim(1);
+
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([[1.0], [1.0], [1.0]]), false);
+}
+
+#[test]
+fn test_should_mean_dim_empty_axis_is_nan() {
+    let tensor = TestTensor::<2>::empty([3, 0], &Default::default());
+
+    let output = tensor.mean_dim(1).into_data();
+
+    let values = output.as_slice::<FloatElem>().unwrap();
+    assert_eq!(values.len(), 3);
+    assert!(values.iter().all(|v| v.is_nan()));
+}
+
+// Shape [0, 3]: the reduced axis is non-empty, but every output position is eliminated by the
+// zero-length outer axis, so the result is empty rather than an identity.
+#[test]
+fn test_should_sum_dim_empty_tensor_non_empty_axis() {
+    let tensor = TestTensor::<2>::empty([0, 3], &Default::default());
+
+    let output = tensor.sum_dim(1);
+
+    assert_eq!(output.dims(), [0, 1]);
+}
+
+// Rejected even though the output would have been empty anyway: emptiness of the output depends on
+// the *other* axis, so accepting this while rejecting [3, 0] would make the same operation succeed
+// or fail based on an unrelated dimension.
+#[test]
+#[should_panic]
+fn test_should_max_dim_empty_axis_empty_output() {
+    let tensor = TestTensor::<2>::empty([0, 0], &Default::default());
+
+    let _ = tensor.max_dim(1).into_data();
 }

@@ -1,3 +1,5 @@
+#![allow(clippy::identity_op)]
+
 use super::*;
 use burn_tensor::TensorData;
 
@@ -43,6 +45,29 @@ fn test_argmin_2d_dim1() {
     output
         .into_data()
         .assert_eq(&TensorData::from([[2], [1]]), false);
+}
+
+#[test]
+fn test_argmax_and_argmin_support_negative_dims() {
+    let tensor = TestTensor::<2>::placed_from([[10.0, 11.0, 2.0], [30.0, 4.0, 5.0]]);
+
+    let output = tensor.clone().argmax(-1_i64);
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([[1], [0]]), false);
+
+    let output = tensor.argmin(-1_isize);
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([[2], [1]]), false);
+}
+
+#[test]
+#[should_panic]
+fn test_argmax_should_panic_when_negative_dim_is_out_of_bounds() {
+    let tensor = TestTensor::<2>::placed_from([[10.0, 11.0, 2.0], [3.0, 4.0, 5.0]]);
+
+    let _ = tensor.argmax(-3_i64);
 }
 
 #[test]
@@ -126,85 +151,101 @@ fn test_argmax_permuted_correctness() {
         .assert_eq(&TensorData::from([[[1], [1], [1]], [[1], [1], [1]]]), false);
 }
 
-// NaN-propagation tests below. Only run when the `flex` backend feature
-// is active, because flex is the only burn backend that currently
-// propagates NaN from argmax/argmin (matching PyTorch/NumPy/JAX/TF).
-// ndarray and the cubecl backends follow IEEE 754 min/max and drop NaN.
-// The positive-gate form (rather than excluding specific backends) is
-// used because the default-feature CI build selects a backend
-// transitively without setting any of its identifying feature flags on
-// burn-backend-tests, so a negative gate would still run the test on a
-// NaN-dropping backend. See issue #4814.
-#[cfg(feature = "flex")]
 #[test]
-fn test_argmax_nan_propagation() {
-    let tensor = TestTensor::<2>::placed_from([[1.0, f32::NAN, 3.0]]);
-    let output = tensor.argmax(1);
+fn test_arg_extrema_ties_use_lowest_index() {
+    let tensor = TestTensor::<2>::placed_from([[3.0, 3.0, -2.0, -2.0]]);
 
-    output
+    tensor
+        .clone()
+        .argmax(1)
         .into_data()
-        .assert_eq(&TensorData::from([[1]]), false);
+        .assert_eq(&TensorData::from([[0]]), false);
+    tensor
+        .clone()
+        .argmin(1)
+        .into_data()
+        .assert_eq(&TensorData::from([[2]]), false);
+
+    let (_, max_indices) = tensor.clone().max_dim_with_indices(1);
+    max_indices
+        .into_data()
+        .assert_eq(&TensorData::from([[0]]), false);
+
+    let (_, min_indices) = tensor.min_dim_with_indices(1);
+    min_indices
+        .into_data()
+        .assert_eq(&TensorData::from([[2]]), false);
+}
+
+// All burn backends should propagate NaN from argmax/argmin. See issue #4814.
+#[test]
+fn test_argmax_and_argmin_nan_propagation() {
+    let tensor = TestTensor::<2>::placed_from([[1.0, f32::NAN, -3.0]]);
+
+    for output in [tensor.clone().argmax(1), tensor.argmin(1)] {
+        output
+            .into_data()
+            .assert_eq(&TensorData::from([[1]]), false);
+    }
 }
 
 // First-NaN wins: when row[0] is NaN AND a later element is also NaN,
-// argmax must return 0 (the earlier NaN index), not the later one.
-#[cfg(feature = "flex")]
+// argmax and argmin must return 0 (the earlier NaN index), not the later one.
 #[test]
-fn test_argmax_nan_leading_with_trailing_nan() {
+fn test_argmax_and_argmin_nan_leading_with_trailing_nan() {
     let tensor = TestTensor::<2>::placed_from([[f32::NAN, f32::NAN, 3.0]]);
-    let output = tensor.argmax(1);
-    output
-        .into_data()
-        .assert_eq(&TensorData::from([[0]]), false);
+
+    for output in [tensor.clone().argmax(1), tensor.argmin(1)] {
+        output
+            .into_data()
+            .assert_eq(&TensorData::from([[0]]), false);
+    }
 }
 
-#[cfg(feature = "flex")]
+// All-NaN row: argmax and argmin should return 0 (first NaN).
 #[test]
-fn test_argmin_nan_leading_with_trailing_nan() {
-    let tensor = TestTensor::<2>::placed_from([[f32::NAN, f32::NAN, 3.0]]);
-    let output = tensor.argmin(1);
-    output
-        .into_data()
-        .assert_eq(&TensorData::from([[0]]), false);
-}
-
-// All-NaN row: argmax should return 0 (first NaN).
-#[cfg(feature = "flex")]
-#[test]
-fn test_argmax_all_nan_row() {
+fn test_argmax_and_argmin_all_nan_row() {
     let tensor = TestTensor::<2>::placed_from([[f32::NAN, f32::NAN, f32::NAN]]);
-    let output = tensor.argmax(1);
-    output
-        .into_data()
-        .assert_eq(&TensorData::from([[0]]), false);
+    for output in [tensor.clone().argmax(1), tensor.argmin(1)] {
+        output
+            .into_data()
+            .assert_eq(&TensorData::from([[0]]), false);
+    }
 }
 
-// NaN propagation must also hold for non-last-dim argmax, which routes
+// NaN propagation must also hold for non-last-dim argmax and argmin, which route
 // through a different kernel than the last-dim fast path.
-#[cfg(feature = "flex")]
 #[test]
-fn test_argmax_nan_leading_non_last_dim() {
+fn test_argmax_and_argmin_nan_leading_non_last_dim() {
     // Column 0: [NaN, NaN, 3.0] -> argmax along dim 0 = 0.
     // Column 1: [1.0, 2.0, 4.0] -> argmax along dim 0 = 2.
-    let tensor = TestTensor::<2>::placed_from([[f32::NAN, 1.0], [f32::NAN, 2.0], [3.0, 4.0]]);
-    let output = tensor.argmax(0);
-    output
+    let tensor = TestTensor::<2>::placed_from([[f32::NAN, 1.0], [f32::NAN, 2.0], [-3.0, 4.0]]);
+    tensor
+        .clone()
+        .argmax(0)
         .into_data()
         .assert_eq(&TensorData::from([[0, 2]]), false);
+    tensor
+        .argmin(0)
+        .into_data()
+        .assert_eq(&TensorData::from([[0, 0]]), false);
 }
 
-// max_dim_with_indices on a leading-NaN row should return (NaN, 0).
-// Complements test_max_dim_with_indices_nan_propagation in maxmin.rs,
+// max/min_dim_with_indices on a leading-NaN row should return (NaN, 0).
+// Complements test_max_min_dim_with_indices_nan_propagation in maxmin.rs,
 // which uses a single NaN in the middle of the row.
-#[cfg(feature = "flex")]
 #[test]
-fn test_max_dim_with_indices_nan_leading() {
-    let tensor = TestTensor::<2>::placed_from([[f32::NAN, f32::NAN, 3.0]]);
-    let (values, indices) = tensor.max_dim_with_indices(1);
-    let vdata = values.into_data();
-    let slice = vdata.as_slice::<FloatElem>().unwrap();
-    assert!(slice[0].is_nan());
-    indices
-        .into_data()
-        .assert_eq(&TensorData::from([[0]]), false);
+fn test_max_min_dim_with_indices_nan_leading() {
+    let tensor = TestTensor::<2>::placed_from([[f32::NAN, f32::NAN, -3.0]]);
+
+    for (values, indices) in [
+        tensor.clone().max_dim_with_indices(1),
+        tensor.min_dim_with_indices(1),
+    ] {
+        let values = values.into_data();
+        assert!(values.as_slice::<FloatElem>().unwrap()[0].is_nan());
+        indices
+            .into_data()
+            .assert_eq(&TensorData::from([[0]]), false);
+    }
 }

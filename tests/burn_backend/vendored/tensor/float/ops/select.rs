@@ -80,6 +80,34 @@ fn should_select_add_1d() {
     output.into_data().assert_eq(&expected, false);
 }
 
+#[cfg(feature = "ndarray")]
+#[test]
+fn should_select_assign_2d_dim0() {
+    let device = Default::default();
+    let tensor = TestTensor::<2>::placed_from_data([[10.0, 20.0], [30.0, 40.0], [50.0, 60.0]], &device);
+    let values = TestTensor::placed_from_data([[5.0, 70.0], [80.0, 1.0]], &device);
+    let indices = TestTensorInt::placed_from_data(TensorData::from([2, 0]), &device);
+
+    let output = tensor.select_assign(0, indices, values, IndexingUpdateOp::Assign);
+    let expected = TensorData::from([[80.0, 1.0], [30.0, 40.0], [5.0, 70.0]]);
+
+    output.into_data().assert_eq(&expected, false);
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn should_select_assign_2d_dim1() {
+    let device = Default::default();
+    let tensor = TestTensor::<2>::placed_from_data([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]], &device);
+    let values = TestTensor::placed_from_data([[7.0, 8.0], [9.0, 10.0]], &device);
+    let indices = TestTensorInt::placed_from_data(TensorData::from([2, 0]), &device);
+
+    let output = tensor.select_assign(1, indices, values, IndexingUpdateOp::Assign);
+    let expected = TensorData::from([[8.0, 20.0, 7.0], [10.0, 50.0, 9.0]]);
+
+    output.into_data().assert_eq(&expected, false);
+}
+
 #[test]
 fn should_select_add_1d_int() {
     let device = Default::default();
@@ -246,6 +274,6 @@ fn should_select_2d_dim0_empty_indices() {
     let output = tensor.select(0, indices);
 
     assert_eq!(output.dims(), [0, 2]);
-    let out: Vec<FloatElem> = output.into_data().to_vec().unwrap();
+    let out: Vec<FloatElem> = output.try_into_vec_as().unwrap();
     assert!(out.is_empty());
 }

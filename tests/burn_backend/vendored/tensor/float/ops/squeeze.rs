@@ -46,7 +46,7 @@ fn should_squeeze_panic() {
 #[test]
 fn should_squeeze_dims_with_empty_slice() {
     let tensor = TestTensor::<3>::placed_ones(Shape::new([1, 1, 3]), &Default::default());
-    let squeezed_tensor: TestTensor<1> = tensor.squeeze_dims(&[]);
+    let squeezed_tensor: TestTensor<1> = tensor.squeeze_dims(&[] as &[isize]);
     let expected_shape = Shape::new([3]);
     assert_eq!(squeezed_tensor.shape(), expected_shape);
 }
@@ -139,7 +139,7 @@ fn should_unsqueeze_dim_last() {
 
 /// Test if the function panics when the unsqueezed dimension is out of bounds.
 #[test]
-#[should_panic]
+#[should_panic(expected = "=== Tensor Operation Error ===")]
 fn should_unsqueeze_dim_panic() {
     let tensor = TestTensor::<4>::placed_ones(Shape::new([2, 3, 4, 5]), &Default::default());
     let _unsqueezed_tensor: TestTensor<5> = tensor.unsqueeze_dim(5);

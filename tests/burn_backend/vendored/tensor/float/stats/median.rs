@@ -84,9 +84,31 @@ fn test_median_all_elements() {
 
     // Sorted: [-5, -4, -2, -2, -1, 0, 0.2, 0.5, 1, 1, 1.8, 3, 3, 5, 5]
     let dims = tensor.dims().len();
-    let flattened_tensor: Tensor<_, 1> = tensor.flatten(0, dims - 1);
+    let flattened_tensor: Tensor<1> = tensor.flatten(0, dims - 1);
     let result = flattened_tensor.median(0);
     result
         .into_data()
         .assert_eq(&TensorData::from([0.5]), false);
+}
+
+#[test]
+fn test_median_negative_dim() {
+    let tensor =
+        TestTensor::<2>::placed_from_data([[5.0, 1.0, 3.0], [2.0, 8.0, 4.0]], &Default::default());
+
+    let median = tensor.clone().median(1).into_data();
+    tensor
+        .clone()
+        .median(-1)
+        .into_data()
+        .assert_eq(&median, false);
+
+    let (values, indices) = tensor.clone().median_with_indices(1);
+    let (values_negative, indices_negative) = tensor.median_with_indices(-1);
+    values_negative
+        .into_data()
+        .assert_eq(&values.into_data(), false);
+    indices_negative
+        .into_data()
+        .assert_eq(&indices.into_data(), false);
 }

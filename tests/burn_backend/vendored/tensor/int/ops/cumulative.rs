@@ -24,6 +24,17 @@ fn test_cumsum_int_dim_1() {
 }
 
 #[test]
+fn test_cumsum_int_negative_dim() {
+    let tensor = TestTensorInt::<2>::placed_from([[1, 2, 3], [4, 5, 6]]);
+
+    let output = tensor.cumsum(-1);
+
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([[1, 3, 6], [4, 9, 15]]), false);
+}
+
+#[test]
 fn test_cumprod_int_dim_0() {
     let tensor = TestTensorInt::<2>::placed_from([[1, 2, 3], [4, 5, 6]]);
 
@@ -39,6 +50,17 @@ fn test_cumprod_int_dim_1() {
     let tensor = TestTensorInt::<2>::placed_from([[1, 2, 3], [4, 5, 6]]);
 
     let output = tensor.cumprod(1);
+
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([[1, 2, 6], [4, 20, 120]]), false);
+}
+
+#[test]
+fn test_cumprod_int_negative_dim() {
+    let tensor = TestTensorInt::<2>::placed_from([[1, 2, 3], [4, 5, 6]]);
+
+    let output = tensor.cumprod(-1);
 
     output
         .into_data()
@@ -68,6 +90,17 @@ fn test_cummin_int_dim_1() {
 }
 
 #[test]
+fn test_cummin_int_negative_dim() {
+    let tensor = TestTensorInt::<2>::placed_from([[3, 1, 4], [2, 5, 1]]);
+
+    let output = tensor.cummin(-1);
+
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([[3, 1, 1], [2, 2, 1]]), false);
+}
+
+#[test]
 fn test_cummax_int_dim_0() {
     let tensor = TestTensorInt::<2>::placed_from([[3, 1, 4], [1, 5, 2]]);
 
@@ -83,6 +116,17 @@ fn test_cummax_int_dim_1() {
     let tensor = TestTensorInt::<2>::placed_from([[3, 1, 4], [1, 5, 2]]);
 
     let output = tensor.cummax(1);
+
+    output
+        .into_data()
+        .assert_eq(&TensorData::from([[3, 3, 4], [1, 5, 5]]), false);
+}
+
+#[test]
+fn test_cummax_int_negative_dim() {
+    let tensor = TestTensorInt::<2>::placed_from([[3, 1, 4], [1, 5, 2]]);
+
+    let output = tensor.cummax(-1);
 
     output
         .into_data()

@@ -1,1 +1,0 @@
-../../../../../../burn-megatron/src/collectives/nccl/engine/connecting.rs

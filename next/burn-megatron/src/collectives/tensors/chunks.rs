@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/collectives/tensors/chunks.rs

@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/context/tensor_overlap.rs

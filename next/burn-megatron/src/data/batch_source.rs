@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/data/batch_source.rs

@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/data/chat_batches.rs

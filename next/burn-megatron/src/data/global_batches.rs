@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/data/global_batches.rs

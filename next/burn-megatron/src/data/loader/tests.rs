@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/data/loader/tests.rs

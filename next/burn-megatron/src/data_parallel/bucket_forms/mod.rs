@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/data_parallel/bucket_forms/mod.rs

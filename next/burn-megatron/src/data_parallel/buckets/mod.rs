@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/data_parallel/buckets/mod.rs

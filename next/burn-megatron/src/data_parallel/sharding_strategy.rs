@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/data_parallel/sharding_strategy.rs

@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/optimizer/loss_scale/mod.rs

@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/optimizer/memory/mod.rs

@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/optimizer/offload/mod.rs

@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/optimizer/sharded_offload/mod.rs

@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/parameters/first_values.rs

@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/parameters/name_pattern.rs

@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/parity/mod.rs

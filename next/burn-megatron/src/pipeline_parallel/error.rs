@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/pipeline_parallel/error.rs

@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/sharded/operations/mod.rs

@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/sharded/placed_data_parallel/model_axes.rs

@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/tensor_parallel/transformer/mod.rs

@@ -1,1 +1,0 @@
-../../../../../burn-megatron/src/training/batch_size/mod.rs

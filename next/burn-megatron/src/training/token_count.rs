@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/training/token_count.rs

@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/training/trainer_config.rs

@@ -1,1 +1,0 @@
-../../../../burn-megatron/src/training/weight_decay.rs

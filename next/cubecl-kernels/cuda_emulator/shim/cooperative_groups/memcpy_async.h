@@ -1,1 +1,0 @@
-../../../../../cubecl-kernels/cuda_source/shim/cooperative_groups/memcpy_async.h

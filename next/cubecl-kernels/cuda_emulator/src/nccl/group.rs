@@ -1,1 +1,0 @@
-../../../../../cubecl-kernels/cuda_emulator/src/nccl/group.rs

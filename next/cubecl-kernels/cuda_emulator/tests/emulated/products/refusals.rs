@@ -1,1 +1,0 @@
-../../../../../../cubecl-kernels/cuda_emulator/tests/emulated/products/refusals.rs

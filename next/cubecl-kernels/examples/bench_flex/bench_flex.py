@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/examples/bench_flex/bench_flex.py

@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/tests/examples/bench_kernels/bench_kernels.py

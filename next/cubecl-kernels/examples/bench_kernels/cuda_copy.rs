@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/tests/examples/bench_kernels/cuda_copy.rs

@@ -1,1 +1,0 @@
-../../../../../cubecl-kernels/tests/examples/bench_kernels/overlap/mod.rs

@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/src/bias_gelu/host.rs

@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/src/cross_entropy/host.rs

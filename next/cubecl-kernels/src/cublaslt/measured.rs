@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/src/cublaslt/measured.rs

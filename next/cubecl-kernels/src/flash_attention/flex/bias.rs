@@ -1,1 +1,0 @@
-../../../../../cubecl-kernels/src/flash_attention/flex/bias.rs

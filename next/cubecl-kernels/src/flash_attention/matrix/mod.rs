@@ -1,1 +1,0 @@
-../../../../../cubecl-kernels/src/flash_attention/matrix/mod.rs

@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/src/l2_norm/host.rs

@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/src/norm/host.rs

@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/src/paged_attention/host.rs

@@ -1,1 +1,0 @@
-../../../../cubecl-kernels/src/rotary/host.rs

@@ -1,1 +1,0 @@
-../../../cubecl-kernels/src/token_range.rs

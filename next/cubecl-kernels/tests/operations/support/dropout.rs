@@ -1,1 +1,0 @@
-../../../../../cubecl-kernels/tests/operations/support/dropout.rs

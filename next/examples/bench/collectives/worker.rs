@@ -1,1 +1,0 @@
-../../../../examples/bench/collectives/worker.rs

@@ -1,1 +1,0 @@
-../../../examples/bench/layouts.rs

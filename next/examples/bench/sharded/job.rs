@@ -1,1 +1,0 @@
-../../../../examples/bench/sharded/job.rs

@@ -1,1 +1,0 @@
-../../../../examples/bench/step/gpt_pytorch.py

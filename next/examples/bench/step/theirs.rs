@@ -1,1 +1,0 @@
-../../../../examples/bench/step/theirs.rs

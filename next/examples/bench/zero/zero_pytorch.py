@@ -1,1 +1,0 @@
-../../../../examples/bench/zero/zero_pytorch.py

@@ -1,1 +1,0 @@
-../../../examples/call_budget/projection.rs

@@ -1,1 +1,0 @@
-../../../examples/checkpoint/main.rs

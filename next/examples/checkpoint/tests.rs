@@ -1,1 +1,0 @@
-../../../examples/checkpoint/tests.rs

@@ -1,1 +1,0 @@
-../../../examples/compare_sharding/main.rs

@@ -1,1 +1,0 @@
-../../../examples/evaluate/main.rs

@@ -1,1 +1,0 @@
-../../../examples/flight_recorder/main.rs

@@ -1,1 +1,0 @@
-../../../examples/generate_samples_gpt/main.rs

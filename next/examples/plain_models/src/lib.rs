@@ -1,1 +1,0 @@
-../../../../examples/plain_models/src/lib.rs

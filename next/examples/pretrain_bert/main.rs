@@ -1,1 +1,0 @@
-../../../examples/pretrain_bert/main.rs

@@ -1,1 +1,0 @@
-../../../examples/pretrain_t5/main.rs

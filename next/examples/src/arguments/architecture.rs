@@ -1,1 +1,0 @@
-../../../../examples/src/arguments/architecture.rs

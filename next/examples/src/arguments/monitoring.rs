@@ -1,1 +1,0 @@
-../../../../examples/src/arguments/monitoring.rs

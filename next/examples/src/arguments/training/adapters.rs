@@ -1,1 +1,0 @@
-../../../../../examples/src/arguments/training/adapters.rs

@@ -1,1 +1,0 @@
-../../../../../examples/src/arguments/training/learning_rate.rs

@@ -1,1 +1,0 @@
-../../../examples/src/carried_tokenizer.rs

@@ -1,1 +1,0 @@
-../../../../../examples/src/deepspeed/mapping/mod.rs

@@ -1,1 +1,0 @@
-../../../../../examples/src/deepspeed/tests/mod.rs

@@ -1,1 +1,0 @@
-../../../../examples/src/evaluating/detokenizer.rs

@@ -1,1 +1,0 @@
-../../../../examples/src/evaluating/multiple_choice.rs

@@ -1,1 +1,0 @@
-../../../../examples/src/evaluating/windows.rs

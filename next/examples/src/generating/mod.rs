@@ -1,1 +1,0 @@
-../../../../examples/src/generating/mod.rs

@@ -1,1 +1,0 @@
-../../../examples/src/json_lines.rs

@@ -1,1 +1,0 @@
-../../../../examples/src/launching/stop.rs

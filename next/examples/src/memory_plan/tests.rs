@@ -1,1 +1,0 @@
-../../../../examples/src/memory_plan/tests.rs

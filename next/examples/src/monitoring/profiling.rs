@@ -1,1 +1,0 @@
-../../../../examples/src/monitoring/profiling.rs

@@ -1,1 +1,0 @@
-../../../examples/src/run_tokenizer.rs

@@ -1,1 +1,0 @@
-../../../examples/src/saved_state.rs

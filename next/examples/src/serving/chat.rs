@@ -1,1 +1,0 @@
-../../../../examples/src/serving/chat.rs

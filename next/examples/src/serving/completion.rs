@@ -1,1 +1,0 @@
-../../../../examples/src/serving/completion.rs

@@ -1,1 +1,0 @@
-../../../../examples/src/serving/shared_fields.rs

@@ -1,1 +1,0 @@
-../../../../examples/src/session/data_sets.rs

@@ -1,1 +1,0 @@
-../../../../examples/src/session/found_checkpoint.rs

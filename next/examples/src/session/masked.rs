@@ -1,1 +1,0 @@
-../../../../examples/src/session/masked.rs

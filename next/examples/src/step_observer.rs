@@ -1,1 +1,0 @@
-../../../examples/src/step_observer.rs

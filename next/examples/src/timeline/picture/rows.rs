@@ -1,1 +1,0 @@
-../../../../../examples/src/timeline/picture/rows.rs

@@ -1,1 +1,0 @@
-../../../../examples/src/timeline/recording.rs

@@ -1,1 +1,0 @@
-../../../examples/text_generation_server/main.rs

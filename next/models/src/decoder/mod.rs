@@ -1,1 +1,0 @@
-../../../../models/src/decoder/mod.rs

@@ -1,1 +1,0 @@
-../../../../../models/src/generation/sampling/mod.rs

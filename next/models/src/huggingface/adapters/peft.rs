@@ -1,1 +1,0 @@
-../../../../../models/src/huggingface/adapters/peft.rs

@@ -1,1 +1,0 @@
-../../../../models/src/huggingface/export_type.rs

@@ -1,1 +1,0 @@
-../../../../../models/src/huggingface/tests/bad_input.rs

@@ -1,1 +1,0 @@
-../../../../models/src/layers/segmentation.rs

@@ -1,1 +1,0 @@
-../../../../models/src/llama/keys.rs

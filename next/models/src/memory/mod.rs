@@ -1,1 +1,0 @@
-../../../../models/src/memory/mod.rs

@@ -1,1 +1,0 @@
-../../../models/src/model_config.rs

@@ -1,1 +1,0 @@
-../../../../models/src/t5/names.rs

@@ -1,4 +1,0 @@
-use super::*;
-
-pub(crate) mod affine_grid;
-pub(crate) mod meshgrid;

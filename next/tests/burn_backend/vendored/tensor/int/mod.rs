@@ -1,4 +1,0 @@
-pub use super::*; // re-export test types
-
-mod ops;
-mod primitive;

@@ -1,1 +1,0 @@
-../../../tests/checkpoint/mod.rs

@@ -1,1 +1,0 @@
-../../../../tests/checkpoint/resuming/bad_input.rs

@@ -1,1 +1,0 @@
-../../../../tests/devices/nccl/mod.rs

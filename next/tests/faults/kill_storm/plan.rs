@@ -1,1 +1,0 @@
-../../../../tests/faults/kill_storm/plan.rs

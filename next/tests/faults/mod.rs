@@ -1,1 +1,0 @@
-../../../tests/faults/mod.rs

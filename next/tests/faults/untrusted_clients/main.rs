@@ -1,1 +1,0 @@
-../../../../tests/faults/untrusted_clients/main.rs

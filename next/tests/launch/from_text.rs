@@ -1,1 +1,0 @@
-../../../tests/launch/from_text.rs

@@ -1,1 +1,0 @@
-../../../tests/launch/imported.rs

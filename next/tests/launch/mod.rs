@@ -1,1 +1,0 @@
-../../../tests/launch/mod.rs

@@ -1,1 +1,0 @@
-../../../../tests/launch/serving/mod.rs

@@ -1,1 +1,0 @@
-../../../../../tests/parity/cases/from_pytorch/mod.rs

@@ -1,1 +1,0 @@
-../../../../../tests/parity/cases/from_pytorch/settings.rs

@@ -1,1 +1,0 @@
-../../../../../tests/parity/cases/layers/mod.rs

@@ -1,1 +1,0 @@
-../../../tests/parity/evaluation.rs

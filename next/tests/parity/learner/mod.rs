@@ -1,1 +1,0 @@
-../../../../tests/parity/learner/mod.rs

@@ -1,1 +1,0 @@
-../../../../tests/parity/sharded_models/layouts.rs

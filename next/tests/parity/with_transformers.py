@@ -1,1 +1,0 @@
-../../../tests/parity/with_transformers.py

@@ -1,1 +1,0 @@
-../../../../tests/planted_faults/src/listed.rs

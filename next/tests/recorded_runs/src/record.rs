@@ -1,1 +1,0 @@
-../../../../tests/recorded_runs/src/record.rs

@@ -1,1 +1,0 @@
-../../../tests/support/harness.rs

@@ -1,1 +1,0 @@
-../../../tests/support/rank_folder.rs

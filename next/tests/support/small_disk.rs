@@ -1,1 +1,0 @@
-../../../tests/support/small_disk.rs
