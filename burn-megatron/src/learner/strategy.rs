@@ -16,6 +16,7 @@ use super::sharded::ShardedUpdate;
 use crate::context::ParallelContext;
 use crate::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use crate::launch::StopFlag;
+use crate::parameters::device_of;
 
 /// Settings of a `ParallelLearner`.
 pub(super) struct Options {
@@ -62,7 +63,7 @@ where
         valid: ValidLoader<M>,
         starting_epoch: usize,
     ) -> Result<Trained<M>, LearnerError> {
-        let device = trained_on(learner.model().devices().first().cloned().unwrap_or_default());
+        let device = trained_on(device_of(&learner.model()));
         let (train, valid) = (train.to_device(&device), valid.to_device(&device.clone().inner()));
         learner.fork(&device);
 

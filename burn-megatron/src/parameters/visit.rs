@@ -103,6 +103,18 @@ pub fn settle_running_states<M: Module>(module: &M) {
     drop(module.valid());
 }
 
+/// Returns the device of a module's first tensor. Where it has none, such as a pipeline stage without layers, this
+/// process's: the GPU that it has chosen, or the CPU. burn's default would be a GPU in every build that has one.
+pub(crate) fn device_of<M: Module>(module: &M) -> Device {
+    module.devices().first().cloned().unwrap_or_else(|| {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = crate::cuda::chosen() {
+            return Device::cuda(gpu);
+        }
+        Device::flex()
+    })
+}
+
 /// Returns a tensor's elements as f64, exact for every float type.
 pub fn read_host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     tensor.into_data().iter::<f64>().collect()

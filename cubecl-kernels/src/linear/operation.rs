@@ -161,14 +161,16 @@ impl Operation for AffineBackward {
 
     const NAME: &'static str = "linear_backward";
 
-    fn outputs(&self, [input, weight, (shape, dtype)]: [Spec; 3]) -> Of<Self::Outputs, Spec> {
+    fn outputs(&self, [(mut of_row, input_dtype), weight, (shape, dtype)]: [Spec; 3]) -> Of<Self::Outputs, Spec> {
+        // Its rows may be on their way where its own gradient alone is wanted.
+        of_row[0] = shape[0];
         let LinearWanted {
             input: of_input,
             weight: of_weight,
             bias: of_bias,
         } = self.wanted;
         (
-            of_input.then_some(input),
+            of_input.then_some((of_row, input_dtype)),
             of_weight.then_some(weight),
             of_bias.then(|| ([shape[1]].into(), dtype)),
         )

@@ -144,7 +144,8 @@ pub(super) fn gather_gradient(
     let ranges = chunks.ranges();
     let gather = |range: &Range<usize>| {
         let (rows, to) = (gradient.clone().slice([range.clone()]), chunks.blocks(range, ranks));
-        PendingRows::start(rows, TensorCall::AllGather, &whole, to, group)
+        // Apart: over NCCL, products read rows of `whole` that were still on their way there.
+        PendingRows::Apart(start(rows, TensorCall::AllGather, group), to)
     };
     let gathering: Vec<_> = ranges.iter().map(gather).collect();
     for (range, pending) in ranges.iter().zip(gathering) {

@@ -21,7 +21,7 @@ use crate::data_parallel::error::DataParallelError;
 use crate::data_parallel::gradients::finalisation::Finalisation;
 use crate::data_parallel::sharding_strategy::ShardingStrategy;
 use crate::data_parallel::shards::parameter_shards::{ParameterShards, ShardedWeight};
-use crate::parameters::{Declaration, Distribution, Factoring, ParameterEntry, Placement, RegistryError};
+use crate::parameters::{Declaration, Distribution, Factoring, ParameterEntry, Placement, RegistryError, device_of};
 
 /// The trained parameters of a module, bound to buckets.
 pub(in crate::data_parallel) struct Binding {
@@ -189,7 +189,7 @@ pub(in crate::data_parallel) fn one_device<M: Module>(
     let all = parameters.iter().zip(devices.0);
     let mut trained = all.filter(|(parameter, _)| parameter.requires_grad);
     let Some((first, first_device)) = trained.next() else {
-        return Ok(module.devices().first().cloned().unwrap_or_default());
+        return Ok(device_of(module));
     };
     match trained.find(|(_, device)| *device != first_device) {
         None => Ok(first_device),

@@ -21,7 +21,7 @@ use super::work::{Evaluation, ShardedEvaluation, Training, Work};
 use crate::collectives::{catch_collective_error, has_device_memory};
 use crate::context::ParallelContext;
 use crate::data_parallel::{DistributedDataParallel, has_foreign_dropout};
-use crate::parameters::{ParameterEntry, list_parameters};
+use crate::parameters::{ParameterEntry, device_of, list_parameters};
 
 /// Runs a schedule on this rank's stage.
 #[derive(Clone, Debug)]
@@ -376,7 +376,7 @@ fn check_agreement(schedule: &Schedule, context: &ParallelContext) -> Result<(),
 
 /// The element type and the device of what passes between stages: those of the parameters, without a graph.
 fn kind_of<M: Module>(module: &M) -> (DType, Device) {
-    let device = module.devices().first().cloned().unwrap_or_default().inner();
+    let device = device_of(module).inner();
     (dtype_of(&list_parameters(module), &device), device)
 }
 

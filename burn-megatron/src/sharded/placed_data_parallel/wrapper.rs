@@ -20,7 +20,7 @@ use crate::data_parallel::{
     DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleStep, ReducedGradients, StepPart,
     refuse_several,
 };
-use crate::parameters::settle_running_states;
+use crate::parameters::{device_of, settle_running_states};
 use crate::sharded::agreement::given;
 use crate::sharded::mesh::Mesh;
 use crate::sharded::movement::gather_ahead::{GatherOrder, Pass};
@@ -109,7 +109,7 @@ impl<M: Module> PlacedDataParallel<M> {
         // Every rank has the statistics of all samples.
         let config = config.with_broadcast_buffers(false);
         let (parts, known) = take_local(&model, mesh, axes, context)?;
-        let device = model.devices().first().cloned().unwrap_or_default();
+        let device = device_of(&model);
         let model = model.map(&mut Emptier { known: &known });
         let anchors = anchors(known.places.len(), &device);
         let compares_inputs = config.check_inputs_interval > 0;
