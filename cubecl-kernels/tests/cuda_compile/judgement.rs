@@ -19,7 +19,7 @@ const MOST_SPILLED: u32 = 48;
 /// Judges the kernels of this crate that an operation launches.
 pub fn judge(operation: &Operation, architecture: Architecture) -> anyhow::Result<()> {
     let mut kernels = launches(operation, architecture)?;
-    kernels.retain(|kernel| is_ours(kernel));
+    kernels.retain(is_ours);
     ensure!(!kernels.is_empty(), "no kernel of this crate was launched");
     if let Some(expected) = operation.kernels {
         let names: Vec<&str> = kernels.iter().map(|kernel| function(kernel.path)).collect();

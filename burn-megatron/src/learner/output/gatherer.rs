@@ -232,7 +232,7 @@ mod tests {
             let count = values.len();
             OutputPart::loss(&Tensor::<1>::from_data(
                 TensorData::new(values, [count]),
-                &Default::default(),
+                &burn::tensor::Device::flex(),
             ))
         };
         let all = [Some(vec![losses(vec![1.0, 2.0])]), Some(vec![losses(vec![3.0])])];
