@@ -123,9 +123,9 @@ pub fn trials() -> Vec<Trial> {
     add_products_and_refusals(&mut trials);
     add_endings(&mut trials);
     let made = trials.made.into_iter();
-    made.map(|trial| match trial.name().starts_with("chunks_") && !is_on_gpu() {
-        true => trial.with_ignored_flag(true),
-        false => trial,
+    made.map(|trial| {
+        let waits = trial.name().starts_with("chunks_") && !is_on_gpu();
+        if waits { trial.with_ignored_flag(true) } else { trial }
     })
     .collect()
 }
