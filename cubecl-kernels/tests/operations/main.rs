@@ -42,20 +42,25 @@ fn main() -> ExitCode {
         bias_gelu::trials(),
         every_operation::attention_memory::trials(),
         cross_entropy::trials(),
+        #[cfg(feature = "cuda")]
+        every_operation::device_limits::trials(),
         embedding::trials(),
         flash_attention::trials(),
         l2_norm::trials(),
         linear::trials(),
         norm::trials(),
+        every_operation::nothing::trials(),
         #[cfg(feature = "cuda")]
         every_operation::random::trials(),
         paged_attention::trials(),
         ranges::trials(),
         #[cfg(feature = "cuda")]
         every_operation::reductions::trials(),
+        every_operation::refusals::trials(),
         rotary::trials(),
         softmax::trials(),
         swiglu::trials(),
+        every_operation::threads::trials(),
         every_operation::vector_sums::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
