@@ -5,8 +5,8 @@
 //!
 //! Building needs neither CUDA nor a GPU.
 //!
-//! Groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move
-//! tensors on the GPU over NCCL:
+//! Groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move tensors on the GPU over
+//! NCCL:
 //!
 //! ```text
 //! let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;

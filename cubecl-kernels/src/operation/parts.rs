@@ -181,15 +181,15 @@ fn ranks_of(device: &Device) -> Option<&'static dyn Ranks> {
 }
 
 /// Returns true if a device's tensors are those of several ranks.
+#[cfg(feature = "slot")]
 pub(crate) fn is_of_ranks(device: &Device) -> bool {
-    #[cfg(feature = "slot")]
-    let found = ranks_of(device).is_some();
-    #[cfg(not(feature = "slot"))]
-    let found = {
-        let _ = device;
-        false
-    };
-    found
+    ranks_of(device).is_some()
+}
+
+/// Returns false: without the slot a device's tensors are those of one rank.
+#[cfg(not(feature = "slot"))]
+pub(crate) fn is_of_ranks(_device: &Device) -> bool {
+    false
 }
 
 /// Runs an operation on ranks' parts, if its tensors are those of several ranks and it has a rule; else gives the

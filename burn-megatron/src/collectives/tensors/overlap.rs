@@ -142,15 +142,11 @@ pub(super) fn gather_gradient(
     };
     let mut of_input = output_of(&inputs, rows);
     let ranges = chunks.ranges();
-    let gather = |range: &Range<usize>| {
-        let (rows, to) = (gradient.clone().slice([range.clone()]), chunks.blocks(range, ranks));
-        // Apart: over NCCL, products read rows of `whole` that were still on their way there.
-        PendingRows::Apart(start(rows, TensorCall::AllGather, group), to)
-    };
-    let gathering: Vec<_> = ranges.iter().map(gather).collect();
+    // Not into `whole`: over NCCL, products read rows of it that were still on their way.
+    let gathering = start_rows(&gradient, &ranges, TensorCall::AllGather, group);
     for (range, pending) in ranges.iter().zip(gathering) {
         let to = chunks.blocks(range, ranks);
-        whole = unwrap_or_unwind(pending.wait(whole));
+        whole = put_rows(whole, unwrap_or_unwind(pending.tensor()), to);
         of_input = affine_blocks(BlockProduct {
             inputs: LinearInputs {
                 input: whole.clone(),

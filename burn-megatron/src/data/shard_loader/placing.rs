@@ -11,8 +11,8 @@ use super::source::Cut;
 use crate::data::global_batches::LastBatch;
 use crate::sharded::{AxisRole, Mesh, SlotKind, from_local};
 
-/// A batch whose tensors count samples by a dimension, as [`placed_loader`] places it. Tensors,
-/// and tuples of up to four, are such; a type of your own lists its tensors:
+/// A batch whose tensors count samples by a dimension, as [`placed_loader`] places it. Tensors, and tuples of up to
+/// four, are such; a type of your own lists its tensors:
 ///
 /// ```
 /// use burn::tensor::{Int, Tensor};
