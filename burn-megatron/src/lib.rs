@@ -99,6 +99,8 @@
     )),
     allow(rustdoc::broken_intra_doc_links)
 )]
+// Placed models share much with the layers, which alone do not need all of it.
+#![cfg_attr(not(feature = "slot"), allow(dead_code, unused_imports))]
 
 pub mod autodiff;
 #[cfg(feature = "checkpoint")]
