@@ -134,6 +134,7 @@ mod tests {
         initiator: usize,
         to_acceptor: Vec<Word>,
         to_initiator: Vec<Word>,
+        is_welcome: bool,
         is_given_up: bool,
     }
 
@@ -161,6 +162,7 @@ mod tests {
                     initiator,
                     to_acceptor: vec![Word::Claim],
                     to_initiator: vec![],
+                    is_welcome: false,
                     is_given_up: false,
                 });
             }
@@ -201,6 +203,7 @@ mod tests {
                     let is_made = self.made[acceptor].is_some();
                     let is_welcome = !is_made && self.slots[acceptor].welcome(place).is_ok();
                     let answer = if is_welcome { Word::Welcome } else { Word::Refusal };
+                    self.attempts[number].is_welcome = is_welcome;
                     self.attempts[number].to_initiator.push(answer);
                 }
                 Word::Last => {
@@ -208,6 +211,8 @@ mod tests {
                     assert!(is_kept, "{number} is lost: {self:?}");
                     self.keep(acceptor, number);
                 }
+                // A candidate that was refused is none.
+                _ if !attempt.is_welcome => {}
                 _ => self.slots[acceptor].dismiss(place),
             }
             true
