@@ -23,6 +23,5 @@ pub(crate) use name_pattern::NamePattern;
 pub use registry::{Declaration, ParameterRegistry, RegistryError};
 pub use shard_identity::{RecordError, ShardIdentity};
 pub(crate) use shard_identity::{load_checked, load_unmarked};
-pub(crate) use visit::device_of;
 pub use visit::{ParameterEntry, list_parameters, read_host, settle_running_states, tensor_from_host};
-pub(crate) use visit::{PathVisitor, list_undrawn, visit_paths};
+pub(crate) use visit::{PathVisitor, device_of, list_undrawn, map_once, visit_paths};

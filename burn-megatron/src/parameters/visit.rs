@@ -30,6 +30,22 @@ impl ParameterEntry {
     }
 }
 
+/// Returns the parameter with another value, made of its own when it is first read: it may be on its way. Clones share
+/// what is made: a graph has one hook of a parameter, and one gradient.
+///
+/// burn's own ways are not for this: `init_mapper` takes values out of their graph before it maps them, and
+/// `set_require_grad` of a parameter without a value changes all its clones.
+pub(crate) fn map_once<const D: usize>(
+    param: Param<Tensor<D>>,
+    make: impl FnOnce(Tensor<D>) -> Tensor<D> + Send + Sync + 'static,
+) -> Param<Tensor<D>> {
+    if param.is_initialized() {
+        return param.map(make);
+    }
+    let (id, shape, device) = (param.id, param.lazy_shape(), param.lazy_device());
+    Param::uninitialized(id, move |_: &Device, _| make(param.val()), device, true, shape)
+}
+
 /// A visitor of float parameters and their paths.
 pub(crate) trait PathVisitor {
     fn visit<const D: usize>(&mut self, path: String, param: &Param<Tensor<D>>);

@@ -7,6 +7,8 @@ use cubecl_kernels::tape::{Kept, keep};
 use super::host_activations::HostActivations;
 use super::segment::Segment;
 use super::stage::{PipelineStage, StageOutput};
+use crate::data_parallel::DistributedDataParallel;
+use crate::parameters::map_once;
 
 /// Contents of a chunk for a micro-batch between forward and backward.
 pub(super) struct Pass<const D: usize> {
@@ -31,15 +33,14 @@ enum Held<const D: usize> {
 }
 
 /// A chunk with what is needed to run it for training.
-pub(super) struct Chunk<'a, M, H, O> {
+pub(super) struct Chunk<'a, M, O> {
+    pub(super) stages: &'a DistributedDataParallel<Vec<M>>,
     pub(super) module: &'a M,
-    /// Returns a clone of a module whose gradients go to the step's, good for one graph.
-    pub(super) hook: H,
     /// Makes the number to be differentiated of the last stage's losses.
     pub(super) objective: O,
 }
 
-impl<M, H, O> Chunk<'_, M, H, O> {
+impl<M, O> Chunk<'_, M, O> {
     /// Runs the chunk forward. Returns what is held for the backward pass, and the activation to pass on; `None` if the
     /// chunk ends in the loss.
     pub(super) fn forward<const D: usize>(
@@ -49,7 +50,6 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     ) -> (Pass<D>, Option<Tensor<D>>)
     where
         M: Module + PipelineStage<D>,
-        H: Fn(M) -> M,
         O: Fn(Tensor<1>) -> Tensor<1>,
     {
         let count = self.module.num_segments();
@@ -94,7 +94,6 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     ) -> Option<Tensor<D>>
     where
         M: Module + PipelineStage<D>,
-        H: Fn(M) -> M,
         O: Fn(Tensor<1>) -> Tensor<1>,
     {
         for (segment, held) in pass.segments.into_iter().enumerate().rev() {
@@ -115,10 +114,9 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     ) -> (Segment<D>, Option<Tensor<D>>)
     where
         M: Module + PipelineStage<D>,
-        H: Fn(M) -> M,
         O: Fn(Tensor<1>) -> Tensor<1>,
     {
-        let hooked = (self.hook)(self.module.clone());
+        let hooked = self.stages.hooked(self.module.clone());
         let (input, slot) = input.map(Segment::enter).unzip();
         match hooked.forward_segment(segment, input, micro_batch) {
             StageOutput::Activation(output) => {
@@ -139,7 +137,7 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     where
         M: Module + PipelineStage<D>,
     {
-        let output = match forward_untracked(self.module, segment, input.clone(), micro_batch) {
+        let output = match forward_untracked(self.stages, self.module, segment, input.clone(), micro_batch) {
             StageOutput::Activation(output) => Some(output),
             // They come from the second run.
             StageOutput::Losses(_) => None,
@@ -148,25 +146,26 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     }
 }
 
-/// Runs a segment of a module with autodiff without a graph. Parameters that are gathered for it are freed after it.
+/// Runs a segment of one of a rank's stages without a graph. Parameters that are gathered for it are freed after it.
 pub(super) fn forward_untracked<M: Module + PipelineStage<D>, const D: usize>(
+    stages: &DistributedDataParallel<Vec<M>>,
     module: &M,
     segment: usize,
     input: Option<Tensor<D>>,
     micro_batch: &M::MicroBatch,
 ) -> StageOutput<D> {
-    let untracked = module.clone().map(&mut Untracked);
+    let untracked = stages.gathered_anew(module.clone()).map(&mut Untracked);
     match untracked.forward_segment(segment, input.map(Tensor::autodiff), micro_batch) {
         StageOutput::Activation(output) => StageOutput::Activation(output.inner()),
         StageOutput::Losses(losses) => StageOutput::Losses(losses.inner()),
     }
 }
 
-/// Makes parameters untracked, as burn's `no_grad` does, which gives all of them their values first.
+/// Makes parameters untracked, and leaves other clones of them as they are.
 struct Untracked;
 
 impl ModuleMapper for Untracked {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        param.set_require_grad(false)
+        map_once(param, |tensor| tensor.set_require_grad(false))
     }
 }

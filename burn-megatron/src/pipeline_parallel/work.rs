@@ -62,8 +62,8 @@ where
         };
         let stages = &*self.stages;
         let chunk = Chunk {
+            stages,
             module: &stages.module_in_flight()[task.chunk],
-            hook: |module: M| stages.hooked(module),
             objective: |losses| {
                 let value = (self.objective)(task.micro_batch, losses);
                 self.values.borrow_mut()[task.micro_batch] = Some(value.clone().inner());
@@ -153,7 +153,7 @@ where
             &self.micro_batches[task.micro_batch],
         );
         for segment in 0..module.num_segments() {
-            match without_dropout(|| forward_untracked(module, segment, input.take(), micro_batch)) {
+            match without_dropout(|| forward_untracked(self.stages, module, segment, input.take(), micro_batch)) {
                 StageOutput::Activation(output) => input = Some(output),
                 StageOutput::Losses(losses) => (self.losses)(task.micro_batch, losses),
             }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 
 use super::binding::Binding;
 use super::replace::gather_anew;
 use crate::autodiff::{GradientSink, hook};
+use crate::parameters::map_once;
 
 /// Returns a clone of the module, for one forward pass, whose bound parameters are hooked.
 pub(in crate::data_parallel) fn hook_module<M: Module>(
@@ -35,25 +36,11 @@ impl ModuleMapper for Hooker<'_> {
     }
 }
 
-/// Returns the parameter with another value, made of its own when it is first read: it may be on its way. Clones share
-/// what is made: a graph has one hook of a parameter, and one gradient.
-///
-/// burn's `init_mapper` is not for this: it takes values out of their graph before it maps them.
-fn map_once<const D: usize>(
-    param: Param<Tensor<D>>,
-    make: impl FnOnce(Tensor<D>) -> Tensor<D> + Send + Sync + 'static,
-) -> Param<Tensor<D>> {
-    if param.is_initialized() {
-        return param.map(make);
-    }
-    let (id, shape, device) = (param.id, param.lazy_shape(), param.lazy_device());
-    Param::uninitialized(id, move |_: &Device, _| make(param.val()), device, true, shape)
-}
-
 #[cfg(test)]
 mod tests {
     use burn::backend::DispatchTensor;
     use burn::nn::{Linear, LinearConfig};
+    use burn::tensor::Device;
     use parking_lot::Mutex;
 
     use super::*;

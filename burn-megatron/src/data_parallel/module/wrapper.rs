@@ -292,9 +292,9 @@ impl<M: Module> DistributedDataParallel<M> {
         &self.binding.parameters
     }
 
-    /// Returns a clone whose sharded parameters go with it.
-    fn gathered_anew(&self) -> M {
-        gather_anew(self.module_in_flight().clone(), &self.binding)
+    /// Returns a part of the module, or all of it, whose sharded parameters go with it.
+    pub(crate) fn gathered_anew<P: Module>(&self, part: P) -> P {
+        gather_anew(part, &self.binding)
     }
 
     /// Compares the replicas of the module's trained parameters: see [`check_replicas`].
@@ -303,11 +303,12 @@ impl<M: Module> DistributedDataParallel<M> {
     /// As [`check_replicas`].
     pub fn check_replicas(&self) -> Result<(), DataParallelError> {
         self.wait_for_parameters()?;
+        let gathered = || self.gathered_anew(self.module_in_flight().clone());
         match self.binding.shards {
             // Of a shard there is one; tensor-parallel ranks have replicas.
-            Some(_) if self.context.replica_group().size() > 1 => check_replicas(&self.gathered_anew(), &self.context),
+            Some(_) if self.context.replica_group().size() > 1 => check_replicas(&gathered(), &self.context),
             Some(_) if self.context.tensor_group().size() == 1 => Ok(()),
-            Some(_) => check_tensor_replicas(&self.gathered_anew(), &self.context),
+            Some(_) => check_tensor_replicas(&gathered(), &self.context),
             None => check_replicas(self.module(), &self.context),
         }
     }
