@@ -7,6 +7,7 @@ use cubecl_common::device::Device;
 use cubecl_common::device_handle::DeviceHandle;
 use cubecl_server::id::KernelId;
 use cubecl_server::runtime::Runtime;
+use cubecl_server::server::Server as _;
 use cubecl_server::stream::{ExecuteScope, WriteScoped};
 use cudarc::driver::sys::CUstream;
 
@@ -58,4 +59,11 @@ pub fn queue<K: 'static>(
             })
         });
     });
+}
+
+/// Returns why what was to write the buffers has not, in the words of CubeCL; `None` if it has, or will.
+pub fn why_unwritten(server: &DeviceHandle<Server>, buffers: Vec<BufferBinding>) -> Option<String> {
+    let stream = StreamId::current();
+    let checked = server.submit_blocking(move |server| server.check(buffers, stream));
+    checked.ok()?.err().map(|error| error.to_string())
 }

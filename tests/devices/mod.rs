@@ -82,11 +82,11 @@ pub fn trials() -> Vec<Trial> {
             Ok(calls_are_within_budget("call_budget_offloading.json")?)
         }),
         on_emulated_cuda("preflight_measures_nccl", preflight_measures_nccl),
-        until_lost_work_is_heard_of("out_of_gpu_memory_ends_one_rank", || lost_work::ends_the_run(&[])),
-        until_lost_work_is_heard_of("out_of_gpu_memory_ends_two_ranks", || {
+        on_emulated_cuda("out_of_gpu_memory_ends_one_rank", || lost_work::ends_the_run(&[])),
+        on_emulated_cuda("out_of_gpu_memory_ends_two_ranks", || {
             lost_work::ends_the_run(&["--world-size", "2"])
         }),
-        until_lost_work_is_heard_of(
+        on_emulated_cuda(
             "out_of_gpu_memory_is_an_error_of_the_next_step",
             lost_work::is_an_error_of_the_next_step,
         ),
@@ -160,13 +160,6 @@ fn on_emulated_cuda(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + '
         name,
         test,
     )
-}
-
-/// A trial that is ignored, aloud: CubeCL 0.11 gives the error to whoever reads what was lost, and
-/// [`check_work`](burn_megatron::cuda::check_work) does not hear of it.
-fn until_lost_work_is_heard_of(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
-    let why = "CubeCL 0.11 reports lost work to its reader alone, which check_work does not hear of";
-    trial_unless(Some(why.to_owned()), name, test)
 }
 
 /// A trial on the emulator that is ignored, aloud, where the dynamic linker finds cuBLASLt by itself.

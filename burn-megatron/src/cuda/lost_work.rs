@@ -1,8 +1,9 @@
 //! Work that a GPU has not done, out of memory above all: [`check_work`] says whether there is any.
 //!
 //! CubeCL computes on threads of its own. It skips what cannot be done, such as a kernel whose output has found no
-//! memory, and whoever reads what that was to write panics; a panic on its own threads it logs, and continues without
-//! what was to be done, so that a program that reads on gets old numbers. A hook notes the first such panic.
+//! memory, and all that depends on it, and whoever reads that is refused: burn panics, and a call of NCCL fails. A panic
+//! on its own threads it logs, and continues without what was to be done, so that a program that reads on gets old
+//! numbers. A hook notes the first of these.
 
 use std::fmt;
 use std::panic::PanicHookInfo;
@@ -10,7 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
 
 use burn_megatron_comm::launch::report_failure;
-use cudarc::driver::result::mem_get_info;
+use cudarc::driver::result::{ctx, mem_get_info, primary_ctx};
+
+use super::driver::handle;
+use super::gpu::chosen;
 
 /// CubeCL's words for an allocation that has failed, up to the number of bytes: for now, and for ever.
 const NO_MEMORY: [&str; 2] = ["out of device memory allocating ", "can't allocate buffer of size: "];
@@ -91,16 +95,30 @@ pub(super) fn watch() {
     });
 }
 
+/// Notes why CubeCL has not written what a call was to read or write, and returns the message for it.
+pub(crate) fn note_lost(why: String) -> String {
+    match bytes_asked(&why) {
+        None => why,
+        Some(asked) => {
+            let lost = LostWork::out_of_memory(asked);
+            let message = lost.to_string();
+            lost.note();
+            message
+        }
+    }
+}
+
 impl LostWork {
+    fn out_of_memory(asked: u64) -> Self {
+        let memory = device_memory();
+        Self::OutOfMemory { asked, memory }
+    }
+
     /// Returns what a panic loses: any on CubeCL's threads, and elsewhere one that quotes a failed allocation.
     fn of(panic: &PanicHookInfo<'_>) -> Option<Self> {
         let message = panic.payload_as_str().unwrap_or("(no message)");
         if let Some(asked) = bytes_asked(message) {
-            let memory = mem_get_info().ok().map(|(free, total)| DeviceMemory {
-                free: free as u64,
-                total: total as u64,
-            });
-            return Some(Self::OutOfMemory { asked, memory });
+            return Some(Self::out_of_memory(asked));
         }
         let thread = std::thread::current();
         let is_of_cubecl = thread
@@ -125,6 +143,21 @@ impl LostWork {
             unsafe { libc::_exit(1) };
         }
     }
+}
+
+/// Returns the memory of this process's device, on any thread.
+fn device_memory() -> Option<DeviceMemory> {
+    let read = || mem_get_info().ok();
+    let (free, total) = read().or_else(|| {
+        let device = handle(chosen()?).ok()?;
+        // SAFETY: the device is the driver's. Its context stays until the process ends.
+        unsafe { ctx::set_current(primary_ctx::retain(device).ok()?) }.ok()?;
+        read()
+    })?;
+    Some(DeviceMemory {
+        free: free as u64,
+        total: total as u64,
+    })
 }
 
 /// Returns the size of the allocation that a message quotes.

@@ -127,14 +127,11 @@ impl<S: StoredOptimizer> LearnerState<S> {
         wrapper: &DistributedDataParallel<M>,
         learner: &mut Learner<M>,
     ) -> Result<Vec<ParameterRecord>, LearnerError> {
-        let mut numbers = Numbers {
-            entries: wrapper.trained(),
-            gradients: GradientsParams::new(),
-        };
-        learner.model().visit(&mut numbers);
-        *self.handed.lock() = Some(Vec::new());
-        learner.optimizer_step(numbers.gradients);
-        let mut handed = self.handed.lock().take().unwrap_or_default();
+        // Another optimizer takes gradients of the parameters' own type only.
+        if self.hand_over(wrapper, learner, None).is_empty() {
+            return Err(LearnerError::OptimizerNotUsed);
+        }
+        let mut handed = self.hand_over(wrapper, learner, Some(DType::F32));
         handed.sort_by_key(|(number, _)| *number);
         let (numbers, records): (Vec<_>, Vec<_>) = handed.into_iter().unzip();
         if numbers.into_iter().eq(0..wrapper.trained().len()) {
@@ -142,6 +139,25 @@ impl<S: StoredOptimizer> LearnerState<S> {
         } else {
             Err(LearnerError::OptimizerNotUsed)
         }
+    }
+
+    /// Returns what the learner's optimizer hands over for gradients that are the numbers of their parameters, in an
+    /// element type or in the parameters' own, which may round them.
+    fn hand_over<M: LearnerModel>(
+        &self,
+        wrapper: &DistributedDataParallel<M>,
+        learner: &mut Learner<M>,
+        dtype: Option<DType>,
+    ) -> Vec<(usize, ParameterRecord)> {
+        let mut numbers = Numbers {
+            entries: wrapper.trained(),
+            dtype,
+            gradients: GradientsParams::new(),
+        };
+        learner.model().visit(&mut numbers);
+        *self.handed.lock() = Some(Vec::new());
+        learner.optimizer_step(numbers.gradients);
+        self.handed.lock().take().unwrap_or_default()
     }
 
     /// Gathers the state of a parameter on the first data-parallel rank; none on the others.
@@ -185,14 +201,16 @@ impl<S: StoredOptimizer> LearnerState<S> {
 /// Makes the number of each trained parameter its gradient.
 struct Numbers<'a> {
     entries: &'a [GradientEntry],
+    dtype: Option<DType>,
     gradients: GradientsParams,
 }
 
 impl ModuleVisitor for Numbers<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(entry) = self.entries.iter().find(|entry| entry.id == param.id) {
-            let device = param.val().device().inner();
-            let number = Tensor::<D>::full([1; D], entry.number as f64, (&device, DType::F32));
+            let value = param.val();
+            let dtype = self.dtype.unwrap_or(value.dtype());
+            let number = Tensor::<D>::full([1; D], entry.number as f64, (&value.device().inner(), dtype));
             self.gradients.register(param.id, number);
         }
     }

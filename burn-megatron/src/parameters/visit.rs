@@ -1,6 +1,6 @@
 //! Walks over a module's parameters, and the way of a tensor to host memory and back.
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 /// A float parameter of a module, in the order in which the module lists it.
@@ -115,8 +115,20 @@ pub(crate) fn list_undrawn<M: Module>(module: &M, undrawn: impl Fn(ParamId) -> b
 ///
 /// Without it, what is read lacks the last update, as burn's records do, and what is replaced comes back.
 pub fn settle_running_states<M: Module>(module: &M) {
-    // For what it does to the running states: burn offers nothing else that does it.
-    drop(module.valid());
+    // For what it does to the running states: burn offers nothing else that does it, and it reads all parameters.
+    drop(module.clone().map(&mut WithoutLazy).valid());
+}
+
+/// Puts an element in the place of each parameter that has no value yet.
+struct WithoutLazy;
+
+impl ModuleMapper for WithoutLazy {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if param.is_initialized() {
+            return param;
+        }
+        Param::initialized(param.id, Tensor::zeros([1; D], &param.lazy_device()))
+    }
 }
 
 /// Returns the device of a module's first tensor. Where it has none, such as a pipeline stage without layers, this
@@ -151,7 +163,7 @@ pub fn tensor_from_host<const D: usize>(
 
 #[cfg(test)]
 mod tests {
-    use burn::nn::BatchNormConfig;
+    use burn::nn::{BatchNormConfig, LinearConfig};
 
     use super::*;
 
@@ -164,5 +176,12 @@ mod tests {
         assert_eq!(mean(), [0.0]);
         settle_running_states(&norm);
         assert!(mean()[0] > 0.0);
+    }
+
+    #[test]
+    fn parameters_without_values_get_none_while_running_states_are_settled() {
+        let linear = LinearConfig::new(2, 3).init(&Device::flex().autodiff());
+        settle_running_states(&linear);
+        assert!(!linear.weight.is_initialized());
     }
 }

@@ -135,12 +135,12 @@ void power_of_two(const Operand* operands) {
 }
 
 // `atom.add` of floats: one thread runs at a time, and none is left in between.
-void add_atomically(const Operand* operands) {
-    float* place = reinterpret_cast<float*>(operands[1].bits);
-    float addend;
-    memcpy(&addend, &operands[2].bits, 4);
-    memcpy(operands[0].target, place, 4);
-    *place += addend;
+template <class Number> void add_atomically(const Operand* operands, int count = 1) {
+    Number* place = reinterpret_cast<Number*>(operands[1].bits);
+    Number addends[2];
+    memcpy(addends, &operands[2].bits, sizeof(Number) * count);
+    memcpy(operands[0].target, place, sizeof(Number) * count);
+    for (int i = 0; i < count; i++) place[i] = Number(float(place[i]) + float(addends[i]));
 }
 
 void elect(const Operand* operands) {
@@ -171,7 +171,11 @@ void assembly(const char* text, const Operand* operands) {
     const char* wait_group = "cp.async.wait_group ";
     if (begins(text, wait_group)) return wait_for_copies(unsigned(strtoul(text + strlen(wait_group), nullptr, 10)));
     if (begins(text, "ex2.approx.ftz.f32 ")) return power_of_two(operands);
-    if (begins(text, "atom.relaxed.add.f32 ")) return add_atomically(operands);
+    if (begins(text, "atom.relaxed.add.f32 ")) return add_atomically<float>(operands);
+    if (begins(text, "atom.relaxed.add.noftz.f16 ")) return add_atomically<Sixteen<HalfFormat>>(operands);
+    if (begins(text, "atom.relaxed.add.noftz.f16x2 ")) return add_atomically<Sixteen<HalfFormat>>(operands, 2);
+    if (begins(text, "atom.relaxed.add.noftz.bf16 ")) return add_atomically<Sixteen<Bfloat16Format>>(operands);
+    if (begins(text, "atom.relaxed.add.noftz.bf16x2 ")) return add_atomically<Sixteen<Bfloat16Format>>(operands, 2);
     if (begins(text, "mov.u32 ")) return void(memcpy(operands[0].target, &operands[1].bits, 4));
     if (begins(text, "add.sat.s32 ")) return saturate(operands, false);
     if (begins(text, "sub.sat.s32 ")) return saturate(operands, true);

@@ -3,11 +3,11 @@
 
 use burn::tensor::DType;
 use cudarc::cublaslt::{result, sys};
-use cudarc::driver::result::{free_sync, malloc_sync};
+use cudarc::driver::result::free_sync;
 use cudarc::driver::sys::CUstream;
 
 use super::factor::Factor;
-use super::plan::{Addresses, Batch, Kind, Plan, PlanKind, WORKSPACE_BYTES};
+use super::plan::{Addresses, Batch, Kind, Plan, PlanKind, workspace};
 
 pub use super::plan::Choice;
 
@@ -89,8 +89,7 @@ impl Products {
         super::version().map_err(|error| error.to_string())?;
         let handle = result::create_handle().map_err(|error| format!("cublasLtCreate: {error}"))?;
         // SAFETY: the caller's context is current.
-        let workspace = unsafe { malloc_sync(WORKSPACE_BYTES) };
-        let workspace = workspace.map_err(|error| format!("no workspace of {WORKSPACE_BYTES} bytes: {error:?}"))?;
+        let workspace = unsafe { workspace() }?;
         Ok(Self { handle, workspace })
     }
 

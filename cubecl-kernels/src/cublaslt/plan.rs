@@ -6,11 +6,28 @@ use burn::tensor::DType;
 use cubecl::server::BufferBinding;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
+use cudarc::driver::result::malloc_sync;
+use cudarc::driver::sys::CUresult;
 
 use super::factor::Factor;
 
 /// Memory of the device that plans may use: what NVIDIA recommends for Hopper, and more than for Ampere.
-pub(super) const WORKSPACE_BYTES: usize = 32 << 20;
+const WORKSPACE_BYTES: usize = 32 << 20;
+
+/// Returns new memory for a product's workspace.
+///
+/// # Errors
+/// When there is none, in the words of CubeCL if the device's is full.
+///
+/// # Safety
+/// The thread has a current context.
+pub(super) unsafe fn workspace() -> Result<u64, String> {
+    // SAFETY: the caller's.
+    unsafe { malloc_sync(WORKSPACE_BYTES) }.map_err(|error| match error.0 {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => format!("out of device memory allocating {WORKSPACE_BYTES} bytes"),
+        _ => format!("no workspace of {WORKSPACE_BYTES} bytes: {error:?}"),
+    })
+}
 
 const UNSUPPORTED: CublasError = CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
 

@@ -14,7 +14,7 @@ use cudarc::cublaslt::sys;
 use cudarc::driver;
 use parking_lot::Mutex;
 
-use super::plan::{Addresses, Choice, Kind, Plan, PlanKind, WORKSPACE_BYTES};
+use super::plan::{Addresses, Choice, Kind, Plan, PlanKind, workspace};
 use crate::cuda::{CallBuffers, Server, queue};
 
 /// The kinds of products that are kept; a model has some dozens.
@@ -153,8 +153,7 @@ impl Library {
             Entry::Occupied(workspace) => *workspace.get(),
             Entry::Vacant(place) => {
                 // SAFETY: on the server's thread its context is current.
-                let workspace = unsafe { driver::result::malloc_sync(WORKSPACE_BYTES) };
-                *place.insert(workspace.map_err(|error| format!("no workspace of {WORKSPACE_BYTES} bytes: {error:?}"))?)
+                *place.insert(unsafe { workspace() }?)
             }
         })
     }

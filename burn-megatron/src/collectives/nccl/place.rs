@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use cubecl::cuda::CudaDevice;
 use cubecl::server::{BufferBinding, Handle};
-use cubecl_kernels::cuda::{CallBuffers, Server, queue, server};
+use cubecl_kernels::cuda::{CallBuffers, Server, queue, server, why_unwritten};
 use cudarc::driver::sys::CUstream;
 use parking_lot::Mutex;
 
 use super::order::{Context, Event, StreamHandle, driver_message};
 use super::pauses::Pauses;
+use crate::cuda::note_lost;
 
 /// Time between two checks of whether a wait for CubeCL's server may continue.
 const SLICE: Duration = Duration::from_millis(20);
@@ -77,6 +78,7 @@ impl CallMemory {
 /// The server's answer to come, and the buffers that it is for.
 pub(crate) struct Prepared {
     answer: Receiver<Result<Place, String>>,
+    device: CudaDevice,
     pub(super) buffers: Buffers,
 }
 
@@ -104,12 +106,21 @@ impl Prepared {
         });
         // Launches are queued until there are many: the other ranks wait for this one.
         server.flush_queue();
-        Self { answer, buffers }
+        Self {
+            answer,
+            device: device.clone(),
+            buffers,
+        }
     }
 
     /// Waits until all that was launched before has been handed to the GPU.
     pub(super) fn wait(&self, check_wait: &impl Fn() -> Result<(), String>) -> Result<Place, String> {
-        answered(&self.answer, check_wait)
+        answered(&self.answer, check_wait)?.unwrap_or_else(|| {
+            let CallBuffers { mut read, written } = self.buffers.clone().of_call();
+            read.extend(written);
+            let why = why_unwritten(&server(&self.device), read).map(note_lost);
+            Err(why.unwrap_or_else(|| "CubeCL has dropped it".to_owned()))
+        })
     }
 }
 
@@ -120,26 +131,21 @@ pub(super) fn context_of(device: &CudaDevice, check_wait: &impl Fn() -> Result<(
     // The receiver may be gone.
     server.submit(move |_: &mut Server| drop(give.send(Context::current())));
     server.flush_queue();
-    answered(&answer, check_wait)
+    answered(&answer, check_wait)?.unwrap_or_else(|| Err("CubeCL has dropped a task".to_owned()))
 }
 
-/// Waits for what the device's server answers.
-fn answered<T>(
-    answer: &Receiver<Result<T, String>>,
-    check_wait: &impl Fn() -> Result<(), String>,
-) -> Result<T, String> {
+/// Waits for what the device's server answers; `None` if it will not.
+fn answered<T>(answer: &Receiver<T>, check_wait: &impl Fn() -> Result<(), String>) -> Result<Option<T>, String> {
     let pauses = Pauses::begin();
     loop {
         let pause = if pauses.is_short() { Duration::ZERO } else { SLICE };
         match answer.recv_timeout(pause) {
-            Ok(answer) => return answer,
+            Ok(answer) => return Ok(Some(answer)),
             Err(RecvTimeoutError::Timeout) => {
                 std::thread::yield_now();
                 check_wait()?;
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err("CubeCL has no memory for it, or what was to write it has failed".to_owned());
-            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
         }
     }
 }

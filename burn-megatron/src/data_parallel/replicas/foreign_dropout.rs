@@ -35,17 +35,20 @@ pub(crate) fn differs_in_training<M: std::fmt::Debug>(module: &M) -> bool {
             .any(|name| printed.contains(name))
 }
 
-/// Returns whether a printed module has a `Dropout { prob: p }` with p above zero; `AlphaDropout` is another type.
+/// Returns whether a printed module has a `Dropout { prob: p, .. }` with p above zero; `AlphaDropout` is another type.
 fn shows_active_dropout(printed: &str) -> bool {
     const NAME: &str = "Dropout { prob: ";
     printed.match_indices(NAME).any(|(at, _)| {
         let continues_a_name = printed[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        !continues_a_name && !printed[at + NAME.len()..].starts_with("0.0 }")
+        let probability = printed[at + NAME.len()..].split([',', ' ', '}']).next();
+        !continues_a_name && probability != Some("0.0")
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::nn::DropoutConfig;
+
     use super::*;
 
     #[cfg(feature = "trainer")]
@@ -63,9 +66,11 @@ mod tests {
 
     #[test]
     fn burns_dropout_is_seen_by_its_name_and_probability() {
-        assert!(shows_active_dropout("Net { fc: Linear, drop: Dropout { prob: 0.1 } }"));
-        assert!(!shows_active_dropout("Net { drop: Dropout { prob: 0.0 } }"));
-        assert!(!shows_active_dropout("Net { drop: AlphaDropout { prob: 0.1 } }"));
+        let net = |probability| format!("Net {{ drop: {:?} }}", DropoutConfig::new(probability).init());
+        assert!(shows_active_dropout(&net(0.1)));
+        assert!(shows_active_dropout(&net(0.05)));
+        assert!(!shows_active_dropout(&net(0.0)));
+        assert!(!shows_active_dropout(&net(0.1).replace("Dropout", "AlphaDropout")));
         assert!(!shows_active_dropout(
             "Net { drop: Dropout { probability: 0.1, layer: 0 } }"
         ));
