@@ -312,8 +312,8 @@ pub fn run_peak(case: &Case, world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ranks that draw their shards alone start, train and evaluate as ranks that have held the whole, to the bit; so where
-/// data-parallel ranks have unequally many micro-batches to evaluate.
+/// Ranks that draw their shards alone start and train as ranks that have held the whole, to the bit, and evaluate alike;
+/// so where data-parallel ranks have unequally many micro-batches to evaluate.
 pub fn run_start(case: &Case, world: &World) -> anyhow::Result<()> {
     let folder = FilesFolder::of(world)?;
     let frozen: ParameterGroup = "h.1.mlp.**:frozen".parse()?;
@@ -363,7 +363,16 @@ pub fn run_start(case: &Case, world: &World) -> anyhow::Result<()> {
     ] {
         let facts = format!("drawn alone: {is_lazy}, {offload:?}");
         let sharded = losses(ShardingStrategy::OptimGradsParams, is_lazy, offload)?;
-        ensure!(whole == sharded, "{whole:?}, sharded {sharded:?}, {facts}");
+        // Evaluations are sums of what autodiff's functions return here, and others there.
+        let are_same = whole
+            .iter()
+            .zip(&sharded)
+            .enumerate()
+            .all(|(number, (whole, sharded))| {
+                let is_trained = number % 3 == 0;
+                whole == sharded || !is_trained && (whole - sharded).abs() < 4.0 * f64::EPSILON * whole
+            });
+        ensure!(are_same, "{whole:?}, sharded {sharded:?}, {facts}");
     }
     Ok(())
 }
