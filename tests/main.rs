@@ -23,7 +23,7 @@ use faults::{kill_storm, storm};
 use launch::{adapters, families, from_text, generation, imported, launcher, launchers, serving};
 use libtest_mimic::{Arguments, Trial};
 use parity::{evaluation, existing_model, learner, lessons, sharded_models};
-use tests::{harness, job, sharpest, takes_all};
+use tests::{harness, job, sharpest};
 
 /// Some cases are about what ranks have allocated.
 #[global_allocator]
@@ -69,22 +69,6 @@ const PARTS: [(&[Room], usize); 4] = [
         ],
         2,
     ),
-];
-
-/// Rooms for a release, or by name: the longest, and those whose trials have not all passed on burn 0.22 yet.
-const FOR_A_RELEASE: [&str; 12] = [
-    "checkpoint",
-    "evaluation",
-    "from_text",
-    "kill_storm",
-    "sharded_models",
-    "learner",
-    "families",
-    "generation",
-    "adapters",
-    "imported",
-    "serving",
-    "resuming",
 ];
 
 fn main() -> ExitCode {
@@ -169,8 +153,7 @@ fn in_turn(rooms: &[Room], filter: Option<&str>) -> Vec<Trial> {
     // Some rooms look for programs and devices.
     let may_match = |(room, _): &&Room| {
         let asked = filter.and_then(|filter| filter.strip_prefix('['));
-        let is_taken = filter.is_some() || takes_all() || !FOR_A_RELEASE.contains(room);
-        is_taken && asked.is_none_or(|asked| asked.starts_with(room) || room.starts_with(asked))
+        asked.is_none_or(|asked| asked.starts_with(room) || room.starts_with(asked))
     };
     let of_room = |&(room, trials): &Room| {
         let of_kind = move |trial: Trial| trial.with_kind(room);

@@ -182,7 +182,7 @@ pub fn trials() -> Vec<Trial> {
     for model in ["classifier", "fused_gpt"] {
         for layout in ["tp2", "tp2sp"] {
             let explained = case("explained", model, "f32", 0.0).with("layout", layout);
-            let trial = format!("a_step_of_{model}_in_{layout}_makes_the_collectives_of_megatrons_layers");
+            let trial = format!("a_step_of_{model}_in_{layout}_makes_these_collectives");
             trials.push(Job::new(explained, 2).succeeds(trial));
         }
     }

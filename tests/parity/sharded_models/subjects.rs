@@ -63,9 +63,10 @@ impl Subject for Classifier {
     }
 
     fn collectives(is_sequence_parallel: bool) -> Vec<[usize; 3]> {
-        // Two of each layer, and those of the two ends, which are cut by the vocabulary and the classes.
+        // Two of each layer, and those of the two ends, which are cut by the vocabulary and the classes. Under sequence
+        // parallelism the backward pass gathers once more in each layer than Megatron's.
         if is_sequence_parallel {
-            vec![[5, 3, 4], [1, 8, 4], [1, 0, 0]]
+            vec![[5, 3, 4], [1, 8 + 2, 4], [1, 0, 0]]
         } else {
             vec![[4 + 4, 0, 0], [4 + 1, 0, 0], [1, 0, 0]]
         }
@@ -197,11 +198,12 @@ impl Subject for FusedGpt {
 
     fn collectives(is_sequence_parallel: bool) -> Vec<[usize; 3]> {
         // Two of each layer, and those of the two ends: the loss reduces two numbers of each token. The output layer's
-        // gradient finds its gathered input still there.
+        // gradient finds its gathered input still there. Without sequence parallelism the last norm's gradients are summed
+        // with the step's, as is the bias before it.
         if is_sequence_parallel {
             vec![[2, 4 + 1, 4 + 1], [0, 2 * 4 + 1, 4 + 1], [1, 0, 0]]
         } else {
-            vec![[4 + 1 + 2, 0, 0], [4 + 1, 0, 0], [0, 0, 0]]
+            vec![[4 + 1 + 2, 0, 0], [4 + 1, 0, 0], [1, 0, 0]]
         }
     }
 }

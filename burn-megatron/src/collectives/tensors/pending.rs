@@ -6,6 +6,10 @@ use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, Shape, TensorData};
+#[cfg(feature = "cuda")]
+use burn_cubecl::{CubeBackend, tensor::CubeTensor};
+#[cfg(feature = "cuda")]
+use burn_fusion::get_client;
 
 #[cfg(feature = "cuda")]
 use crate::collectives::nccl::Started;
@@ -36,21 +40,6 @@ impl<B: Backend> PendingTensor<B> {
         Self(Box::new(Ready(result)))
     }
 
-    /// Returns the handle of a tensor that the device is making, or of what came instead.
-    #[cfg(feature = "cuda")]
-    pub(super) fn started(result: Result<(FloatTensor<B>, Started), CollectiveError>) -> Self {
-        match result {
-            Ok((tensor, started)) => Self::on_device(tensor, Pending::ready(Ok(started))),
-            Err(error) => Self::ready(Err(error)),
-        }
-    }
-
-    /// Returns the handle of a tensor that the device is receiving.
-    #[cfg(feature = "cuda")]
-    pub(super) fn on_device(tensor: FloatTensor<B>, pending: Pending<Started>) -> Self {
-        Self(Box::new(OnDevice { tensor, pending }))
-    }
-
     /// Returns the handle of what `wrap` makes of the tensor.
     pub(crate) fn map<W: Backend>(
         self,
@@ -73,6 +62,22 @@ impl<B: Backend> PendingTensor<B> {
     }
 }
 
+#[cfg(feature = "cuda")]
+impl PendingTensor<CubeBackend> {
+    /// Returns the handle of a tensor that the device is making, or of what came instead.
+    pub(super) fn started(result: Result<(CubeTensor, Started), CollectiveError>) -> Self {
+        match result {
+            Ok((tensor, started)) => Self::on_device(tensor, Pending::ready(Ok(started))),
+            Err(error) => Self::ready(Err(error)),
+        }
+    }
+
+    /// Returns the handle of a tensor that the device is receiving.
+    pub(super) fn on_device(tensor: CubeTensor, pending: Pending<Started>) -> Self {
+        Self(Box::new(OnDevice { tensor, pending }))
+    }
+}
+
 impl PendingTensor {
     /// Waits for the tensor, which is of no graph. Bounded, because the call is.
     ///
@@ -85,20 +90,23 @@ impl PendingTensor {
 
 /// A tensor that is available to work launched after [`Started::before_use`].
 #[cfg(feature = "cuda")]
-struct OnDevice<T> {
-    tensor: T,
+struct OnDevice {
+    tensor: CubeTensor,
     pending: Pending<Started>,
 }
 
 #[cfg(feature = "cuda")]
-impl<B: Backend> Incoming<B> for OnDevice<FloatTensor<B>> {
+impl Incoming<CubeBackend> for OnDevice {
     fn finished_at(&self) -> Option<Instant> {
         // Only the GPU knows.
         None
     }
 
-    fn wait(self: Box<Self>) -> Result<FloatTensor<B>, CollectiveError> {
-        self.pending.wait()?.before_use();
+    fn wait(self: Box<Self>) -> Result<CubeTensor, CollectiveError> {
+        let started = self.pending.wait()?;
+        // What burn's fusion has queued does not need the tensor, and runs while it is on its way.
+        get_client::<CubeBackend>(&self.tensor.device).sync(|| ());
+        started.before_use();
         Ok(self.tensor)
     }
 }
