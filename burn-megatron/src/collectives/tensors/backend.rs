@@ -2,6 +2,8 @@
 //!
 //! Unless a backend says otherwise, tensors travel through host memory (`staging`).
 
+use std::ops::Range;
+
 #[cfg(feature = "cubecl")]
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensorKind};
 use burn::backend::{Dispatch, DispatchDevice, DispatchTensor};
@@ -92,13 +94,12 @@ pub trait CollectiveBackend: Backend {
     /// waited for; `None` where results cannot be written there.
     #[track_caller]
     fn start_into(
-        rows: &FloatTensor<Self>,
+        (matrix, from): (&FloatTensor<Self>, Range<usize>),
         call: TensorCall,
-        output: &FloatTensor<Self>,
-        to: RowBlocks,
+        (output, to): (&FloatTensor<Self>, RowBlocks),
         group: &ProcessGroup,
     ) -> Option<PendingTensor<Self>> {
-        let _ = (rows, call, output, to, group);
+        let _ = (matrix, from, call, output, to, group);
         None
     }
 
@@ -144,20 +145,19 @@ impl CollectiveBackend for Dispatch {
 
     #[track_caller]
     fn start_into(
-        rows: &DispatchTensor,
+        (matrix, from): (&DispatchTensor, Range<usize>),
         call: TensorCall,
-        output: &DispatchTensor,
-        to: RowBlocks,
+        (output, to): (&DispatchTensor, RowBlocks),
         group: &ProcessGroup,
     ) -> Option<PendingTensor> {
-        match (&rows.kind, &output.kind) {
+        match (&matrix.kind, &output.kind) {
             #[cfg(feature = "cubecl")]
             (
-                DispatchTensorKind::Cube(BackendTensor::Float(rows)),
+                DispatchTensorKind::Cube(BackendTensor::Float(matrix)),
                 DispatchTensorKind::Cube(BackendTensor::Float(output)),
-            ) => Some(Cube::start_into(rows, call, output, to, group)?.map(of_cube)),
+            ) => Some(Cube::start_into((matrix, from), call, (output, to), group)?.map(of_cube)),
             _ => {
-                let _ = (call, to, group);
+                let _ = (from, call, to, group);
                 None
             }
         }

@@ -1,6 +1,8 @@
 //! `CollectiveBackend` for burn's CubeCL devices: over NCCL on CUDA, where the group has it, and else through host
 //! memory. burn's fusion first runs the queued operations that a tensor depends on.
 
+use std::ops::Range;
+
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
@@ -44,15 +46,20 @@ impl CollectiveBackend for Cube {
 
     #[track_caller]
     fn start_into(
-        rows: &FloatTensor<Self>,
+        (matrix, from): (&FloatTensor<Self>, Range<usize>),
         call: TensorCall,
-        output: &FloatTensor<Self>,
-        to: RowBlocks,
+        (output, to): (&FloatTensor<Self>, RowBlocks),
         group: &ProcessGroup,
     ) -> Option<PendingTensor<Self>> {
-        let engine = nccl::engine(rows.client.device(), group)?;
-        let (rows, output) = (resolved(rows.clone()), resolved(output.clone()));
-        Some(started(nccl::start_into(rows, call, &output, to, group, engine)))
+        let engine = nccl::engine(matrix.client.device(), group)?;
+        let (matrix, output) = (resolved(matrix.clone()), resolved(output.clone()));
+        Some(started(nccl::start_into(
+            (matrix, from),
+            call,
+            (&output, to),
+            group,
+            engine,
+        )))
     }
 
     #[track_caller]

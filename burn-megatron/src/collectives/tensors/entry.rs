@@ -42,7 +42,7 @@ fn multiply(inputs: LinearInputs, entry: RegionEntry, group: &ProcessGroup) -> T
     if let RegionEntry::GatherRows { chunks } = entry
         && !chunks.is_whole()
     {
-        let gathering = overlap::start_rows(&inputs.input, &chunks.ranges(), TensorCall::AllGather, group);
+        let gathering = overlap::gather_rows(&inputs.input, &chunks.ranges(), group);
         return overlap::multiply_gathered(inputs, chunks, group.size(), gathering);
     }
     let input = unwrap_or_unwind(move_data(inputs.input, entry.movement(), group));

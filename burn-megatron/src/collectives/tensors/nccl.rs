@@ -1,6 +1,8 @@
 //! Collectives on tensors on a GPU over NCCL: nothing passes through host memory, and no host waits for the GPU, but
 //! for the other ranks at the first call, and for CubeCL to hand over what was launched before.
 
+use std::ops::Range;
+
 use burn_backend::{DType, Shape, TensorMetadata};
 use burn_cubecl::CubeDevice;
 use burn_cubecl::kernel::into_contiguous;
@@ -46,25 +48,32 @@ pub(super) fn start(
     Ok((output.unwrap_or(input), started))
 }
 
-/// Starts a collective on adjacent rows, whose result goes to its rows of `output`, which is contiguous: of an
+/// Starts a collective on rows of a matrix, whose result goes to its rows of `output`, which is contiguous: of an
 /// all-gather, each rank's to a block of rows; of a reduce-scatter, to one block. Returns the output.
 #[track_caller]
 pub(super) fn start_into(
-    rows: CubeTensor,
+    (matrix, from): (CubeTensor, Range<usize>),
     call: TensorCall,
-    output: &CubeTensor,
-    to: RowBlocks,
+    (output, to): (&CubeTensor, RowBlocks),
     group: &ProcessGroup,
     engine: &Nccl,
 ) -> Result<(CubeTensor, Started), CollectiveError> {
+    let matrix = into_contiguous(matrix);
     let columns = output.shape()[1];
-    let result = call.result_shape(rows.shape(), group);
+    assert!(from.end <= matrix.shape()[0], "rows {from:?} of {}", matrix.shape()[0]);
+    let rows = Shape::new([from.len(), columns]);
+    let input = rows.num_elements();
+    let result = call.result_shape(rows, group);
     assert_eq!(
         (result[0], result[1]),
         (to.rows * to.count, columns),
         "a result for {to:?} of {columns} columns"
     );
-    assert_eq!(rows.dtype, output.dtype, "types of the rows and of the output");
+    assert_eq!(
+        (matrix.shape()[1], matrix.dtype),
+        (columns, output.dtype),
+        "columns and types of the matrix and of the output"
+    );
     let end = to.ranges().last().map_or(0, |range| range.end);
     assert!(end <= output.shape()[0], "rows up to {end} of {}", output.shape()[0]);
     let is_apart = to.count > 1 && to.stride != to.rows;
@@ -72,12 +81,12 @@ pub(super) fn start_into(
         !is_apart || matches!(call, TensorCall::AllGather),
         "{call:?} has one block of rows"
     );
-    let lengths = (rows.shape().num_elements(), result.num_elements());
-    let described = with_float!(rows.dtype, T => descriptor::<T>(call, lengths, group))?;
-    let bytes = (to.first * columns * output.dtype.size()) as u64;
+    let lengths = (input, result.num_elements());
+    let described = with_float!(matrix.dtype, T => descriptor::<T>(call, lengths, group))?;
+    let bytes = |row: usize| (row * columns * output.dtype.size()) as u64;
     let buffers = Buffers {
-        input: rows.handle.clone(),
-        output: Some(output.handle.clone().offset_start(bytes)),
+        input: matrix.handle.clone().offset_start(bytes(from.start)),
+        output: Some(output.handle.clone().offset_start(bytes(to.first))),
         distance: is_apart.then_some(to.stride * columns * output.dtype.size()),
     };
     Ok((output.clone(), queue(described, buffers, group, engine)?))

@@ -33,12 +33,17 @@ pub(super) struct GatheredGradient {
 }
 
 impl PendingRows {
-    /// Starts a collective on rows whose result goes to rows of `output`, there if the device can.
+    /// Starts a collective on rows of a matrix whose result goes to rows of `output`, there if the device can.
     #[track_caller]
-    fn start(rows: Tensor<2>, call: TensorCall, output: &Tensor<2>, to: RowBlocks, group: &ProcessGroup) -> Self {
-        match start_into(&rows, call, output, to, group) {
+    fn start(
+        (matrix, from): (&Tensor<2>, Range<usize>),
+        call: TensorCall,
+        (output, to): (&Tensor<2>, RowBlocks),
+        group: &ProcessGroup,
+    ) -> Self {
+        match start_into((matrix, from.clone()), call, (output, to), group) {
             Some(pending) => Self::InOutput(pending),
-            None => Self::Apart(start(rows, call, group), to),
+            None => Self::Apart(start(matrix.clone().slice([from]), call, group), to),
         }
     }
 
@@ -54,16 +59,19 @@ impl PendingRows {
     }
 }
 
-/// Starts a collective on each of these ranges of a matrix's rows, in order.
+/// Starts to gather each of these ranges of a matrix's rows, in order.
 #[track_caller]
-pub(super) fn start_rows(
-    matrix: &Tensor<2>,
-    ranges: &[Range<usize>],
-    call: TensorCall,
-    group: &ProcessGroup,
-) -> Vec<PendingTensor> {
-    let of_range = |range: &Range<usize>| start(matrix.clone().slice([range.clone()]), call, group);
-    ranges.iter().map(of_range).collect()
+pub(super) fn gather_rows(matrix: &Tensor<2>, ranges: &[Range<usize>], group: &ProcessGroup) -> Vec<PendingTensor> {
+    let ranks = group.size();
+    let [_, columns] = matrix.dims();
+    let gather = |range: &Range<usize>| {
+        let output = unwritten([ranks * range.len(), columns], &matrix.device(), matrix.dtype());
+        let to = RowBlocks::adjacent(range.len(), ranks);
+        match PendingRows::start((matrix, range.clone()), TensorCall::AllGather, (&output, to), group) {
+            PendingRows::InOutput(gathered) | PendingRows::Apart(gathered, _) => gathered,
+        }
+    };
+    ranges.iter().map(gather).collect()
 }
 
 /// Returns the output with these rows in their places.
@@ -115,7 +123,8 @@ pub(super) fn multiply_and_scatter(inputs: LinearInputs, chunks: RowChunks, grou
             to: RowBlocks::adjacent(range.len(), ranks),
         });
         let call = TensorCall::ReduceScatter(ReduceOp::Sum);
-        PendingRows::start(part, call, &output, RowBlocks::range(range), group)
+        let all = 0..ranks * range.len();
+        PendingRows::start((&part, all), call, (&output, RowBlocks::range(range)), group)
     };
     let reducing: Vec<_> = chunks.ranges().into_iter().map(reduce).collect();
     let arrived = |output, pending: PendingRows| unwrap_or_unwind(pending.wait(output));
@@ -142,11 +151,14 @@ pub(super) fn gather_gradient(
     };
     let mut of_input = output_of(&inputs, rows);
     let ranges = chunks.ranges();
-    // Not into `whole`: over NCCL, products read rows of it that were still on their way.
-    let gathering = start_rows(&gradient, &ranges, TensorCall::AllGather, group);
+    let gather = |range: &Range<usize>| {
+        let to = chunks.blocks(range, ranks);
+        PendingRows::start((&gradient, range.clone()), TensorCall::AllGather, (&whole, to), group)
+    };
+    let gathering: Vec<_> = ranges.iter().map(gather).collect();
     for (range, pending) in ranges.iter().zip(gathering) {
         let to = chunks.blocks(range, ranks);
-        whole = put_rows(whole, unwrap_or_unwind(pending.tensor()), to);
+        whole = unwrap_or_unwind(pending.wait(whole));
         of_input = affine_blocks(BlockProduct {
             inputs: LinearInputs {
                 input: whole.clone(),

@@ -1,5 +1,7 @@
 //! Collectives and movements of burn's tensors, in a graph and without one.
 
+use std::ops::Range;
+
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Tensor};
 use cubecl_kernels::linear::blocks::RowBlocks;
@@ -79,14 +81,13 @@ pub fn start<const D: usize>(tensor: Tensor<D>, call: TensorCall, group: &Proces
 /// Starts a collective on rows of a matrix, as [`CollectiveBackend::start_into`].
 #[track_caller]
 pub(super) fn start_into(
-    rows: &Tensor<2>,
+    (matrix, from): (&Tensor<2>, Range<usize>),
     call: TensorCall,
-    output: &Tensor<2>,
-    to: RowBlocks,
+    (output, to): (&Tensor<2>, RowBlocks),
     group: &ProcessGroup,
 ) -> Option<PendingTensor> {
-    let [rows, output] = [rows, output].map(|tensor| tensor.clone().inner().into_dispatch());
-    Dispatch::start_into(&rows, call, &output, to, group)
+    let [matrix, output] = [matrix, output].map(|tensor| tensor.clone().inner().into_dispatch());
+    Dispatch::start_into((&matrix, from), call, (&output, to), group)
 }
 
 /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if nothing
