@@ -1,9 +1,9 @@
 //! Work that a GPU has not done, out of memory above all: [`check_work`] says whether there is any.
 //!
 //! CubeCL computes on threads of its own. It skips what cannot be done, such as a kernel whose output has found no
-//! memory, and all that depends on it, and whoever reads that is refused: burn panics, and a call of NCCL fails. A panic
-//! on its own threads it logs, and continues without what was to be done, so that a program that reads on gets old
-//! numbers. A hook notes the first of these.
+//! memory, and all that depends on it, and whoever reads that is refused: burn panics, and a call of NCCL fails. A
+//! panic on its own threads it logs, and continues without what was to be done, so that a program that reads on gets
+//! old numbers. A hook notes the first of these.
 
 use std::fmt;
 use std::panic::PanicHookInfo;

@@ -312,8 +312,8 @@ pub fn run_peak(case: &Case, world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ranks that draw their shards alone start and train as ranks that have held the whole, to the bit, and evaluate alike;
-/// so where data-parallel ranks have unequally many micro-batches to evaluate.
+/// Ranks that draw their shards alone start and train as ranks that have held the whole, to the bit, and evaluate
+/// alike; so where data-parallel ranks have unequally many micro-batches to evaluate.
 pub fn run_start(case: &Case, world: &World) -> anyhow::Result<()> {
     let folder = FilesFolder::of(world)?;
     let frozen: ParameterGroup = "h.1.mlp.**:frozen".parse()?;

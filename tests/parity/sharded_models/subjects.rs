@@ -198,8 +198,8 @@ impl Subject for FusedGpt {
 
     fn collectives(is_sequence_parallel: bool) -> Vec<[usize; 3]> {
         // Two of each layer, and those of the two ends: the loss reduces two numbers of each token. The output layer's
-        // gradient finds its gathered input still there. Without sequence parallelism the last norm's gradients are summed
-        // with the step's, as is the bias before it.
+        // gradient finds its gathered input still there. Without sequence parallelism the last norm's gradients are
+        // summed with the step's, as is the bias before it.
         if is_sequence_parallel {
             vec![[2, 4 + 1, 4 + 1], [0, 2 * 4 + 1, 4 + 1], [1, 0, 0]]
         } else {
