@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use burn::module::Module;
 use burn::tensor::Device;
 use burn_megatron::context::ParallelContext;
+use burn_megatron::initialize;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::TopologyError;
 use burn_megatron::training::LanguageModel;
@@ -114,7 +115,9 @@ pub fn adapt_stage<C: ModelFamily>(
         context,
         adapted: BTreeSet::new(),
     };
-    let chunks = chunks.into_iter().map(|chunk| chunk.no_grad().adapted(&mut adapting));
+    let chunks = chunks
+        .into_iter()
+        .map(|chunk| initialize(chunk).no_grad().adapted(&mut adapting));
     let found = chunks.collect::<Result<_, _>>()?;
     let is_whole = context.grid().pipeline_parallel_size() == 1;
     match sites

@@ -199,7 +199,8 @@ impl ParallelContext {
     /// Returns the same context for layers whose parameters get their values when they are first read, or when they are
     /// made, as at first. A model that no memory holds can be made so, and its parameters counted; or trained with
     /// sharded parameters, of which each rank then draws its shards alone. A parameter without values counts as
-    /// trained, whatever its `set_require_grad` was given: to freeze one, read it first. burn's `no_grad` does.
+    /// trained, whatever its `set_require_grad` was given: to freeze one, read it first, as
+    /// [`initialize`](crate::initialize) does.
     pub fn with_lazy_parameters(self, has_lazy_parameters: bool) -> Self {
         Self {
             has_lazy_parameters,

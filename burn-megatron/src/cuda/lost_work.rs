@@ -3,7 +3,7 @@
 //! CubeCL computes on threads of its own. It skips what cannot be done, such as a kernel whose output has found no
 //! memory, and all that depends on it, and whoever reads that is refused: burn panics, and a call of NCCL fails. A
 //! panic on its own threads it logs, and continues without what was to be done, so that a program that reads on gets
-//! old numbers. A hook notes the first of these.
+//! old numbers. The first of these is noted, by a hook where it is a panic.
 
 use std::fmt;
 use std::panic::PanicHookInfo;
@@ -43,7 +43,7 @@ pub enum LostWork {
         /// The device's, where the driver says it.
         memory: Option<DeviceMemory>,
     },
-    /// A thread of CubeCL has panicked.
+    /// A thread of CubeCL has panicked, or CubeCL has refused some work.
     #[error("work on the GPU was lost, so that its numbers cannot be trusted: {0}")]
     Panicked(String),
 }
@@ -96,16 +96,17 @@ pub(super) fn watch() {
 }
 
 /// Notes why CubeCL has not written what a call was to read or write, and returns the message for it.
-pub(crate) fn note_lost(why: String) -> String {
-    match bytes_asked(&why) {
-        None => why,
-        Some(asked) => {
-            let lost = LostWork::out_of_memory(asked);
-            let message = lost.to_string();
-            lost.note();
-            message
+pub(crate) fn note_lost(why: &str) -> String {
+    let lost = match bytes_asked(why) {
+        Some(asked) => LostWork::out_of_memory(asked),
+        None => {
+            let (words, _) = why.split_once("Backtrace:").unwrap_or((why, ""));
+            LostWork::Panicked(words.split_whitespace().collect::<Vec<_>>().join(" "))
         }
-    }
+    };
+    let message = lost.to_string();
+    lost.note();
+    message
 }
 
 impl LostWork {
@@ -150,9 +151,13 @@ fn device_memory() -> Option<DeviceMemory> {
     let read = || mem_get_info().ok();
     let (free, total) = read().or_else(|| {
         let device = handle(chosen()?).ok()?;
-        // SAFETY: the device is the driver's. Its context stays until the process ends.
-        unsafe { ctx::set_current(primary_ctx::retain(device).ok()?) }.ok()?;
-        read()
+        // SAFETY: the device is the driver's; this thread has no context, and is left without one.
+        unsafe {
+            ctx::set_current(primary_ctx::retain(device).ok()?).ok()?;
+            let memory = read();
+            let _ = (ctx::set_current(std::ptr::null_mut()), primary_ctx::release(device));
+            memory
+        }
     })?;
     Some(DeviceMemory {
         free: free as u64,

@@ -284,10 +284,9 @@ impl ModuleMapper for Freezer<'_> {
         let declared = self.context.registry().declaration(param.id);
         let name = declared.map_or_else(|| self.path.join("."), |declaration| declaration.name);
         if (self.is_frozen)(&name) {
-            let param = param.set_require_grad(false);
-            // One without values would count as trained.
+            // One without values would count as trained, and be frozen in other modules that share it.
             param.val();
-            param
+            param.set_require_grad(false)
         } else {
             param
         }

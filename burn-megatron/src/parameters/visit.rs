@@ -30,8 +30,8 @@ impl ParameterEntry {
     }
 }
 
-/// Returns the parameter with another value, made of its own when it is first read: it may be on its way. Clones share
-/// what is made: a graph has one hook of a parameter, and one gradient.
+/// Returns the parameter with another value, made of its own when it is first read: the value may still be in flight.
+/// Clones share what is made: a graph has one hook of a parameter, and one gradient.
 ///
 /// burn's own ways are not for this: `init_mapper` takes values out of their graph before it maps them, and
 /// `set_require_grad` of a parameter without a value changes all its clones.

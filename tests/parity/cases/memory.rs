@@ -363,7 +363,7 @@ pub fn run_start(case: &Case, world: &World) -> anyhow::Result<()> {
     ] {
         let facts = format!("drawn alone: {is_lazy}, {offload:?}");
         let sharded = losses(ShardingStrategy::OptimGradsParams, is_lazy, offload)?;
-        // Evaluations are sums of what autodiff's functions return here, and others there.
+        // An evaluation of sharded parameters runs the functions of autodiff, which may round the last bit differently.
         let are_same = whole
             .iter()
             .zip(&sharded)

@@ -38,7 +38,7 @@ pub fn timed() -> Vec<Trial> {
 
 /// All others, in the order in which they are listed.
 pub fn trials() -> Vec<Trial> {
-    let all = [
+    let kinds = [
         layouts::trials(),
         sharded::trials(),
         shared_heads::trials(),
@@ -60,15 +60,19 @@ pub fn trials() -> Vec<Trial> {
         wrapper::trials(),
         clipping::trials(),
         pipeline::trials(),
-    ]
-    .into_iter()
-    .flatten();
-    // One in a few of each kind; all of them take an hour.
-    let is_taken = |place: usize, trial: &Trial| place.is_multiple_of(8) || trial.name().contains("sharded_parameters");
-    let taken = all
-        .enumerate()
-        .filter(|(place, trial)| tests::takes_all() || is_taken(*place, trial));
-    taken.map(|(_, trial)| trial).collect()
+    ];
+    // One in eight of each kind, and the layouts that shard most; all of them take an hour.
+    let of_kind = |trials: Vec<Trial>| {
+        let is_taken = |place: usize, trial: &Trial| {
+            tests::takes_all() || place.is_multiple_of(8) || trial.name().contains("sharded_parameters")
+        };
+        let taken = trials
+            .into_iter()
+            .enumerate()
+            .filter(move |(place, trial)| is_taken(*place, trial));
+        taken.map(|(_, trial)| trial).collect::<Vec<_>>()
+    };
+    kinds.into_iter().flat_map(of_kind).collect()
 }
 
 /// What a rank of a case does before it joins the job.

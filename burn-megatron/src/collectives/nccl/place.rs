@@ -118,7 +118,7 @@ impl Prepared {
         answered(&self.answer, check_wait)?.unwrap_or_else(|| {
             let CallBuffers { mut read, written } = self.buffers.clone().of_call();
             read.extend(written);
-            let why = why_unwritten(&server(&self.device), read).map(note_lost);
+            let why = why_unwritten(&server(&self.device), read).map(|why| note_lost(&why));
             Err(why.unwrap_or_else(|| "CubeCL has dropped it".to_owned()))
         })
     }

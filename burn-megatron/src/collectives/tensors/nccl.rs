@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use burn_backend::{DType, Shape, TensorMetadata};
 use burn_cubecl::CubeDevice;
-use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::kernel::{into_contiguous, slice};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use burn_megatron_comm::collectives::device::{Made, describe};
@@ -58,7 +58,6 @@ pub(super) fn start_into(
     group: &ProcessGroup,
     engine: &Nccl,
 ) -> Result<(CubeTensor, Started), CollectiveError> {
-    let matrix = into_contiguous(matrix);
     let columns = output.shape()[1];
     assert!(from.end <= matrix.shape()[0], "rows {from:?} of {}", matrix.shape()[0]);
     let rows = Shape::new([from.len(), columns]);
@@ -84,8 +83,13 @@ pub(super) fn start_into(
     let lengths = (input, result.num_elements());
     let described = with_float!(matrix.dtype, T => descriptor::<T>(call, lengths, group))?;
     let bytes = |row: usize| (row * columns * output.dtype.size()) as u64;
+    let rows = if matrix.is_contiguous() {
+        matrix.handle.offset_start(bytes(from.start))
+    } else {
+        into_contiguous(slice(matrix, &[from, 0..columns])).handle
+    };
     let buffers = Buffers {
-        input: matrix.handle.clone().offset_start(bytes(from.start)),
+        input: rows,
         output: Some(output.handle.clone().offset_start(bytes(to.first))),
         distance: is_apart.then_some(to.stride * columns * output.dtype.size()),
     };

@@ -12,7 +12,7 @@ use cubecl_kernels::linear::blocks::{BlockProduct, RowBlocks, affine_blocks, unw
 use cubecl_kernels::linear::{LinearInputs, WeightOrder};
 
 use super::regions::start_into;
-use super::{PendingTensor, RowChunks, TensorCall, start, unwrap_or_unwind};
+use super::{PendingTensor, RowChunks, TensorCall, has_device_memory, start, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 
 /// A chunk on its way to rows of an output.
@@ -36,14 +36,14 @@ impl PendingRows {
     /// Starts a collective on rows of a matrix whose result goes to rows of `output`, there if the device can.
     #[track_caller]
     fn start(
-        (matrix, from): (&Tensor<2>, Range<usize>),
+        (matrix, from): (Tensor<2>, Range<usize>),
         call: TensorCall,
         (output, to): (&Tensor<2>, RowBlocks),
         group: &ProcessGroup,
     ) -> Self {
-        match start_into((matrix, from.clone()), call, (output, to), group) {
+        match start_into((&matrix, from.clone()), call, (output, to), group) {
             Some(pending) => Self::InOutput(pending),
-            None => Self::Apart(start(matrix.clone().slice([from]), call, group), to),
+            None => Self::Apart(start(rows_of(matrix, from), call, group), to),
         }
     }
 
@@ -63,15 +63,29 @@ impl PendingRows {
 #[track_caller]
 pub(super) fn gather_rows(matrix: &Tensor<2>, ranges: &[Range<usize>], group: &ProcessGroup) -> Vec<PendingTensor> {
     let ranks = group.size();
-    let [_, columns] = matrix.dims();
+    let ([_, columns], device) = (matrix.dims(), matrix.device());
     let gather = |range: &Range<usize>| {
-        let output = unwritten([ranks * range.len(), columns], &matrix.device(), matrix.dtype());
+        let from = (matrix.clone(), range.clone());
+        if !has_device_memory(&device) {
+            return start(rows_of(from.0, from.1), TensorCall::AllGather, group);
+        }
+        let output = unwritten([ranks * range.len(), columns], &device, matrix.dtype());
         let to = RowBlocks::adjacent(range.len(), ranks);
-        match PendingRows::start((matrix, range.clone()), TensorCall::AllGather, (&output, to), group) {
+        match PendingRows::start(from, TensorCall::AllGather, (&output, to), group) {
             PendingRows::InOutput(gathered) | PendingRows::Apart(gathered, _) => gathered,
         }
     };
     ranges.iter().map(gather).collect()
+}
+
+/// Returns rows of a matrix; the matrix itself, if that is all of them.
+fn rows_of(matrix: Tensor<2>, range: Range<usize>) -> Tensor<2> {
+    let [rows, _] = matrix.dims();
+    if range == (0..rows) {
+        matrix
+    } else {
+        matrix.slice([range])
+    }
 }
 
 /// Returns the output with these rows in their places.
@@ -124,7 +138,7 @@ pub(super) fn multiply_and_scatter(inputs: LinearInputs, chunks: RowChunks, grou
         });
         let call = TensorCall::ReduceScatter(ReduceOp::Sum);
         let all = 0..ranks * range.len();
-        PendingRows::start((&part, all), call, (&output, RowBlocks::range(range)), group)
+        PendingRows::start((part, all), call, (&output, RowBlocks::range(range)), group)
     };
     let reducing: Vec<_> = chunks.ranges().into_iter().map(reduce).collect();
     let arrived = |output, pending: PendingRows| unwrap_or_unwind(pending.wait(output));
@@ -153,7 +167,12 @@ pub(super) fn gather_gradient(
     let ranges = chunks.ranges();
     let gather = |range: &Range<usize>| {
         let to = chunks.blocks(range, ranks);
-        PendingRows::start((&gradient, range.clone()), TensorCall::AllGather, (&whole, to), group)
+        PendingRows::start(
+            (gradient.clone(), range.clone()),
+            TensorCall::AllGather,
+            (&whole, to),
+            group,
+        )
     };
     let gathering: Vec<_> = ranges.iter().map(gather).collect();
     for (range, pending) in ranges.iter().zip(gathering) {

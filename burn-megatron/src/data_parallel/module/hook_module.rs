@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(layers, [3, 3, 2, 2, 1, 1, 0, 0], "{order:?}");
     }
 
-    /// Returns what burn loses depends on the order of a hash table, so once is not enough.
+    /// Many rounds: which nodes burn would drop depends on the order of a hash table.
     #[test]
     fn graphs_of_many_micro_batches_do_not_delete_each_other() {
         let device = Device::flex().autodiff();

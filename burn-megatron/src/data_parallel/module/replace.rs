@@ -92,8 +92,7 @@ pub(in crate::data_parallel) fn await_parameters<M: Module>(
     (module, awaiter.result)
 }
 
-/// Returns the module with trained parameters that are gathered when they are read, each clone's by itself, in place
-/// of those that are there, and of those that are undrawn.
+/// Returns the module with trained parameters that are gathered when they are read, in place of those that are there.
 ///
 /// # Errors
 /// The path of a parameter that is transformed as it is loaded or saved: burn has no such parameter without a value.
@@ -101,19 +100,15 @@ pub(in crate::data_parallel) fn shard_parameters<M: Module>(
     module: M,
     binding: &Binding,
     shards: &Arc<ParameterShards>,
-    undrawn: &Undrawn,
 ) -> (M, Option<String>) {
     struct Sharder<'a> {
         binding: &'a Binding,
-        undrawn: &'a Undrawn,
         shards: &'a Arc<ParameterShards>,
         transformed: Option<String>,
     }
     impl ModuleMapper for Sharder<'_> {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            let number = self.binding.numbers.get(&param.id).copied();
-            let is_undrawn = self.undrawn.contains(param.id);
-            let Some(number) = number.filter(|_| is_undrawn || param.is_initialized()) else {
+            let Some(&number) = self.binding.numbers.get(&param.id) else {
                 return param;
             };
             if !is_plain(&param) {
@@ -126,7 +121,6 @@ pub(in crate::data_parallel) fn shard_parameters<M: Module>(
     }
     let mut sharder = Sharder {
         binding,
-        undrawn,
         shards,
         transformed: None,
     };

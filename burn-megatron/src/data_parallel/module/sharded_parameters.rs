@@ -45,30 +45,27 @@ impl<M: Module> DistributedDataParallel<M> {
             self.options.gathers_ahead,
         )?;
         self.binding.shards = Some(Arc::new(shards));
-        self.release(undrawn)
+        self.release_parameters()
     }
 
     /// Frees the parameters that have been gathered, and where the module itself has got values forgets these.
     pub(in crate::data_parallel) fn release_parameters(&mut self) -> Result<(), DataParallelError> {
-        self.release(&Undrawn::default())
-    }
-
-    fn release(&mut self, undrawn: &Undrawn) -> Result<(), DataParallelError> {
-        let Some(shards) = self.binding.shards.clone() else {
-            return Ok(());
-        };
-        shards.free()?;
-        let mut transformed = None;
-        let binding = &self.binding;
-        self.module = self.module.take().map(|module| {
-            let (module, found) = shard_parameters(module, binding, &shards, undrawn);
-            transformed = found;
-            module
-        });
-        match transformed {
+        if let Some(shards) = &self.binding.shards {
+            shards.free()?;
+        }
+        match self.forget_values() {
             Some(name) => Err(DataParallelError::TransformedParameter { name }),
             None => Ok(()),
         }
+    }
+
+    /// Makes the sharded parameters ones that are gathered when they are read next, whatever a clone has made of them:
+    /// burn's clones share values that come late. Returns the path of one that burn transforms, if there is one.
+    fn forget_values(&mut self) -> Option<String> {
+        let shards = self.binding.shards.clone()?;
+        let (module, transformed) = shard_parameters(self.module.take()?, &self.binding, &shards);
+        self.module = Some(module);
+        transformed
     }
 
     /// Ends a pass: what it has gathered is freed, and the next expects its order.
@@ -120,7 +117,9 @@ impl<M: Module> DistributedDataParallel<M> {
     ///
     /// # Errors
     /// When one cannot be written.
-    pub(crate) fn end_update(&self) -> Result<(), OffloadError> {
+    pub(crate) fn end_update(&mut self) -> Result<(), OffloadError> {
+        // Refused when the module was wrapped, if there is one.
+        let _transformed = self.forget_values();
         match &self.binding.shards {
             Some(shards) => shards.expect_pass(),
             None => Ok(()),

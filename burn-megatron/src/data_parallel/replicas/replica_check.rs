@@ -221,8 +221,7 @@ impl Hashes<'_> {
 impl ModuleVisitor for Hashes<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if (self.is_selected)(self.next) {
-            // A clone, which takes the value with it where that has been gathered for this.
-            let value = param.clone().val().inner();
+            let value = param.val().inner();
             let bytes = value.shape().num_elements() * value.dtype().size();
             if self.bytes + bytes > BYTES_PER_READ {
                 self.read_registered();

@@ -32,8 +32,8 @@ impl<M: Module + LanguageModel> Trainer<M> {
             .map(|micro_batch| TokenBatch::new(micro_batch, self.config.seed, 0))
             .collect();
         let by_segment = self.evaluates_by_segment(batches.len())?;
-        // Of a clone: parameters that are gathered for this go with it.
-        let whole = (!by_segment).then(|| self.ddp.module().clone().valid());
+        // Parameters that are gathered for this go with it.
+        let whole = (!by_segment).then(|| self.ddp.gathered_anew(self.ddp.module().clone()).valid());
         let mut sums = LossSums::default();
         // The share of a data-parallel rank may be empty.
         if !batches.is_empty() {
