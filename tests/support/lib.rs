@@ -42,6 +42,12 @@ pub fn takes_all() -> bool {
     std::env::var_os("BURN_MEGATRON_ALL_TESTS").is_some()
 }
 
+/// Leaves one trial in `every`, the first among them, unless all are to run.
+pub fn one_in(every: usize, trials: Vec<Trial>) -> Vec<Trial> {
+    let every = if takes_all() { 1 } else { every };
+    trials.into_iter().step_by(every).collect()
+}
+
 /// Leaves out trials in f32 whose claim is tried in f64 as well, where differences beyond rounding are sharper, or in
 /// bf16, which has main values in f32 too, unless all are to run.
 pub fn sharpest(mut trials: Vec<Trial>) -> Vec<Trial> {

@@ -1,9 +1,23 @@
-//! What the driver says of a GPU.
+//! What the driver says of a GPU, and which one is this process's.
+
+use std::sync::OnceLock;
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute};
 
 use super::CudaError;
+
+static CHOSEN: OnceLock<usize> = OnceLock::new();
+
+/// Notes the GPU of this process. It has one; in a test of many ranks the first counts.
+pub(super) fn note_chosen(gpu: usize) {
+    let _ = CHOSEN.set(gpu);
+}
+
+/// Returns the GPU that this process has chosen first.
+pub(crate) fn chosen() -> Option<usize> {
+    CHOSEN.get().copied()
+}
 
 /// Returns what the driver says of a GPU.
 pub(crate) fn attributes<const N: usize>(ordinal: usize, of: [CUdevice_attribute; N]) -> Result<[i32; N], CudaError> {

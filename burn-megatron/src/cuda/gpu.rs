@@ -1,14 +1,13 @@
 //! Which GPU a rank takes, and whether another takes it too.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
 use burn::tensor::Device;
 use cubecl::MemoryScope;
 use cubecl_kernels::cube::launch::client_of;
 use cudarc::driver::result;
 
-use super::driver::{handle, refused};
+use super::driver::{handle, note_chosen, refused};
 use super::{CudaError, libraries, lost_work};
 use burn_megatron_comm::collectives::ProcessGroup;
 
@@ -24,8 +23,6 @@ pub enum Sharing {
     Allowed,
 }
 
-static CHOSEN: OnceLock<usize> = OnceLock::new();
-
 /// Returns the number of the GPU of the rank with number `local_rank` on its node, which `Device::cuda` takes: the same
 /// number among those that `CUDA_VISIBLE_DEVICES` shows, or the only one, where a launcher shows each rank its own.
 /// [`check_shared`] finds two ranks that see the same. Starts the driver, and notes from now on what CubeCL loses:
@@ -40,16 +37,10 @@ pub fn choose(local_rank: usize, sharing: Sharing) -> Result<usize, CudaError> {
     result::init().map_err(refused("cuInit"))?;
     let gpus = result::device::get_count().map_err(refused("cuDeviceGetCount"))?;
     let gpu = choose_of(usize::try_from(gpus).unwrap_or(0), local_rank, sharing)?;
-    // A process chooses once; in a test of many ranks the first counts.
-    let _ = CHOSEN.set(gpu);
+    note_chosen(gpu);
     #[cfg(feature = "kernel-cache")]
     super::kernel_cache::enable();
     Ok(gpu)
-}
-
-/// Returns the GPU that [`choose`] has given this process first.
-pub(crate) fn chosen() -> Option<usize> {
-    CHOSEN.get().copied()
 }
 
 /// Returns the number of the GPU among `gpus`.

@@ -13,8 +13,7 @@ use std::sync::{Once, OnceLock};
 use burn_megatron_comm::launch::report_failure;
 use cudarc::driver::result::{ctx, mem_get_info, primary_ctx};
 
-use super::driver::handle;
-use super::gpu::chosen;
+use super::driver::{chosen, handle};
 
 /// CubeCL's words for an allocation that has failed, up to the number of bytes: for now, and for ever.
 const NO_MEMORY: [&str; 2] = ["out of device memory allocating ", "can't allocate buffer of size: "];

@@ -28,7 +28,7 @@ mod lost_work;
 mod matmul;
 
 pub use cores::{BoundCores, bind_cores};
-pub(crate) use gpu::chosen;
+pub(crate) use driver::chosen;
 pub use gpu::{Sharing, check_shared, choose, device_name, reserved_bytes};
 pub(crate) use lost_work::note_lost;
 pub use lost_work::{DeviceMemory, LostWork, check_work, end_process_on_lost_work};

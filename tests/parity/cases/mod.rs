@@ -30,6 +30,7 @@ use libtest_mimic::Trial;
 pub use tests::problem;
 
 use tests::harness::Case;
+use tests::one_in;
 
 /// Trials that mostly wait for limits of seconds.
 pub fn timed() -> Vec<Trial> {
@@ -61,18 +62,8 @@ pub fn trials() -> Vec<Trial> {
         clipping::trials(),
         pipeline::trials(),
     ];
-    // One in eight of each kind, and the layouts that shard most; all of them take an hour.
-    let of_kind = |trials: Vec<Trial>| {
-        let is_taken = |place: usize, trial: &Trial| {
-            tests::takes_all() || place.is_multiple_of(8) || trial.name().contains("sharded_parameters")
-        };
-        let taken = trials
-            .into_iter()
-            .enumerate()
-            .filter(move |(place, trial)| is_taken(*place, trial));
-        taken.map(|(_, trial)| trial).collect::<Vec<_>>()
-    };
-    kinds.into_iter().flat_map(of_kind).collect()
+    // All of them take an hour.
+    kinds.into_iter().flat_map(|kind| one_in(12, kind)).collect()
 }
 
 /// What a rank of a case does before it joins the job.

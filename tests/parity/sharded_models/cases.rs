@@ -15,6 +15,7 @@ use plain_models::fused_gpt::FusedGpt;
 use plain_models::gpt::PlainGpt;
 use plain_models::recurrent::Recurrent;
 use tests::harness::{Case, Job};
+use tests::one_in;
 
 use super::layouts::{DATA, LAYOUTS, Layout};
 use super::passes::{Passes, placed_device, plain_device};
@@ -197,7 +198,7 @@ pub fn trials() -> Vec<Trial> {
     trials.push(Job::new(near, 1).succeeds("fused_gpt_is_plain_gpt_but_for_the_polynomial_of_its_gelu"));
     trials.extend(loading::trials());
     trials.extend(mistakes::trials());
-    trials
+    one_in(3, trials)
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
