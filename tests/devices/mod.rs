@@ -34,7 +34,7 @@ const BUCKET: &str = "3000";
 /// Each data-parallel rank updates its own shard.
 const SHARDED: &[&str] = &["--use-distributed-optimizer"];
 /// Trials that take longest and differ least from others: layouts on WGSL as on SPIR-V, and the calls of a layer whose
-/// activations leave the device; and those of calls whose counts are burn 0.21's.
+/// activations leave the device; and those of calls of a real size, which take minutes.
 const FOR_A_RELEASE: [&str; 4] = [
     "calls_are_within_their_budget",
     "calls_in_chunks_are_within_their_budget",

@@ -1,4 +1,4 @@
-//! What the driver says of a GPU, and which one is this process's.
+//! Attributes of a GPU from the driver, and the GPU of this process.
 
 use std::sync::OnceLock;
 

@@ -62,7 +62,7 @@ pub fn trials() -> Vec<Trial> {
         clipping::trials(),
         pipeline::trials(),
     ];
-    // All of them take an hour.
+    // All of them take 25 minutes.
     kinds.into_iter().flat_map(|kind| one_in(12, kind)).collect()
 }
 

@@ -65,12 +65,12 @@ pub(super) fn gather_rows(matrix: &Tensor<2>, ranges: &[Range<usize>], group: &P
     let ranks = group.size();
     let ([_, columns], device) = (matrix.dims(), matrix.device());
     let gather = |range: &Range<usize>| {
-        let from = (matrix.clone(), range.clone());
         if !has_device_memory(&device) {
-            return start(rows_of(from.0, from.1), TensorCall::AllGather, group);
+            return start(rows_of(matrix.clone(), range.clone()), TensorCall::AllGather, group);
         }
         let output = unwritten([ranks * range.len(), columns], &device, matrix.dtype());
         let to = RowBlocks::adjacent(range.len(), ranks);
+        let from = (matrix.clone(), range.clone());
         match PendingRows::start(from, TensorCall::AllGather, (&output, to), group) {
             PendingRows::InOutput(gathered) | PendingRows::Apart(gathered, _) => gathered,
         }

@@ -1,4 +1,4 @@
-//! What a device, or its kernels, do not take: an error with the values, before anything is launched.
+//! Refusals of what a device, or its kernels, do not take: with the values, before anything is launched.
 
 use anyhow::ensure;
 use burn::tensor::{DType, Device, Tensor, TensorData};

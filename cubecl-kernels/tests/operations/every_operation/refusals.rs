@@ -282,7 +282,7 @@ fn refuses_norms() -> anyhow::Result<()> {
     )
 }
 
-/// What may be wrong with the addends of a sum.
+/// Addends of a sum with one fault each, and the words that name it.
 fn wrong_addends() -> [(Addends, &'static str); 5] {
     let right = || Addends {
         input: tensor([4, 8]),

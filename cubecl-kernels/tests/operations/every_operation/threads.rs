@@ -24,7 +24,7 @@ use crate::support::compare::{backward, normal};
 use crate::support::dropout::dropout;
 use crate::support::setting::{Setting, type_name};
 
-/// What an operation computed, by name, in bytes.
+/// Results of an operation, by name, in bytes.
 type Results = Vec<(&'static str, Vec<u8>)>;
 
 /// Rows, more than one block of any operation; prime.
